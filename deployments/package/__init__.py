@@ -1,0 +1,48 @@
+"""prefect-tune: tunes whole data-analytic pipelines on Prefect.
+
+The public names are loaded when first touched, so that importing the package costs milliseconds.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prefect_tune.deployments.server import local_server
+    from prefect_tune.flows.retrying import retry
+    from prefect_tune.flows.tuning import tune
+    from prefect_tune.optimizers.space import Algorithm, Space, Step
+    from prefect_tune.storage.store import ArtifactStore
+
+__all__ = [
+    "Algorithm",
+    "ArtifactStore",
+    "Space",
+    "Step",
+    "__version__",
+    "local_server",
+    "retry",
+    "tune",
+]
+
+_HOMES = {
+    "Algorithm": "prefect_tune.optimizers.space",
+    "ArtifactStore": "prefect_tune.storage.store",
+    "Space": "prefect_tune.optimizers.space",
+    "Step": "prefect_tune.optimizers.space",
+    "local_server": "prefect_tune.deployments.server",
+    "retry": "prefect_tune.flows.retrying",
+    "tune": "prefect_tune.flows.tuning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("prefect-tune")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

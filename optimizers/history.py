@@ -1,0 +1,71 @@
+"""The trials so far, in the order of asking, as models want to see them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.trial import Trial, TrialState
+
+__all__ = ["History"]
+
+
+class History:
+    """Trials by number; the only mutable state that optimizers share.
+
+    A trial enters when it is asked for, and each later state of it replaces the earlier one.
+    """
+
+    def __init__(self) -> None:
+        self._trials: dict[int, Trial] = {}
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials.values())
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._trials
+
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
+
+    def get(self, number: int) -> Trial | None:
+        """The trial of that number, if it was asked for."""
+        return self._trials.get(number)
+
+    def record(self, trial: Trial) -> None:
+        """Add a trial, or replace what is known of it."""
+        self._trials[trial.number] = trial
+
+    @property
+    def pending(self) -> tuple[Trial, ...]:
+        """Trials asked for whose outcome is not known yet."""
+        return tuple(t for t in self if not t.is_told)
+
+    @property
+    def complete(self) -> tuple[Trial, ...]:
+        """Trials with a loss."""
+        return tuple(t for t in self if t.state == TrialState.COMPLETE)
+
+    @property
+    def failed(self) -> tuple[Trial, ...]:
+        """Trials without one."""
+        return tuple(t for t in self if t.state == TrialState.FAILED)
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """Losses of the complete trials, shape (n,)."""
+        return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
+
+    @property
+    def costs_seconds(self) -> NDArray[np.float64]:
+        """Wall seconds of the complete trials as measured, shape (n,)."""
+        return np.array([t.cost_seconds for t in self.complete])
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The best complete trial on all training rows; of equals, the one asked for first."""
+        full = [t for t in self.complete if t.query.subset == 1.0]
+        return min(full, key=lambda t: (t.loss, t.number), default=None)

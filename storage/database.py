@@ -1,0 +1,125 @@
+"""One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
+
+import json
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Double,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql.expression import FunctionElement
+
+__all__ = ["SCHEMA", "Database", "epoch", "metadata", "store_table"]
+
+SCHEMA = 1
+"""Number of the schema; a database with a higher one was written by a newer version."""
+
+BUSY_SECONDS = 60
+"""How long a process waits for another one's transaction on SQLite."""
+
+metadata = MetaData()
+
+store_table = Table(
+    "store",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("schema", Integer, nullable=False),
+    Column("url", String, nullable=False),
+    Column("budget_bytes", BigInteger, nullable=False),
+    Column("cache_bytes", BigInteger, nullable=False, default=0),
+    Column("hits", BigInteger, nullable=False, default=0),
+    Column("misses", BigInteger, nullable=False, default=0),
+    Column("seconds_saved", Double, nullable=False, default=0.0),
+    Column("evicted", BigInteger, nullable=False, default=0),
+    Column("refused", BigInteger, nullable=False, default=0),
+)
+
+Document = JSON(none_as_null=True)
+"""Column type of JSON documents."""
+
+
+class epoch(FunctionElement[float]):  # noqa: N801 - used as a SQL function
+    """Seconds since 1970 by the database's clock, which all workers share."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(epoch, "sqlite")
+def _epoch_sqlite(*_: Any, **__: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(epoch, "postgresql")
+def _epoch_postgresql(*_: Any, **__: Any) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+class Database:
+    """Connections to one database; made once per process.
+
+    Args:
+        url: SQLAlchemy URL, for instance `sqlite:////data/store/index.sqlite`. `sqlite://` alone
+            is a database in the memory of this process.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        parsed = make_url(url)
+        options: dict[str, Any] = {"json_serializer": _to_json}
+        if parsed.get_backend_name() == "sqlite":
+            options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+            if not parsed.database:
+                options["poolclass"] = StaticPool
+        self.engine: Engine = create_engine(parsed, **options)
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+
+    def create_tables(self) -> None:
+        """Make the tables that do not exist yet."""
+        with self.write() as connection:
+            metadata.create_all(connection)
+
+    def write(self) -> Any:
+        """A transaction that may change things; SQLite's holds the write lock from its start."""
+        return self.engine.begin()
+
+    def read(self) -> Any:
+        """A connection whose statements each see the newest committed state."""
+        return self.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves, below
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

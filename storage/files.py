@@ -1,0 +1,100 @@
+"""Folders of encoded parts under an fsspec URL, each published as a whole."""
+
+import posixpath
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from prefect_tune.storage.codec import encode
+from prefect_tune.storage.key import digest
+
+__all__ = ["Damaged", "Files", "Part"]
+
+
+class Damaged(Exception):  # noqa: N818 - it says what is the matter
+    """A part is missing, or its bytes are not those that were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of an artifact or record: its name, the digest and size of its bytes, its codec."""
+
+    file: str
+    digest: str
+    size_bytes: int
+    codec: str
+
+
+class Files:
+    """Folders of encoded parts under a URL, each published as a whole."""
+
+    def __init__(self, url: str) -> None:
+        self.filesystem, self.root = fsspec.core.url_to_fs(url)
+        self.is_local = isinstance(self.filesystem, LocalFileSystem)
+
+    def path(self, *names: str) -> str:
+        """A path below the root."""
+        return posixpath.join(self.root, *names)
+
+    def encode(self, parts: Mapping[str, Any]) -> dict[str, tuple[Part, bytes | memoryview]]:
+        """Parts as bytes with their descriptions."""
+        encoded = {name: encode(value) for name, value in parts.items()}
+        return {
+            name: (Part(name + e.suffix, digest(e.data), len(e.data), e.codec), e.data)
+            for name, e in encoded.items()
+        }
+
+    def publish(self, folder: str, files: Mapping[str, bytes | memoryview]) -> None:
+        """Write files so that nobody ever sees a part of them, replacing what was there."""
+        target = self.path(folder)
+        if not self.is_local:
+            for name, data in files.items():
+                self.filesystem.pipe_file(posixpath.join(target, name), bytes(data))
+            return
+        temporary = Path(self.path("tmp", uuid4().hex))
+        temporary.mkdir(parents=True)
+        try:
+            for name, data in files.items():
+                (temporary / name).write_bytes(data)
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            if Path(target).exists():
+                former = temporary.with_suffix(".old")
+                Path(target).rename(former)
+                shutil.rmtree(former, ignore_errors=True)
+            temporary.rename(target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+    def read(self, folder: str, part: Part) -> bytes:
+        """The bytes of a part.
+
+        Raises:
+            Damaged: If they are missing or are not those that were written.
+        """
+        path = self.path(folder, part.file)
+        try:
+            data: bytes = self.filesystem.cat_file(path)
+        except FileNotFoundError as error:
+            raise Damaged(f"{path} is missing") from error
+        if len(data) != part.size_bytes or digest(data) != part.digest:
+            raise Damaged(f"{path} is not what was written: its digest differs")
+        return data
+
+    def delete(self, folder: str) -> None:
+        """Delete a folder and what is in it, if it is there."""
+        path = self.path(folder)
+        if self.is_local:
+            shutil.rmtree(path, ignore_errors=True)
+        elif self.filesystem.exists(path):
+            self.filesystem.rm(path, recursive=True)
+
+    def free_bytes(self) -> float:
+        """What the disk has left; infinite where that means nothing."""
+        return shutil.disk_usage(self.root).free if self.is_local else float("inf")

@@ -1,0 +1,54 @@
+"""Keys say how a thing was made, digests say what it is. All hashing is here.
+
+Every hash begins with a tag, so that hashes of different kinds can never be equal by accident.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blake3 import blake3
+
+__all__ = ["ARTIFACT_FORMAT", "canonical_json", "content_digest", "digest", "prefix_key"]
+
+ARTIFACT_FORMAT = 1
+"""Number of the format of artifacts; part of every key.
+
+Raise it when the same lineage must no longer find what an earlier version wrote: when a step of
+ours computes something else, or when a codec writes other bytes.
+"""
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text.
+
+    Raises:
+        ValueError: For numbers that are not finite, which JSON does not know.
+        TypeError: For values that are not JSON's.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def prefix_key(lineage: Mapping[str, Any]) -> str:
+    """SHA-256 of all that made an artifact, 64 hexadecimal digits.
+
+    Args:
+        lineage: Data set, split, fold, subset and the steps up to this one, as JSON values.
+    """
+    tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
+    return hashlib.sha256(tagged.encode()).hexdigest()
+
+
+def digest(data: bytes | memoryview) -> str:
+    """BLAKE3 of bytes, 64 hexadecimal digits."""
+    return blake3(data).hexdigest()
+
+
+def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
+    """BLAKE3 of a tagged sequence of byte strings; where one ends and the next begins counts."""
+    hasher = blake3(f"prefect-tune {tag}\n".encode())
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.hexdigest()

@@ -1,0 +1,190 @@
+"""Leases: who is making which artifact and who runs which study, by the database's clock.
+
+A holder renews its leases while it lives. When it dies they expire; when it died on this machine,
+nobody needs to wait for that.
+"""
+
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from time import monotonic
+
+import psutil
+from sqlalchemy import Column, Double, String, Table, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.key import canonical_json
+
+__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook"]
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts when its holder does not renew it."""
+_RENEWALS_PER_LEASE = 3
+_POLL_SECONDS = (0.02, 0.5)
+"""First and longest pause between two looks at a lease that another one holds."""
+
+_LOGGER = logging.getLogger(__name__)
+
+lease_table = Table(
+    "leases",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("holder", String, nullable=False),
+    Column("expires", Double, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process, told apart from any other that ever ran."""
+
+    host: str
+    pid: int
+    started: float
+
+    @classmethod
+    def this_process(cls) -> "Holder":
+        """The holder that this process is."""
+        return _holder(os.getpid())
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it certainly no longer runs; False for processes of other machines."""
+        if self.host != _host():
+            return False
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) > 1.0
+        except psutil.NoSuchProcess:
+            return True
+
+    def to_text(self) -> str:
+        """All fields as canonical JSON."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> "Holder":
+        """The inverse of `to_text`."""
+        return cls(**json.loads(text))
+
+
+class LeaseBook:
+    """The leases kept in one database.
+
+    Args:
+        database: Where they are kept.
+        lease_seconds: How long a lease lasts without renewal.
+    """
+
+    def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._database = database
+        self._lease_seconds = lease_seconds
+        self._held: set[str] = set()
+        self._lock = threading.Lock()
+        self._renewer: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def acquire(self, name: str) -> bool:
+        """Take a lease if it is free, has expired, or is held by a process that died here."""
+        other = self.holder(name)
+        if other is not None and not other.is_dead:
+            return False
+        stale = lease_table.c.expires < epoch()
+        if other is not None:
+            stale |= lease_table.c.holder == other.to_text()
+        try:
+            with self._database.write() as connection:
+                connection.execute(delete(lease_table).where(lease_table.c.name == name, stale))
+                connection.execute(
+                    insert(lease_table).values(
+                        name=name,
+                        holder=Holder.this_process().to_text(),
+                        expires=epoch() + self._lease_seconds,
+                    )
+                )
+        except IntegrityError:  # another process was quicker
+            return False
+        with self._lock:
+            self._held.add(name)
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, daemon=True, name="leases")
+                self._renewer.start()
+        return True
+
+    def release(self, name: str) -> None:
+        """Give a lease back; giving back one that was lost meanwhile does nothing."""
+        with self._lock:
+            self._held.discard(name)
+        with self._database.write() as connection:
+            connection.execute(
+                delete(lease_table).where(
+                    lease_table.c.name == name,
+                    lease_table.c.holder == Holder.this_process().to_text(),
+                )
+            )
+
+    def holder(self, name: str) -> Holder | None:
+        """Who holds a lease that has not expired."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(lease_table.c.holder).where(
+                    lease_table.c.name == name, lease_table.c.expires >= epoch()
+                )
+            ).first()
+        return Holder.from_text(row.holder) if row else None
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait until the lease is free, hold it for the body, and give it back."""
+        pause, longest = _POLL_SECONDS
+        while not self.acquire(name):
+            self._stop.wait(pause)
+            pause = min(pause * 1.5, longest)
+        try:
+            yield
+        finally:
+            self.release(name)
+
+    def close(self) -> None:
+        """Stop renewing; leases still held expire."""
+        self._stop.set()
+
+    def _renew(self) -> None:
+        interval = self._lease_seconds / _RENEWALS_PER_LEASE
+        last = monotonic()
+        while not self._stop.wait(interval):
+            with self._lock:
+                names = list(self._held)
+            if not names:
+                continue
+            try:
+                with self._database.write() as connection:
+                    connection.execute(
+                        update(lease_table)
+                        .where(lease_table.c.name.in_(names))
+                        .where(lease_table.c.holder == Holder.this_process().to_text())
+                        .values(expires=epoch() + self._lease_seconds)
+                    )
+                last = monotonic()
+            except Exception as error:
+                late = monotonic() - last
+                _LOGGER.warning(f"leases not renewed for {late:.0f} s: {error}")
+
+
+@cache
+def _holder(pid: int) -> Holder:
+    return Holder(_host(), pid, psutil.Process(pid).create_time())
+
+
+@cache
+def _host() -> str:
+    """The machine, and where processes are numbered apart also the namespace of the numbers."""
+    namespace = Path("/proc/self/ns/pid")
+    return f"{socket.gethostname()}/{namespace.readlink() if namespace.is_symlink() else ''}"

@@ -1,0 +1,241 @@
+"""The ledger: studies, their events in order, and where each trial stands. It comes first.
+
+Events are only ever appended; the table of trials is what they add up to, kept so that a trial that
+was running when its process died is known. Documents are JSON values: the ledger does not know what
+they mean.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import time
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Double,
+    Integer,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.engine import Connection
+
+from prefect_tune.storage.database import Database, Document, epoch, metadata
+
+__all__ = ["Ledger", "LedgerEvent", "StudyRecord"]
+
+study_table = Table(
+    "studies",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("created", Double, nullable=False),
+    Column("state", String, nullable=False),
+    Column("problem", Document, nullable=False),
+    Column("settings", Document, nullable=False),
+    Column("result", Document, nullable=False),
+    Column("ask_seconds", Double, nullable=False, default=0.0),
+)
+event_table = Table(
+    "events",
+    metadata,
+    Column("study", String, primary_key=True),
+    Column("sequence", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("body", Document, nullable=False),
+    Column("at", Double, nullable=False),
+)
+trial_table = Table(
+    "trials",
+    metadata,
+    Column("study", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("state", String, nullable=False),
+    Column("body", Document, nullable=False),
+)
+session_table = Table(
+    "sessions",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("study", String, nullable=False, index=True),
+    Column("started", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """A study as the ledger has it.
+
+    Attributes:
+        name: Its name.
+        created: Seconds since 1970.
+        state: Where it stands.
+        problem: What may not change in its life.
+        settings: What it was last started with.
+        result: What came of it.
+        ask_seconds: Seconds that its optimizer's asks have taken.
+        seconds: Seconds that its sessions have lasted.
+    """
+
+    name: str
+    created: float
+    state: str
+    problem: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    result: Mapping[str, Any]
+    ask_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEvent:
+    """One event of a study."""
+
+    sequence: int
+    kind: str
+    body: Mapping[str, Any]
+    at: float
+
+
+class Ledger:
+    """Studies and what happened in them.
+
+    Args:
+        database: Where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create_study(
+        self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        """Enter a new study.
+
+        Raises:
+            sqlalchemy.exc.IntegrityError: If there is one of that name.
+        """
+        with self._database.write() as connection:
+            connection.execute(
+                insert(study_table).values(
+                    name=name,
+                    created=time(),
+                    state="new",
+                    problem=dict(problem),
+                    settings=dict(settings),
+                    result={},
+                    ask_seconds=0.0,
+                )
+            )
+
+    def study(self, name: str) -> StudyRecord | None:
+        """The study of that name, if there is one."""
+        with self._database.read() as connection:
+            row = connection.execute(select(study_table).where(study_table.c.name == name)).first()
+            if row is None:
+                return None
+            seconds = connection.execute(
+                select(func.sum(session_table.c.seconds)).where(session_table.c.study == name)
+            ).scalar()
+        return StudyRecord(**row._mapping, seconds=float(seconds or 0.0))  # noqa: SLF001
+
+    def study_names(self) -> list[str]:
+        """All studies, newest first."""
+        with self._database.read() as connection:
+            query = select(study_table.c.name).order_by(study_table.c.created.desc())
+            return list(connection.execute(query).scalars())
+
+    def update_study(self, name: str, **values: Any) -> None:
+        """Set columns of a study: state, settings, result or ask_seconds."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(study_table).where(study_table.c.name == name).values(**values)
+            )
+
+    def delete_study(self, name: str) -> None:
+        """Remove a study with its events, trials and sessions."""
+        with self._database.write() as connection:
+            for table, column in (
+                (event_table, event_table.c.study),
+                (trial_table, trial_table.c.study),
+                (session_table, session_table.c.study),
+                (study_table, study_table.c.name),
+            ):
+                connection.execute(delete(table).where(column == name))
+
+    def append(
+        self, study: str, kind: str, body: Mapping[str, Any], trial: Mapping[str, Any]
+    ) -> None:
+        """Append an event and set where its trial now stands, both or neither."""
+        with self._database.write() as connection:
+            last = connection.execute(
+                select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
+            ).scalar()
+            connection.execute(
+                insert(event_table).values(
+                    study=study,
+                    sequence=0 if last is None else last + 1,
+                    kind=kind,
+                    body=dict(body),
+                    at=epoch(),
+                )
+            )
+            self._set_trial(connection, study, trial)
+
+    def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
+        """Set where a trial stands, where no event of the optimizer says so."""
+        with self._database.write() as connection:
+            self._set_trial(connection, study, trial)
+
+    def events(self, study: str) -> list[LedgerEvent]:
+        """All events of a study, in order."""
+        query = (
+            select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
+            .where(event_table.c.study == study)
+            .order_by(event_table.c.sequence)
+        )
+        with self._database.read() as connection:
+            return [LedgerEvent(*row) for row in connection.execute(query)]
+
+    def trials(self, study: str) -> list[Mapping[str, Any]]:
+        """All trials of a study, by number."""
+        query = (
+            select(trial_table.c.body)
+            .where(trial_table.c.study == study)
+            .order_by(trial_table.c.number)
+        )
+        with self._database.read() as connection:
+            return list(connection.execute(query).scalars())
+
+    def start_session(self, study: str) -> int:
+        """Begin to count the time that a process works on a study; returns the session's id."""
+        with self._database.write() as connection:
+            result = connection.execute(
+                insert(session_table).values(study=study, started=epoch(), seconds=0.0)
+            )
+            return int(result.inserted_primary_key[0])
+
+    def beat(self, session: int, seconds: float) -> None:
+        """Note how long a session has lasted so far."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(session_table).where(session_table.c.id == session).values(seconds=seconds)
+            )
+
+    def _set_trial(self, connection: Connection, study: str, trial: Mapping[str, Any]) -> None:
+        number, state = trial["number"], trial["state"]
+        here = (trial_table.c.study == study, trial_table.c.number == number)
+        if connection.execute(select(trial_table.c.number).where(*here)).first() is None:
+            connection.execute(
+                insert(trial_table).values(
+                    study=study, number=number, state=state, body=dict(trial)
+                )
+            )
+        else:
+            connection.execute(
+                update(trial_table).where(*here).values(state=state, body=dict(trial))
+            )

@@ -1,0 +1,154 @@
+"""What must never go: imported data, held-out predictions, final models.
+
+Records are outside the cache's budget and no eviction touches them. Each says which studies use it;
+with the last of them it goes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from time import time
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Double, String, Table, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from prefect_tune.storage.codec import decode
+from prefect_tune.storage.database import Database, Document, metadata
+from prefect_tune.storage.files import Damaged, Files, Part
+
+__all__ = ["RecordDamaged", "Records"]
+
+record_table = Table(
+    "records",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("parts", Document, nullable=False),
+)
+record_user_table = Table(
+    "record_users",
+    metadata,
+    Column("record", String, primary_key=True),
+    Column("study", String, primary_key=True),
+)
+
+
+class RecordDamaged(RuntimeError):  # noqa: N818 - it says what is the matter
+    """A record is missing or damaged; nothing can replace it but reading the same input again."""
+
+
+class Records:
+    """The `records/` area of a store.
+
+    Args:
+        files: The store's files.
+        database: The store's database.
+    """
+
+    def __init__(self, files: Files, database: Database) -> None:
+        self._files = files
+        self._database = database
+
+    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
+        """Keep a record, replacing one of the same id.
+
+        Args:
+            record: Its id, a path below `records/`.
+            parts: Values by name, in canonical form.
+            study: A study that uses it.
+        """
+        encoded = self._files.encode(parts)
+        self._files.publish(_folder(record), {p.file: data for p, data in encoded.values()})
+        with self._database.write() as connection:
+            connection.execute(delete(record_table).where(record_table.c.id == record))
+            connection.execute(
+                insert(record_table).values(
+                    id=record,
+                    size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
+                    created=time(),
+                    parts={name: asdict(part) for name, (part, _) in encoded.items()},
+                )
+            )
+        if study is not None:
+            self.link(record, study)
+
+    def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The named parts of a record, or all of them.
+
+        Raises:
+            RecordDamaged: If there is no such record, or a part is missing or damaged.
+        """
+        parts = self._parts(record)
+        try:
+            return {
+                name: decode(parts[name].codec, self._files.read(_folder(record), parts[name]))
+                for name in (parts if names is None else names)
+            }
+        except (Damaged, KeyError) as error:
+            raise RecordDamaged(f"record {record}: {error}") from error
+
+    def is_whole(self, record: str) -> bool:
+        """Whether a record is there and each of its parts is what was written."""
+        try:
+            for part in self._parts(record).values():
+                self._files.read(_folder(record), part)
+        except (Damaged, RecordDamaged):
+            return False
+        return True
+
+    def exists(self, record: str) -> bool:
+        """Whether a record of that id was kept; its bytes are not looked at."""
+        with self._database.read() as connection:
+            query = select(record_table.c.id).where(record_table.c.id == record)
+            return connection.execute(query).first() is not None
+
+    def link(self, record: str, study: str) -> None:
+        """Note that a study uses a record."""
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(record_user_table).values(record=record, study=study))
+        except IntegrityError:
+            pass  # it was noted before
+
+    def unlink_study(self, study: str) -> list[str]:
+        """Note that a study is gone; delete the records that only it used and return their ids."""
+        users = record_user_table
+        with self._database.write() as connection:
+            mine = select(users.c.record).where(users.c.study == study)
+            others = select(users.c.record).where(users.c.study != study)
+            doomed = list(
+                connection.execute(
+                    select(record_table.c.id).where(
+                        record_table.c.id.in_(mine), record_table.c.id.not_in(others)
+                    )
+                ).scalars()
+            )
+            connection.execute(delete(users).where(users.c.study == study))
+            connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
+        for record in doomed:
+            self._files.delete(_folder(record))
+        return doomed
+
+    def ids(self) -> list[str]:
+        """The ids of all records."""
+        with self._database.read() as connection:
+            return list(connection.execute(select(record_table.c.id)).scalars())
+
+    def size_bytes(self) -> int:
+        """Bytes of all records together."""
+        with self._database.read() as connection:
+            total = connection.execute(select(func.sum(record_table.c.size_bytes))).scalar()
+        return int(total or 0)
+
+    def _parts(self, record: str) -> dict[str, Part]:
+        with self._database.read() as connection:
+            query = select(record_table.c.parts).where(record_table.c.id == record)
+            row = connection.execute(query).first()
+        if row is None:
+            raise RecordDamaged(f"record {record} is not in the store")
+        return {name: Part(**part) for name, part in row.parts.items()}
+
+
+def _folder(record: str) -> str:
+    return f"records/{record}"

@@ -1,0 +1,294 @@
+"""The artifact store: bytes under an fsspec URL, and the index of them.
+
+Two areas. `cache/` holds what steps made and is bounded; `records/` (see `storage.records`) holds
+what must never go. An artifact is a folder of parts, written under a temporary name and published
+in one move. Whoever reads goes through the index, which says what digest each part must have; a
+part that is damaged or missing is a miss and a warning.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import insert, select
+
+from prefect_tune.storage.codec import decode
+from prefect_tune.storage.database import SCHEMA, Database, store_table
+from prefect_tune.storage.files import Damaged, Files
+from prefect_tune.storage.index import ArtifactIndex, Entry
+from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
+from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.records import Records
+
+__all__ = [
+    "DEFAULT_BUDGET_BYTES",
+    "ArtifactStore",
+    "Made",
+    "StoreAddress",
+    "StoreRefused",
+]
+
+DEFAULT_BUDGET_BYTES = 10 * 1000**3
+"""Byte budget of a new store's cache."""
+FREE_BYTES_KEPT = 1000**3
+"""The cache stops growing when the disk has no more than this left."""
+_STORE_FILE = "store.json"
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class StoreRefused(ValueError):  # noqa: N818 - it says what happened
+    """The store cannot be used as asked; the message says why and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Where a store is; travels to workers.
+
+    Attributes:
+        url: fsspec URL of the store's folder.
+        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
+    """
+
+    url: str
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a step made, before it is kept.
+
+    Attributes:
+        parts: Values by name, in canonical form.
+        facts: What keys of later steps need, as JSON values.
+        seconds: Time to make it.
+    """
+
+    parts: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    seconds: float
+
+
+class ArtifactStore:
+    """What steps made, by prefix key, in a cache of bounded size that all workers share.
+
+    Args:
+        address: Where it is. A local folder is made if it does not exist.
+        budget_bytes: New byte budget of the cache; None leaves that of the store as it is.
+
+    Raises:
+        StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
+            newer version; or if a remote URL comes without a database.
+    """
+
+    def __init__(self, address: StoreAddress, budget_bytes: int | None = None) -> None:
+        self.address = address
+        self.files = Files(address.url)
+        self.database = Database(_database_url(address, self.files))
+        self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES)
+        self.index = ArtifactIndex(self.database)
+        self.records = Records(self.files, self.database)
+        self.leases = LeaseBook(self.database)
+        if budget_bytes is not None:
+            self.set_budget(budget_bytes)
+
+    def close(self) -> None:
+        """Write what is still to be counted and let go of the database."""
+        self.index.flush()
+        self.leases.close()
+        self.database.close()
+
+    def set_budget(self, budget_bytes: int) -> None:
+        """Change the cache's byte budget, for everyone who uses the store."""
+        self._delete(self.index.set_budget(budget_bytes))
+
+    def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
+        """The named parts of an artifact, or None when one of them is missing or damaged."""
+        try:
+            return {
+                name: decode(entry.parts[name].codec, self.files.read(_folder(entry.key), part))
+                for name in names
+                for part in [entry.parts[name]]
+            }
+        except (Damaged, OSError) as error:
+            _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
+            self.index.forget([entry.key])
+            self._delete([entry.key])
+            return None
+
+    def write(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
+        """Keep an artifact, evicting others for it as the budget demands.
+
+        Returns:
+            The entry as kept. When it was refused, because it is larger than the whole budget or
+            the disk is full, `is_present` is False.
+        """
+        encoded = self.files.encode(made.parts)
+        entry = replace(
+            entry,
+            facts=made.facts,
+            cost_seconds=made.seconds,
+            size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
+            parts={name: part for name, (part, _) in encoded.items()},
+        )
+        files = {part.file: data for part, data in encoded.values()}
+        files["provenance.json"] = _provenance(entry, lineage)
+        if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
+            _LOGGER.warning(
+                f"artifact {entry.key[:12]} is not kept: the disk of {self.address.url} has less "
+                f"than {FREE_BYTES_KEPT / 1e9:g} GB left"
+            )
+            self.index.count_refusal()
+            return replace(entry, is_present=False)
+        fits, victims = self.index.admit(entry)
+        self._delete(victims)
+        if not fits:
+            return replace(entry, is_present=False)
+        try:
+            self.files.publish(_folder(entry.key), files)
+        except OSError as error:
+            _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {error}")
+            self.index.forget([entry.key])
+            return replace(entry, is_present=False)
+        return entry
+
+    def get_or_make(
+        self,
+        entry: Entry,
+        lineage: Mapping[str, Any],
+        make: Callable[[], Made],
+        is_whole: Callable[[], bool] = lambda: True,
+    ) -> tuple[Entry, Made | None]:
+        """Serve an artifact, or have it made by one of all the workers that need it.
+
+        Args:
+            entry: What is known of it before it is made.
+            lineage: All that its key was computed from; kept beside it as its provenance.
+            make: Makes it.
+            is_whole: Whether what belongs to it outside the cache is there too.
+
+        Returns:
+            The entry, and what was made; None when it was served.
+        """
+        if served := self._serve(entry.key, is_whole):
+            return served, None
+        with self.leases.turn(f"artifact {entry.key}"):
+            if served := self._serve(entry.key, is_whole):
+                return served, None
+            made = make()
+            self.index.count_miss()
+            return self.write(entry, made, lineage), made
+
+    def prune(self, size_bytes: int) -> int:
+        """Evict the least recently used until the cache is at most this large; how many went."""
+        victims = self.index.shrink(size_bytes)
+        self._delete(victims)
+        return len(victims)
+
+    def _serve(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
+        entry = self.index.entries([key]).get(key)
+        if entry is None or not entry.is_present or not is_whole():
+            return None
+        self.index.count_hit(entry)
+        return entry
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.files.delete(_folder(key))
+
+    def _claim(self, budget_bytes: int) -> str:
+        """Tie folder and index to each other, or check that they are; returns the store's id."""
+        where = self.files.path(_STORE_FILE)
+        self.database.create_tables()
+        with self.database.write() as connection:
+            claimed = self._read_claim(where)
+            row = connection.execute(select(store_table)).first()
+            if claimed is not None:
+                self._check_format(f"the store {self.address.url}", claimed["format"])
+            if row is not None:
+                self._check_format(f"the database {self.database.url}", row.schema, SCHEMA)
+            if row is None and claimed is None:
+                store_id = uuid4().hex
+                connection.execute(
+                    insert(store_table).values(
+                        id=store_id, schema=SCHEMA, url=self.address.url, budget_bytes=budget_bytes
+                    )
+                )
+                self._write_claim(where, {"format": ARTIFACT_FORMAT, "index": store_id})
+                return store_id
+        if row is None or claimed is None or row.id != claimed["index"]:
+            whose = f"the store at {row.url}" if row else "no store"
+            raise StoreRefused(
+                f"the store {self.address.url} and the database {self.database.url} do not belong "
+                f"together (the database is the index of {whose}); name the database that the "
+                "store was made with, or a new folder"
+            )
+        return str(row.id)
+
+    def _check_format(self, what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
+        if found > known:
+            raise StoreRefused(
+                f"{what} has format {found}, this version of prefect-tune reads up to {known}; "
+                "use a newer version"
+            )
+
+    def _read_claim(self, where: str) -> dict[str, Any] | None:
+        try:
+            claim: dict[str, Any] = json.loads(self.files.filesystem.cat_file(where))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StoreRefused(f"{where} cannot be read: {error}") from error
+        return claim
+
+    def _write_claim(self, where: str, claim: Mapping[str, Any]) -> None:
+        try:
+            self.files.filesystem.pipe_file(where, canonical_json(claim).encode())
+        except OSError as error:
+            raise StoreRefused(
+                f"the store {self.address.url} cannot be written: {error}"
+            ) from error
+
+
+def _folder(key: str) -> str:
+    return f"cache/{key[:2]}/{key}"
+
+
+def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
+    document = {
+        "key": entry.key,
+        "parent": entry.parent,
+        "study": entry.study,
+        "cost_seconds": entry.cost_seconds,
+        "facts": dict(entry.facts),
+        "lineage": dict(lineage),
+    }
+    return json.dumps(document, indent=1).encode()
+
+
+def _database_url(address: StoreAddress, files: Files) -> str:
+    if address.database:
+        return address.database
+    if files.is_local:
+        folder = Path(files.root)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f".{uuid4().hex}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise StoreRefused(
+                f"the store {address.url} cannot be written: {error}; name a folder that can, "
+                "with --store"
+            ) from error
+        return f"sqlite:///{folder / 'index.sqlite'}"
+    if address.url.startswith("memory:"):
+        return "sqlite://"
+    raise StoreRefused(
+        f"the store {address.url} is remote, so its index needs a database that all workers reach: "
+        "name a PostgreSQL one with --database"
+    )
