@@ -40,7 +40,8 @@ def canonical(value: Any) -> Any:
     """The one form in which a value is handed on, whether it was just made or read back.
 
     Arrays are in C order and read-only; sparse matrices are CSR with sorted int32 indices and no
-    explicit zeros; frames have a plain range index, and their text columns are categorical.
+    explicit zeros; frames have a plain range index, and columns that are neither numbers nor times
+    are categorical texts.
     """
     if sparse.issparse(value):
         matrix = sparse.csr_array(value)
@@ -165,8 +166,8 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for name in frame.columns:
         column = frame[name]
-        if pd.api.types.is_numeric_dtype(column):
-            columns[str(name)] = pa.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM":
+            columns[str(name)] = pa.array(column.to_numpy())
         else:
             texts = [None if pd.isna(text) else str(text) for text in column]
             columns[str(name)] = pa.array(texts, pa.string()).dictionary_encode()

@@ -4,13 +4,12 @@ Records are outside the cache's budget and no eviction touches them. Each says w
 with the last of them it goes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from time import time
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Double, String, Table, delete, func, insert, select
-from sqlalchemy.exc import IntegrityError
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, metadata
@@ -50,13 +49,12 @@ class Records:
         self._files = files
         self._database = database
 
-    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
+    def put(self, record: str, parts: Mapping[str, Any]) -> None:
         """Keep a record, replacing one of the same id.
 
         Args:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
-            study: A study that uses it.
         """
         encoded = self._files.encode(parts)
         self._files.publish(_folder(record), {p.file: data for p, data in encoded.values()})
@@ -70,8 +68,6 @@ class Records:
                     parts={name: asdict(part) for name, (part, _) in encoded.items()},
                 )
             )
-        if study is not None:
-            self.link(record, study)
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The named parts of a record, or all of them.
@@ -103,13 +99,17 @@ class Records:
             query = select(record_table.c.id).where(record_table.c.id == record)
             return connection.execute(query).first() is not None
 
-    def link(self, record: str, study: str) -> None:
-        """Note that a study uses a record."""
-        try:
-            with self._database.write() as connection:
-                connection.execute(insert(record_user_table).values(record=record, study=study))
-        except IntegrityError:
-            pass  # it was noted before
+    def link(self, records: Iterable[str], study: str) -> None:
+        """Note that a study uses these records."""
+        users = record_user_table
+        with self._database.write() as connection:
+            known = select(users.c.record).where(users.c.study == study)
+            noted = set(
+                connection.execute(known.where(users.c.record.in_(list(records)))).scalars()
+            )
+            new = [{"record": r, "study": study} for r in dict.fromkeys(records) if r not in noted]
+            if new:
+                connection.execute(insert(users), new)
 
     def unlink_study(self, study: str) -> list[str]:
         """Note that a study is gone; delete the records that only it used and return their ids."""

@@ -1,0 +1,126 @@
+"""Data sets: what a study learns from, imported once and kept under the digest of its content.
+
+A data set is a table (a frame of numbers and categories) or patient events (see `tasks.events`),
+with one label per row. Workers, resumed studies and retries read only the imported copy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.events import EventRows
+
+__all__ = ["Dataset", "import_dataset", "load_dataset"]
+
+Label = str | int | float | bool
+"""A class as the user wrote it."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows with labels.
+
+    Attributes:
+        name: What the user calls it; not part of what it is.
+        kind: `table` or `events`.
+        X: The rows: a frame of n rows, or the events of n patients.
+        y: Positions in `classes`, shape (n,).
+        classes: The classes in order.
+        groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
+            stands alone.
+        notes: What was done to the input that a user should know.
+    """
+
+    name: str
+    kind: str
+    X: pd.DataFrame | EventRows
+    y: NDArray[np.int32]
+    classes: tuple[Label, ...]
+    groups: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The class of each row as the user wrote it, shape (n,); what estimators learn."""
+        return np.array(self.classes)[self.y]
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a table, or different event codes."""
+        return self.X.shape[1]
+
+    def rows(self, rows: NDArray[np.intp]) -> pd.DataFrame | EventRows:
+        """The features of some rows, in that order."""
+        if isinstance(self.X, EventRows):
+            return self.X.take(rows)
+        return self.X.iloc[rows].reset_index(drop=True)
+
+    def digest(self) -> str:
+        """What the content is, whatever file it came from; the order of rows and columns counts."""
+        return content_digest(f"dataset {self.kind}", self._content())
+
+    def _content(self) -> Iterator[bytes]:
+        for label in self.classes:
+            yield f"{type(label).__name__} {label!r}".encode()
+        yield self.y.astype("<i4").tobytes()
+        yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
+        frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
+        for name, frame in frames.items():
+            yield name.encode()
+            yield from _frame_content(frame)
+
+
+def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
+    """Keep a data set in the store's records, if it is not there already; returns its digest."""
+    digest = dataset.digest()
+    record = f"data/{digest}"
+    if not store.records.is_whole(record):
+        about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
+        parts: dict[str, Any] = {"about": about, "y": canonical(dataset.y)}
+        if dataset.groups is not None:
+            parts["groups"] = canonical(dataset.groups)
+        frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
+        parts |= {name: canonical(frame) for name, frame in frames.items()}
+        store.records.put(record, parts)
+    return digest
+
+
+@lru_cache(maxsize=2)
+def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
+    """The data set of that digest, read once per process.
+
+    Raises:
+        RecordDamaged: If it is not in the store's records, or damaged.
+    """
+    parts: Mapping[str, Any] = store.records.get(f"data/{digest}")
+    about = parts["about"]
+    return Dataset(
+        name=about["name"],
+        kind=about["kind"],
+        X=parts["X"] if about["kind"] == "table" else EventRows.from_frames(parts),
+        y=parts["y"],
+        classes=tuple(about["classes"]),
+        groups=parts.get("groups"),
+    )
+
+
+def _frame_content(frame: pd.DataFrame) -> Iterator[bytes]:
+    for name in frame.columns:
+        column = frame[name]
+        yield str(name).encode()
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            yield "\0".join(column.cat.categories).encode()
+            yield column.cat.codes.to_numpy().astype("<i4").tobytes()
+        else:
+            yield np.ascontiguousarray(column.to_numpy()).tobytes()

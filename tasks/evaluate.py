@@ -1,0 +1,139 @@
+"""Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from prefect_tune.optimizers.configuration import Query
+from prefect_tune.optimizers.trial import Evaluation, Failure
+from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.steps import step_task
+
+__all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
+
+Report = Literal["steps", "misses", "trial"]
+"""Which task runs a trial reports: all its steps, those not served from the cache, or none."""
+
+RunStep = Callable[[Prefix, int, StepOutcome | None], StepOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """What a worker sends back.
+
+    Attributes:
+        evaluation: The outcome, or None.
+        failure: The reason why there is none, or None.
+        n_task_runs: Task runs that were reported, that of the trial included.
+    """
+
+    evaluation: Evaluation | None
+    failure: Failure | None
+    n_task_runs: int
+
+
+def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
+    """Evaluate a query on all folds.
+
+    Args:
+        context: The study.
+        query: What to evaluate.
+        run_step: Does one step; either plainly or as a Prefect task.
+
+    Returns:
+        The evaluation, or why there is none: whatever goes wrong in a trial is a result.
+    """
+    started = perf_counter()
+    step: str | None = None
+    try:
+        prefix = Prefix(context, query)
+        outcome: StepOutcome | None = None
+        for position, (declared, _, _) in enumerate(prefix.steps):
+            step = declared.name
+            outcome = run_step(prefix, position, outcome)
+        return _evaluation(prefix, started)
+    except Exception as error:
+        failed = error if isinstance(error, StepFailed) else None
+        cause = failed.__cause__ if failed and failed.__cause__ else error
+        return Failure(
+            kind="error",
+            message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
+            traceback="".join(traceback.format_exception(cause)),
+            step=failed.step if failed else step,
+            fold=failed.fold if failed else None,
+            cost_seconds=perf_counter() - started,
+        )
+
+
+def _evaluation(prefix: Prefix, started: float) -> Evaluation:
+    metric = prefix.context.problem.find_metric()
+    n_classes = len(prefix.dataset.classes)
+    models = [prefix.nodes(fold)[-1] for fold in prefix.folds]
+    losses = tuple(
+        metric.loss(prefix.dataset.y[model.fold.held_out], model.predictions(), n_classes)
+        for model in models
+    )
+    records = [model.record for model in models]
+    prefix.store.records.link(records, prefix.context.study)
+    prefix.store.index.flush()
+    cost_seconds = perf_counter() - started
+    steps = prefix.costs()
+    saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
+    return Evaluation(
+        loss=sum(losses) / len(losses),
+        fold_losses=losses,
+        cost_seconds=cost_seconds,
+        cost_uncached_seconds=cost_seconds + max(saved, 0.0),
+        steps=steps,
+        predictions=tuple(model.key for model in models),
+    )
+
+
+@task(name="evaluate", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
+def evaluate(
+    number: int,  # noqa: ARG001 - names the task run
+    query: Mapping[str, Any],
+    context: StudyContext,
+    report: Report,
+) -> State[TrialOutcome]:
+    """Evaluate a trial; a failed one ends Failed, with the reason as its message.
+
+    Args:
+        number: Number of the trial, for the name of the task run.
+        query: The query as JSON values.
+        context: The study.
+        report: Which of its steps are task runs of their own.
+    """
+    reported = ReportedSteps(report)
+    space = context.problem.find_space()
+    came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+    if isinstance(came, Evaluation):
+        message = f"loss {came.loss:.4g} in {came.cost_seconds:.1f} s"
+        return Completed(message=message, data=TrialOutcome(came, None, reported.n_task_runs))
+    where = f"{came.step}, fold {came.fold}: " if came.step else ""
+    return Failed(message=where + came.message, data=TrialOutcome(None, came, reported.n_task_runs))
+
+
+class ReportedSteps:
+    """Runs steps as Prefect tasks, as far as they are reported."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.n_task_runs = 1
+
+    def run_step(self, prefix: Prefix, position: int, before: StepOutcome | None) -> StepOutcome:
+        if self._report == "trial" or (self._report == "misses" and prefix.is_served(position)):
+            return prefix.run(position)
+        self.n_task_runs += 1
+        step, algorithm, _ = prefix.steps[position]
+        state = step_task(step.name)(prefix, position, algorithm.id, before, return_state=True)
+        outcome: StepOutcome = state.result()
+        return outcome

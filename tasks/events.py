@@ -1,0 +1,238 @@
+"""Patient events: (patient, time, code, value), cut for each row at the time of its prediction.
+
+Reads MEDS folders (v0.3 and v0.4: `data/**/*.parquet` with a task's labels) and plain tables of
+events with a table of labels. What happened after a row's prediction time does not exist for it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["EventRows", "events_table", "labels_table", "name_columns"]
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
+    "code": ("code", "event_id", "event", "event_code"),
+    "time": ("time", "timestamp", "datetime", "date"),
+    "value": ("numeric_value", "value"),
+    "prediction_time": ("prediction_time", "index_time", "index_date", "time", "timestamp"),
+}
+"""Names by which a column of events or labels is known, the first found is taken."""
+
+LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
+"""Columns that hold a row's class; the first that is not empty is taken."""
+
+
+@dataclass(frozen=True)
+class EventRows:
+    """Rows of a data set, each with the events of one patient up to one time.
+
+    Attributes:
+        events: Columns subject_id, time (empty for what holds at any time), code and value (empty
+            where there is none); the events of a patient are contiguous and in order of time.
+        rows: Columns subject_id and prediction_time, n rows.
+        start: First event of each row, shape (n,).
+        stop: One past the last event of each row at or before its prediction time, shape (n,).
+    """
+
+    events: pd.DataFrame
+    rows: pd.DataFrame
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+
+    @classmethod
+    def build(cls, events: pd.DataFrame, rows: pd.DataFrame) -> Self:
+        """Sort events by patient and time and find those of each row.
+
+        Raises:
+            BadInput: If a row's patient has no events, or none before the row's time.
+        """
+        ordered = events.sort_values(["subject_id", "time"], na_position="first", kind="stable")
+        events, rows = canonical(ordered), canonical(rows)
+        first, stop = _spans(events, rows)
+        empty = rows["subject_id"][first == stop]
+        if len(empty):
+            raise BadInput(
+                f"{len(empty)} of {len(rows)} labels have no event of their patient at or before "
+                f"their time, for instance patient {empty.iloc[0]}; drop these labels or bring "
+                "the patients' events"
+            )
+        return cls(events, rows, first, stop)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and different codes."""
+        return len(self.start), len(self.codes)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def codes(self) -> list[str]:
+        """The vocabulary, sorted."""
+        return list(self.events["code"].cat.categories)
+
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Some of the rows, in that order; the events are shared."""
+        taken = self.rows.iloc[rows].reset_index(drop=True)
+        return type(self)(self.events, taken, self.start[rows], self.stop[rows])
+
+    def expand(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row and position in `events` of every event of every row."""
+        lengths = self.stop - self.start
+        row = np.repeat(np.arange(len(self)), lengths)
+        offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return row, np.repeat(self.start, lengths) + offset
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """All that it holds, as frames by name."""
+        return {"events": self.events, "rows": self.rows}
+
+    @classmethod
+    def from_frames(cls, frames: Mapping[str, Any]) -> Self:
+        """The inverse of `frames`."""
+        return cls(frames["events"], frames["rows"], *_spans(frames["events"], frames["rows"]))
+
+
+def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
+    """Events as columns subject_id, time, code, value from tables with any of the known names.
+
+    Times without a zone are UTC; a date without a time counts as the end of that day.
+
+    Raises:
+        BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,
+            or there are no events at all.
+    """
+    cleaned = []
+    for table in tables:
+        named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
+        for needed in ("subject_id", "code"):
+            if named[needed].isna().any():
+                raise BadInput(f"{where} has {named[needed].isna().sum()} events without {needed}")
+        value = named.get("value", pd.Series(np.nan, index=named.index))
+        cleaned.append(
+            pd.DataFrame(
+                {
+                    "subject_id": named["subject_id"],
+                    "time": _times(named["time"], where, at_end_of_day=True),
+                    "code": named["code"].astype(str),
+                    "value": pd.to_numeric(value, errors="coerce").astype(np.float64),
+                }
+            )
+        )
+    events = pd.concat(cleaned, ignore_index=True) if cleaned else pd.DataFrame()
+    if events.empty:
+        raise BadInput(f"{where} has no events")
+    return events
+
+
+def labels_table(
+    tables: Iterable[pd.DataFrame], where: str, target: str | None
+) -> tuple[pd.DataFrame, pd.Series]:
+    """Rows (subject_id, prediction_time) and their classes.
+
+    Args:
+        tables: The label tables; empty ones are passed over.
+        where: What to call them in a message.
+        target: Column of the class; None takes the first of the usual names that is not empty.
+
+    Raises:
+        BadInput: If a needed column is missing, a time does not parse, or nothing is left.
+    """
+    filled = [table for table in tables if len(table)]
+    if not filled:
+        raise BadInput(f"{where} has no labels")
+    table = pd.concat(filled, ignore_index=True)
+    named = name_columns(table, ("subject_id", "prediction_time"), where)
+    if target is None:
+        candidates = [c for c in LABEL_COLUMNS if c in table and table[c].notna().any()]
+        if not candidates:
+            raise BadInput(
+                f"{where} has no column of classes; name it with --target, or call it one of "
+                f"{', '.join(LABEL_COLUMNS)}"
+            )
+        target = candidates[0]
+    elif target not in table:
+        raise BadInput(
+            f"{where} has no column {target!r}; its columns: {', '.join(map(str, table.columns))}"
+        )
+    time = _times(named["prediction_time"], where, at_end_of_day=False)
+    if time.isna().any():
+        raise BadInput(f"{where} has {time.isna().sum()} labels without a time")
+    rows = pd.DataFrame({"subject_id": named["subject_id"], "prediction_time": time})
+    return rows, table[target]
+
+
+def name_columns(
+    table: pd.DataFrame, needed: tuple[str, ...], where: str, optional: tuple[str, ...] = ()
+) -> pd.DataFrame:
+    """The needed and optional columns of a table under our names.
+
+    Raises:
+        BadInput: If a needed column is there by none of its names.
+    """
+    lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
+    found = {}
+    for name in (*needed, *optional):
+        match = next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
+        if match is not None:
+            found[name] = table[match]
+        elif name in needed:
+            raise BadInput(
+                f"{where} has no column for {name}; it would be called one of "
+                f"{', '.join(SYNONYMS[name])}. Its columns: {', '.join(map(str, table.columns))}"
+            )
+    return pd.DataFrame(found)
+
+
+def _times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
+    """Times in UTC, to the microsecond."""
+    if pd.api.types.is_numeric_dtype(column):
+        raise BadInput(
+            f"{where} has numbers in its time column {column.name!r}; times are dates, for "
+            "instance 2024-05-01 or 2024-05-01T12:30:00"
+        )
+    times = pd.to_datetime(column, utc=True, errors="coerce", format="mixed")
+    bad = column[times.isna() & column.notna()]
+    if len(bad):
+        raise BadInput(
+            f"{where} has {len(bad)} times that do not parse, for instance {bad.iloc[0]!r}; "
+            "times are dates, for instance 2024-05-01 or 2024-05-01T12:30:00"
+        )
+    naive = times.dt.tz_localize(None).astype("datetime64[us]")
+    if at_end_of_day and not pd.api.types.is_datetime64_any_dtype(column):
+        is_date = column.astype(str).str.fullmatch(r"\d{4}-\d{2}-\d{2}")
+        naive = naive.mask(is_date, naive + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
+    return naive
+
+
+def _spans(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and one past the last event of each row, shape (n,) each."""
+    patients = pd.Index(events["subject_id"].unique())
+    boundaries = np.flatnonzero(np.diff(patients.get_indexer(events["subject_id"]), prepend=-1))
+    ends = np.append(boundaries[1:], len(events))
+    patient = patients.get_indexer(rows["subject_id"])
+    if (patient < 0).any():
+        unknown = rows["subject_id"][patient < 0]
+        raise BadInput(
+            f"{len(unknown)} labels are of patients without any event, for instance patient "
+            f"{unknown.iloc[0]}; drop these labels or bring the patients' events"
+        )
+    times = events["time"].to_numpy().astype(np.int64)  # an empty time is the smallest number
+    until = rows["prediction_time"].to_numpy().astype(np.int64)
+    start, end = boundaries[patient], ends[patient]
+    stop = np.array(
+        [
+            a + np.searchsorted(times[a:b], t, side="right")
+            for a, b, t in zip(start, end, until, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    return start.astype(np.int64), stop

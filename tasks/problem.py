@@ -1,0 +1,78 @@
+"""What a study is about, and what a worker needs to know to evaluate its trials."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+from prefect_tune.optimizers.space import Space
+from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.metric import Metric, metric_named
+
+__all__ = ["Problem", "StudyContext", "open_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What may not change in the life of a study.
+
+    Attributes:
+        dataset: Digest of the data set.
+        split: Digest of the split.
+        space: Name of the space.
+        space_digest: What the space is.
+        metric: Name of the metric.
+        seed: Source of all randomness.
+    """
+
+    dataset: str
+    split: str
+    space: str
+    space_digest: str
+    metric: str
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**document)
+
+    def find_space(self) -> Space:
+        """The space itself."""
+        return space_named(self.space)
+
+    def find_metric(self) -> Metric:
+        """The metric itself."""
+        return metric_named(self.metric)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyContext:
+    """What travels to a worker with every trial.
+
+    Attributes:
+        study: Name of the study.
+        problem: What it is about.
+        store: Where artifacts and records are.
+        use_cache: Whether to look for artifacts, and to keep them.
+    """
+
+    study: str
+    problem: Problem
+    store: StoreAddress
+    use_cache: bool = True
+
+
+@lru_cache(maxsize=4)
+def open_store(address: StoreAddress) -> ArtifactStore:
+    """The store at an address, opened once per process.
+
+    Raises:
+        StoreRefused: If it cannot be used.
+    """
+    return ArtifactStore(address)

@@ -1,0 +1,142 @@
+"""Which rows are for testing, and which fold holds each of the others out.
+
+A split is made once per study and kept with it. Folds are stratified by class, and rows of one
+group never stand in two folds. Test rows are looked at once, after the search has ended.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dataset import Dataset
+
+__all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split"]
+
+TEST = -1
+"""The fold of test rows."""
+REFIT = 1000
+"""Number of the fold that trains on all training rows and holds out the test rows."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A partition of the rows.
+
+    Attributes:
+        fold: Number of the fold that holds a row out, or `TEST`, shape (n,).
+        n_folds: How many folds there are.
+        seed: Source of the draws of subsets.
+    """
+
+    fold: NDArray[np.int16]
+    n_folds: int
+    seed: int
+
+    def digest(self) -> str:
+        """What the split is."""
+        return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
+
+    def held_out(self, fold: int) -> NDArray[np.intp]:
+        """Rows that a fold holds out, in order; of the refit, the test rows."""
+        return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
+
+    def training(
+        self, fold: int, y: NDArray[np.int32], subset: float = 1.0, draw: int = 0
+    ) -> NDArray[np.intp]:
+        """Rows that a fold trains on, in order.
+
+        Subsets of one draw are nested, hold every class, and keep the classes' shares within a row.
+
+        Args:
+            fold: Number of the fold.
+            y: Class of every row of the data set, shape (n,).
+            subset: Share of the rows to take, in (0, 1].
+            draw: Which of the independent families of subsets.
+        """
+        rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
+        if subset == 1.0:
+            return rows
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, draw)))
+        priority = rng.permutation(len(rows))
+        taken = []
+        for label in np.unique(y[rows]):
+            members = np.flatnonzero(y[rows] == label)
+            members = members[np.argsort(priority[members])]
+            taken.append(members[: max(1, round(subset * len(members)))])
+        return rows[np.sort(np.concatenate(taken))]
+
+
+def make_split(dataset: Dataset, n_folds: int, test_size: float, seed: int) -> Split:
+    """A stratified split; rows of one group stay together.
+
+    Raises:
+        BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
+    """
+    if n_folds < 2:
+        raise BadInput(f"--folds {n_folds}: cross-validation needs at least 2 folds")
+    if not 0 < test_size <= 0.5:
+        raise BadInput(f"--test-size {test_size}: the share of test rows is in (0, 0.5]")
+    _check_classes(dataset, n_folds)
+    fold = np.full(len(dataset), TEST, dtype=np.int16)
+    rows = np.arange(len(dataset))
+    if dataset.groups is None:
+        training = np.sort(
+            train_test_split(rows, test_size=test_size, stratify=dataset.y, random_state=seed)[0]
+        )
+    else:  # the nearest share that whole groups allow
+        training, _ = next(_splitter(dataset, max(2, round(1 / test_size)), seed, rows))
+    for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
+        fold[training[held_out]] = number
+    return Split(fold, n_folds, seed)
+
+
+def import_split(split: Split, store: ArtifactStore) -> str:
+    """Keep a split in the store's records; returns its digest."""
+    digest = split.digest()
+    if not store.records.is_whole(f"splits/{digest}"):
+        about = {"n_folds": split.n_folds, "seed": split.seed}
+        store.records.put(f"splits/{digest}", {"fold": canonical(split.fold), "about": about})
+    return digest
+
+
+@lru_cache(maxsize=4)
+def load_split(store: ArtifactStore, digest: str) -> Split:
+    """The split of that digest, read once per process.
+
+    Raises:
+        RecordDamaged: If it is not in the store's records, or damaged.
+    """
+    parts = store.records.get(f"splits/{digest}")
+    return Split(parts["fold"], **parts["about"])
+
+
+def _splitter(
+    dataset: Dataset, n_parts: int, seed: int, rows: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    y = dataset.y[rows]
+    if dataset.groups is None:
+        yield from StratifiedKFold(n_parts, shuffle=True, random_state=seed).split(y, y)
+    else:
+        grouped = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
+        yield from grouped.split(y, y, dataset.groups[rows])
+
+
+def _check_classes(dataset: Dataset, n_folds: int) -> None:
+    units = np.arange(len(dataset)) if dataset.groups is None else dataset.groups
+    of = "rows" if dataset.groups is None else "groups"
+    for position, label in enumerate(dataset.classes):
+        count = len(np.unique(units[dataset.y == position]))
+        if count < n_folds + 1:
+            raise BadInput(
+                f"class {label!r} has {count} {of}, fewer than the {n_folds} folds and the test "
+                f"part need ({n_folds + 1}); leave its rows out, or take fewer --folds. (A target "
+                "of numbers, to be predicted as numbers, is not supported.)"
+            )

@@ -1,0 +1,128 @@
+"""Tables: a column of classes, and columns of numbers or categories with gaps."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.tasks.bad_input import BadInput, need_column
+
+__all__ = ["classes_of", "features_of", "like_training"]
+
+TEXT_DISTINCT = 100
+"""A column of texts with more values than this, most of them different, is no category."""
+TEXT_SHARE = 0.5
+
+
+def features_of(
+    frame: pd.DataFrame, drop: Sequence[str], categorical: Sequence[str], where: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """The features of a table in canonical form: float64 columns and categories, gaps kept.
+
+    Args:
+        frame: The table without its target.
+        drop: Columns to leave out.
+        categorical: Columns to take as categories whatever they hold.
+        where: What to call the table in a message.
+
+    Returns:
+        The features, and what was done that a user should know.
+
+    Raises:
+        BadInput: If a column is named twice or not there, holds texts that are no categories or
+            infinite numbers, or if nothing is left.
+    """
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise BadInput(f"{where} has two columns called {doubled[0]!r}; rename one")
+    for named in (*drop, *categorical):
+        need_column(named, frame.columns, where)
+    frame = frame.drop(columns=list(drop))
+    empty = [str(c) for c in frame.columns if frame[c].isna().all()]
+    notes = [f"column {name} has no values and is left out" for name in empty]
+    frame = frame.drop(columns=empty)
+    if frame.shape[1] == 0:
+        raise BadInput(f"{where} has no column left to learn from")
+    columns: dict[str, pd.Series] = {}
+    texts: list[str] = []
+    frame.columns = frame.columns.astype(str)
+    for name in frame:
+        column = frame[name]
+        if pd.api.types.is_numeric_dtype(column) and name not in categorical:
+            columns[name] = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            if np.isinf(columns[name]).any():
+                raise BadInput(
+                    f"column {name!r} of {where} has {int(np.isinf(columns[name]).sum())} infinite "
+                    "numbers; leave the cells empty, or --drop the column"
+                )
+        else:
+            columns[name] = pd.Series(column.to_numpy(dtype=object))
+            if name not in categorical and _is_text(column):
+                texts.append(name)
+    if texts:
+        raise BadInput(
+            f"{where} has columns of texts or identifiers, which are no features: "
+            f"{', '.join(texts)}. Leave them out with --drop {texts[0]}, or insist with "
+            f"--categorical {texts[0]}"
+        )
+    return canonical(pd.DataFrame(columns)), notes
+
+
+def classes_of(
+    target: pd.Series, where: str
+) -> tuple[NDArray[np.int32], tuple[str | int | float | bool, ...]]:
+    """Positions of a target's values in the sorted tuple of classes, and that tuple.
+
+    Raises:
+        BadInput: If a row has none, or all have the same.
+    """
+    name = target.name
+    missing = int(target.isna().sum())
+    if missing:
+        raise BadInput(
+            f"{missing} of {len(target)} rows of {where} have no {name!r}; "
+            "leave them out with --drop-missing-target"
+        )
+    values = target.astype(str) if target.dtype == object else target
+    codes, uniques = pd.factorize(values, sort=True)
+    classes = tuple(value.item() if isinstance(value, np.generic) else value for value in uniques)
+    if any(isinstance(label, float) for label in classes):
+        is_whole = all(float(label).is_integer() for label in classes)
+        classes = tuple(int(label) if is_whole else str(label) for label in classes)
+    if len(classes) < 2:
+        raise BadInput(
+            f"target {name!r} of {where} is {classes[0]!r} in all rows; there is nothing to learn"
+        )
+    return codes.astype(np.int32), classes
+
+
+def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
+    """New rows with the columns of the training data, in their order and of their kinds.
+
+    Raises:
+        BadInput: If a column is missing, or one of numbers holds something else.
+    """
+    columns: dict[str, pd.Series] = {}
+    for name in training:
+        need_column(str(name), frame.columns, "the data to predict")
+        column = frame[name]
+        if isinstance(training[name].dtype, pd.CategoricalDtype):
+            columns[str(name)] = column.astype(object)
+            continue
+        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        bad = column[numbers.isna() & column.notna()]
+        if len(bad):
+            raise BadInput(
+                f"column {name!r} held numbers in training and holds {bad.iloc[0]!r} now"
+            )
+        columns[str(name)] = numbers
+    converted: pd.DataFrame = canonical(pd.DataFrame(columns))
+    return converted
+
+
+def _is_text(column: pd.Series) -> bool:
+    values = column.dropna()
+    distinct = values.nunique()
+    return bool(distinct > TEXT_DISTINCT and distinct > TEXT_SHARE * len(values))
