@@ -20,6 +20,10 @@ __all__ = ["Damaged", "Files", "Part"]
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
     """A part is missing, or its bytes are not those that were written."""
 
+    def __init__(self, message: str, *, is_missing: bool = False) -> None:
+        super().__init__(message)
+        self.is_missing = is_missing
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -82,7 +86,7 @@ class Files:
         try:
             data: bytes = self.filesystem.cat_file(path)
         except FileNotFoundError as error:
-            raise Damaged(f"{path} is missing") from error
+            raise Damaged(f"{path} is missing", is_missing=True) from error
         if len(data) != part.size_bytes or digest(data) != part.digest:
             raise Damaged(f"{path} is not what was written: its digest differs")
         return data

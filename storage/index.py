@@ -34,6 +34,9 @@ __all__ = ["ArtifactIndex", "Entry", "Totals"]
 _FLUSH_SECONDS = 1.0
 """Uses are written at most this long after they happened: LRU order is right to within it."""
 
+_KEYS_PER_QUERY = 1_000
+"""Databases limit the number of values in one statement."""
+
 artifact_table = Table(
     "artifacts",
     metadata,
@@ -122,11 +125,13 @@ class ArtifactIndex:
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
+        found: dict[str, Entry] = {}
         with self._database.read() as connection:
-            rows = connection.execute(
-                select(artifact_table).where(artifact_table.c.key.in_(list(keys)))
-            ).all()
-        return {row.key: _entry(row) for row in rows}
+            for first in range(0, len(keys), _KEYS_PER_QUERY):
+                some = list(keys[first : first + _KEYS_PER_QUERY])
+                query = select(artifact_table).where(artifact_table.c.key.in_(some))
+                found |= {row.key: _entry(row) for row in connection.execute(query)}
+        return found
 
     def all_entries(self, *, present_only: bool = True) -> list[Entry]:
         """Every entry, newest first."""

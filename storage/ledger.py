@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
 from prefect_tune.storage.database import Database, Document, epoch, metadata
 
@@ -37,7 +38,6 @@ study_table = Table(
     Column("problem", Document, nullable=False),
     Column("settings", Document, nullable=False),
     Column("result", Document, nullable=False),
-    Column("ask_seconds", Double, nullable=False, default=0.0),
 )
 event_table = Table(
     "events",
@@ -77,7 +77,6 @@ class StudyRecord:
         problem: What may not change in its life.
         settings: What it was last started with.
         result: What came of it.
-        ask_seconds: Seconds that its optimizer's asks have taken.
         seconds: Seconds that its sessions have lasted.
     """
 
@@ -87,7 +86,6 @@ class StudyRecord:
     problem: Mapping[str, Any]
     settings: Mapping[str, Any]
     result: Mapping[str, Any]
-    ask_seconds: float
     seconds: float
 
 
@@ -113,24 +111,22 @@ class Ledger:
 
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
-    ) -> None:
-        """Enter a new study.
-
-        Raises:
-            sqlalchemy.exc.IntegrityError: If there is one of that name.
-        """
-        with self._database.write() as connection:
-            connection.execute(
-                insert(study_table).values(
-                    name=name,
-                    created=time(),
-                    state="new",
-                    problem=dict(problem),
-                    settings=dict(settings),
-                    result={},
-                    ask_seconds=0.0,
-                )
-            )
+    ) -> bool:
+        """Enter a new study; False, and nothing changed, if there is one of that name."""
+        values = {
+            "name": name,
+            "created": time(),
+            "state": "new",
+            "problem": dict(problem),
+            "settings": dict(settings),
+            "result": {},
+        }
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(study_table).values(values))
+        except IntegrityError:
+            return False
+        return True
 
     def study(self, name: str) -> StudyRecord | None:
         """The study of that name, if there is one."""
@@ -150,7 +146,7 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def update_study(self, name: str, **values: Any) -> None:
-        """Set columns of a study: state, settings, result or ask_seconds."""
+        """Set columns of a study: state, settings or result."""
         with self._database.write() as connection:
             connection.execute(
                 update(study_table).where(study_table.c.name == name).values(**values)

@@ -75,7 +75,7 @@ class Records:
         Raises:
             RecordDamaged: If there is no such record, or a part is missing or damaged.
         """
-        parts = self._parts(record)
+        parts = self.parts(record)
         try:
             return {
                 name: decode(parts[name].codec, self._files.read(_folder(record), parts[name]))
@@ -87,7 +87,7 @@ class Records:
     def is_whole(self, record: str) -> bool:
         """Whether a record is there and each of its parts is what was written."""
         try:
-            for part in self._parts(record).values():
+            for part in self.parts(record).values():
                 self._files.read(_folder(record), part)
         except (Damaged, RecordDamaged):
             return False
@@ -141,7 +141,12 @@ class Records:
             total = connection.execute(select(func.sum(record_table.c.size_bytes))).scalar()
         return int(total or 0)
 
-    def _parts(self, record: str) -> dict[str, Part]:
+    def parts(self, record: str) -> dict[str, Part]:
+        """The files of a record by name.
+
+        Raises:
+            RecordDamaged: If there is no such record.
+        """
         with self._database.read() as connection:
             query = select(record_table.c.parts).where(record_table.c.id == record)
             row = connection.execute(query).first()

@@ -30,6 +30,7 @@ __all__ = [
     "Made",
     "StoreAddress",
     "StoreRefused",
+    "artifact_folder",
 ]
 
 DEFAULT_BUDGET_BYTES = 10 * 1000**3
@@ -37,6 +38,7 @@ DEFAULT_BUDGET_BYTES = 10 * 1000**3
 FREE_BYTES_KEPT = 1000**3
 """The cache stops growing when the disk has no more than this left."""
 _STORE_FILE = "store.json"
+_PROVENANCE_FILE = "provenance.json"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -110,7 +112,9 @@ class ArtifactStore:
         """The named parts of an artifact, or None when one of them is missing or damaged."""
         try:
             return {
-                name: decode(entry.parts[name].codec, self.files.read(_folder(entry.key), part))
+                name: decode(
+                    entry.parts[name].codec, self.files.read(artifact_folder(entry.key), part)
+                )
                 for name in names
                 for part in [entry.parts[name]]
             }
@@ -136,7 +140,7 @@ class ArtifactStore:
             parts={name: part for name, (part, _) in encoded.items()},
         )
         files = {part.file: data for part, data in encoded.values()}
-        files["provenance.json"] = _provenance(entry, lineage)
+        files[_PROVENANCE_FILE] = _provenance(entry, lineage)
         if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
             _LOGGER.warning(
                 f"artifact {entry.key[:12]} is not kept: the disk of {self.address.url} has less "
@@ -149,7 +153,7 @@ class ArtifactStore:
         if not fits:
             return replace(entry, is_present=False)
         try:
-            self.files.publish(_folder(entry.key), files)
+            self.files.publish(artifact_folder(entry.key), files)
         except OSError as error:
             _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {error}")
             self.index.forget([entry.key])
@@ -183,6 +187,14 @@ class ArtifactStore:
             self.index.count_miss()
             return self.write(entry, made, lineage), made
 
+    def provenance(self, entry: Entry) -> Any:
+        """The lineage kept beside an artifact; None when its files are gone."""
+        path = self.files.path(artifact_folder(entry.key), _PROVENANCE_FILE)
+        try:
+            return json.loads(self.files.filesystem.cat_file(path))["lineage"]
+        except (FileNotFoundError, ValueError):
+            return None
+
     def prune(self, size_bytes: int) -> int:
         """Evict the least recently used until the cache is at most this large; how many went."""
         victims = self.index.shrink(size_bytes)
@@ -198,7 +210,7 @@ class ArtifactStore:
 
     def _delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self.files.delete(_folder(key))
+            self.files.delete(artifact_folder(key))
 
     def _claim(self, budget_bytes: int) -> str:
         """Tie folder and index to each other, or check that they are; returns the store's id."""
@@ -254,7 +266,8 @@ class ArtifactStore:
             ) from error
 
 
-def _folder(key: str) -> str:
+def artifact_folder(key: str) -> str:
+    """Where an artifact is, below the store's root."""
     return f"cache/{key[:2]}/{key}"
 
 

@@ -16,6 +16,7 @@ from prefect_tune.optimizers.trial import Evaluation, Failure
 from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
 
@@ -52,14 +53,13 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
         The evaluation, or why there is none: whatever goes wrong in a trial is a result.
     """
     started = perf_counter()
-    step: str | None = None
     try:
-        prefix = Prefix(context, query)
-        outcome: StepOutcome | None = None
-        for position, (declared, _, _) in enumerate(prefix.steps):
-            step = declared.name
-            outcome = run_step(prefix, position, outcome)
-        return _evaluation(prefix, started)
+        with one_thread():
+            prefix = Prefix(context, query)
+            outcome: StepOutcome | None = None
+            for position in range(len(prefix.steps)):
+                outcome = run_step(prefix, position, outcome)
+            return _evaluation(prefix, started)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
@@ -67,7 +67,7 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
             kind="error",
             message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
             traceback="".join(traceback.format_exception(cause)),
-            step=failed.step if failed else step,
+            step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=perf_counter() - started,
         )
@@ -130,6 +130,11 @@ class ReportedSteps:
         self.n_task_runs = 1
 
     def run_step(self, prefix: Prefix, position: int, before: StepOutcome | None) -> StepOutcome:
+        """Do one step of a trial, as a task run or plainly.
+
+        Raises:
+            StepFailed: If it cannot be done.
+        """
         if self._report == "trial" or (self._report == "misses" and prefix.is_served(position)):
             return prefix.run(position)
         self.n_task_runs += 1

@@ -1,4 +1,4 @@
-"""The final model: the chosen configuration, fitted on all training rows, scored once on the test."""
+"""The final model: the chosen configuration, fitted on all training rows, tested once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from prefect_tune.tasks.evaluate import ReportedSteps
 from prefect_tune.tasks.prefix import Prefix, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.split import REFIT
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["Refitted", "model_record", "refit"]
 
@@ -56,8 +57,9 @@ def refit(number: int, query: Mapping[str, Any], context: StudyContext) -> State
     configuration = Query.from_json(query, context.problem.find_space()).configuration
     prefix = Prefix(context, Query(configuration), folds=[REFIT])
     outcome: StepOutcome | None = None
-    for position in range(len(prefix.steps)):
-        outcome = reported.run_step(prefix, position, outcome)
+    with one_thread():
+        for position in range(len(prefix.steps)):
+            outcome = reported.run_step(prefix, position, outcome)
     nodes = prefix.nodes(REFIT)
     model = nodes[-1]
     metric = context.problem.find_metric()

@@ -2,7 +2,7 @@
 
 import io
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,25 +74,19 @@ def read_source(source: Source) -> Dataset:
     return _events_dataset(name, events, rows.reset_index(drop=True), target, where)
 
 
-def read_features(
-    data: str, labels: str | None, kind: str, columns: Sequence[str]
-) -> pd.DataFrame | EventRows:
-    """Rows to predict, in the form that a model of a table or of events takes.
+def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFrame | EventRows:
+    """Rows to predict: a table as it is in its file, or events with the rows of their labels.
 
     Args:
         data: A file or MEDS folder of the same form as the training data.
         labels: For events: patients and prediction times; classes are not needed.
-        kind: `table` or `events`.
-        columns: The columns that the model was trained on.
+        training: The training data.
 
     Raises:
-        BadInput: If a needed column is missing or the data cannot be read.
+        BadInput: If the data cannot be read.
     """
-    if kind == "table":
-        frame = pd.concat(_tables(data), ignore_index=True)
-        for column in columns:
-            need_column(column, frame.columns, data)
-        return frame[list(columns)]
+    if training.kind == "table":
+        return pd.concat(_tables(data), ignore_index=True)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):

@@ -48,7 +48,7 @@ def features_of(
     columns: dict[str, pd.Series] = {}
     texts: list[str] = []
     frame.columns = frame.columns.astype(str)
-    for name in frame:
+    for name in map(str, frame):
         column = frame[name]
         if pd.api.types.is_numeric_dtype(column) and name not in categorical:
             columns[name] = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))

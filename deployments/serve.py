@@ -1,0 +1,84 @@
+"""Serving the deployments of `prefect.yaml` from one process, without a work pool.
+
+Stopping does not pause schedules, and starting again keeps them running or resting as they are set
+in Prefect: the night after a restart runs like any other.
+"""
+
+import asyncio
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import ConcurrencyLimitConfig
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
+from prefect.runner import Runner
+from prefect.schedules import Schedule
+from prefect.types.entrypoint import EntrypointType
+
+from prefect_tune.deployments.server import local_server
+from prefect_tune.flows.tuning import tune
+
+__all__ = ["serve_deployments"]
+
+
+def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
+    """Serve until interrupted.
+
+    Args:
+        limit: Flow runs at the same time.
+        say: Called with what a user should know.
+    """
+    with local_server() as url:
+        runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
+        for declared in declared_deployments():
+            deployment = _deployment(declared)
+            runner.add_deployment(deployment)
+            say(f"serving {deployment.full_name}")
+        say(
+            f"at {url.removesuffix('/api')}; start one with:\n"
+            f"  PREFECT_API_URL={url} prefect deployment run tune/healthcare --watch"
+        )
+        asyncio.run(runner.start())
+
+
+def declared_deployments() -> list[dict[str, Any]]:
+    """The deployments of `prefect.yaml`."""
+    text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
+    deployments: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
+    return deployments
+
+
+def _deployment(declared: dict[str, Any]) -> RunnerDeployment:
+    active = _active_schedules(declared["name"])
+    deployment = tune.to_deployment(
+        name=declared["name"],
+        description=declared["description"],
+        tags=declared["tags"],
+        parameters=declared["parameters"],
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        schedules=[
+            Schedule(
+                cron=schedule["cron"],
+                timezone=schedule["timezone"],
+                slug=schedule["slug"],
+                active=active.get(schedule["slug"], schedule["active"]),
+            )
+            for schedule in declared["schedules"]
+        ],
+        concurrency_limit=ConcurrencyLimitConfig(**declared["concurrency_limit"]),
+    )
+    assert isinstance(deployment, RunnerDeployment)  # noqa: S101 - a coroutine only in async code
+    return deployment
+
+
+def _active_schedules(deployment: str) -> dict[str, bool]:
+    """Which schedules of a deployment are active now, by slug; none if it is new."""
+    with get_client(sync_client=True) as client:
+        try:
+            found = client.read_deployment_by_name(f"{tune.name}/{deployment}")
+        except ObjectNotFound:
+            return {}
+    return {s.slug: s.active for s in found.schedules if s.slug}

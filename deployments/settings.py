@@ -1,0 +1,34 @@
+"""Settings of Prefect that this product chooses where the user has not chosen."""
+
+import os
+from collections.abc import Mapping
+
+__all__ = ["QUIET_CONSOLE", "SERVER_SETTINGS", "set_defaults"]
+
+SERVER_SETTINGS: Mapping[str, str] = {
+    # Events of task runs are recorded in batches; one by one, a server loses them under load.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    # The event feed and automations cost more than all the rest, and no study needs them.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+    "DO_NOT_TRACK": "1",
+}
+"""Environment of the embedded server."""
+
+QUIET_CONSOLE: Mapping[str, str] = {
+    # What a study has to say, the command line says; Prefect's own lines go to the server only.
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
+    "DO_NOT_TRACK": "1",
+}
+"""Environment of the command line; read when Prefect is first imported."""
+
+
+def set_defaults(environment: Mapping[str, str]) -> None:
+    """Set variables that are not set."""
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,169 @@
+"""What the commands print for people."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from prefect_tune.flows.quantities import format_bytes, format_seconds
+from prefect_tune.storage.inspection import Verification
+
+__all__ = [
+    "pipeline_lines",
+    "print_artifact",
+    "print_artifacts",
+    "print_stats",
+    "print_studies",
+    "print_summary",
+    "print_trials",
+    "print_verification",
+]
+
+_CONSOLE = Console(highlight=False, soft_wrap=True)
+_UNITS = {"error": " %"}
+
+
+def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
+    """A configuration, one step a line."""
+    width = max(map(len, configuration))
+    lines = []
+    for step, choice in configuration.items():
+        values = ", ".join(f"{k}={_short(v)}" for k, v in choice["hyperparameters"].items())
+        lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
+    return lines
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """What came of a study."""
+    unit = _UNITS.get(summary["metric"], "")
+    seconds, cache, incumbent = summary["seconds"], summary["cache"], summary["incumbent"]
+    _CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
+    total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
+    _CONSOLE.print(
+        f"  {summary['n_trials']} trials, {summary['n_failed']} failed, in {total} "
+        f"({evaluating} of evaluating)"
+    )
+    if incumbent is not None:
+        _CONSOLE.print(
+            f"  best: trial {incumbent['trial']}, cross-validated {summary['metric']} "
+            f"[bold]{incumbent['loss']:.4g}{unit}[/]"
+            + (
+                f"; on the test rows [bold]{summary['test_loss']:.4g}{unit}[/]"
+                if summary["test_loss"] is not None
+                else ""
+            )
+            + f" (guessing: {summary['chance_loss']:.4g}{unit})"
+        )
+        for line in pipeline_lines(incumbent["configuration"]):
+            _CONSOLE.print(f"    {line}")
+    n_steps = cache["hits"] + cache["misses"]
+    if n_steps:
+        _CONSOLE.print(
+            f"  cache: {cache['hits']} of {n_steps} steps served, "
+            f"{format_seconds(cache['seconds_saved'])} saved, {format_bytes(cache['size_bytes'])}"
+        )
+    study = summary["study"]
+    _CONSOLE.print(
+        f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study} | "
+        f"export {study} model.pkl"
+    )
+
+
+def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Trials, one a line; failed ones with their reason."""
+    table = Table("trial", "state", "loss", "seconds", "cached", "pipeline", box=None)
+    for row in rows:
+        evaluation, failure = row["evaluation"], row["failure"]
+        path = " > ".join(c["algorithm"] for c in row["query"]["configuration"].values())
+        steps = evaluation["steps"] if evaluation else []
+        cost = (evaluation or failure or {}).get("cost_seconds")
+        where = (
+            f"{failure['step']}, fold {failure['fold']}: " if failure and failure["step"] else ""
+        )
+        table.add_row(
+            str(row["number"]),
+            row["state"],
+            f"{evaluation['loss']:.4g}" if evaluation else "",
+            f"{cost:.1f}" if cost is not None else "",
+            f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
+            path + (f"\n{where}{failure['message']}" if failure else ""),
+        )
+    _CONSOLE.print(table if rows else "no trials")
+
+
+def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Artifacts, one a line."""
+    table = Table(
+        "key", "step", "algorithm", "size", "cost", "hits", "last used", "study", box=None
+    )
+    for row in rows:
+        table.add_row(
+            row["key"][:12],
+            row["step"],
+            row["algorithm"],
+            format_bytes(row["size_bytes"]),
+            format_seconds(row["cost_seconds"]),
+            str(row["hits"]),
+            _when(row["last_used"]),
+            row["study"],
+        )
+    _CONSOLE.print(table if rows else "no artifacts")
+
+
+def print_artifact(document: Mapping[str, Any]) -> None:
+    """One artifact."""
+    _CONSOLE.print_json(data=dict(document))
+
+
+def print_stats(document: Mapping[str, Any]) -> None:
+    """Sizes and counts of a store."""
+    n_steps = document["hits"] + document["misses"]
+    share = f" ({100 * document['hits'] / n_steps:.0f} %)" if n_steps else ""
+    size, budget, records = (
+        format_bytes(document[name]) for name in ("size_bytes", "budget_bytes", "records_bytes")
+    )
+    _CONSOLE.print(
+        f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}\n"
+        f"{document['hits']} of {n_steps} steps served{share}, "
+        f"{format_seconds(document['seconds_saved'])} saved; "
+        f"{document['evicted']} evicted, {document['refused']} refused"
+    )
+
+
+def print_verification(found: Verification) -> None:
+    """What is wrong with a store, if anything."""
+    for what in ("damaged", "missing", "orphans"):
+        for name in getattr(found, what):
+            _CONSOLE.print(f"{what}: {name}")
+    state = "all sound" if found.is_sound else "not sound"
+    _CONSOLE.print(f"{found.checked} artifacts and records checked: {state}")
+
+
+def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Studies, one a line."""
+    table = Table(
+        "study", "state", "method", "metric", "best", "trials", "failed", "data", box=None
+    )
+    for row in rows:
+        best = row["incumbent"]
+        table.add_row(
+            row["study"],
+            row["state"],
+            row["method"],
+            row["metric"],
+            f"{best['loss']:.4g}" if best else "",
+            str(row["n_trials"]),
+            str(row["n_failed"]),
+            row["data"],
+        )
+    _CONSOLE.print(table if rows else "no studies")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,325 @@
+"""Trials on Dask workers: submitted one by one, collected as they end, ended for real when need be.
+
+Prefect does not notice when a Dask worker dies: the task run would stay Running for ever. Here a
+trial whose worker died comes back as lost, and its task runs are set to Crashed.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+import distributed
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import State, StateType, TaskRun
+from prefect.states import Cancelled, Crashed
+from prefect_dask.task_runners import PrefectDaskFuture
+
+from prefect_tune.flows.local_workers import local_cluster
+from prefect_tune.flows.settings import TuneSettings
+from prefect_tune.optimizers.trial import Failure, Trial
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker
+from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.readiness import worker_facts
+
+__all__ = ["DaskTrials", "Ended", "reap", "workers_started_early"]
+
+_LOGGER = logging.getLogger(__name__)
+
+_OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A trial that is no longer under way.
+
+    Attributes:
+        trial: The trial as it was started.
+        outcome: What the worker sent back; None when it died.
+        seconds: Wall time since it was started.
+    """
+
+    trial: Trial
+    outcome: TrialOutcome | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    trial: Trial
+    future: PrefectDaskFuture[Any]
+    started: float
+
+
+class DaskTrials:
+    """As many trials at the same time as there are slots. Make one with `DaskTrials.started`.
+
+    Args:
+        runner: A started runner.
+        context: The study.
+        flow_run_id: The flow run that the task runs belong to.
+        n_slots: Trials at the same time.
+    """
+
+    def __init__(
+        self, runner: LeanDaskTaskRunner, context: StudyContext, flow_run_id: UUID, n_slots: int
+    ) -> None:
+        self._runner, self._context, self._flow_run_id = runner, context, flow_run_id
+        self.n_slots = n_slots
+        self.n_task_runs = 0
+        self._running: dict[UUID, _Running] = {}
+        self._done: SimpleQueue[UUID] = SimpleQueue()
+
+    @classmethod
+    @contextmanager
+    def started(
+        cls, settings: TuneSettings, context: StudyContext, flow_run_id: UUID
+    ) -> Iterator["DaskTrials"]:
+        """Have workers ready, and end what still runs on them afterwards.
+
+        Raises:
+            BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
+        """
+        with _cluster(settings) as cluster, _runner(settings, cluster) as runner:
+            if settings.dask:
+                n_workers = _check_workers(runner, settings.dask, context)
+            else:
+                n_workers = len(cluster.workers)
+                runner.client.wait_for_workers(n_workers, timeout=120)
+            trials = cls(
+                runner, context, flow_run_id, min(settings.workers or n_workers, n_workers)
+            )
+            try:
+                yield trials
+            finally:
+                trials.cut("the flow ended")
+                runner.client.run(drain_worker, on_error="ignore")
+
+    @property
+    def n_running(self) -> int:
+        """Trials under way."""
+        return len(self._running)
+
+    def submit(self, trial: Trial, report: Report) -> None:
+        """Start a trial on a free worker."""
+        parameters = {
+            "number": trial.number,
+            "query": trial.query.to_json(),
+            "context": self._context,
+            "report": report,
+        }
+        future = self._runner.submit_lean(evaluate, parameters)
+        self._running[future.task_run_id] = _Running(trial, future, monotonic())
+        future.wrapped_future.add_done_callback(
+            lambda _, task_run_id=future.task_run_id: self._done.put(task_run_id)
+        )
+
+    def collect(self, timeout_seconds: float) -> list[Ended]:
+        """What has ended, after waiting at most that long for the first."""
+        ended = []
+        try:
+            first = self._done.get(timeout=timeout_seconds)
+        except Empty:
+            return []
+        for task_run_id in [first, *_drained(self._done)]:
+            running = self._running.pop(task_run_id, None)
+            if running is not None:  # or it was cut
+                ended.append(self._ended(running))
+        return ended
+
+    def run(self, task: Any, parameters: Mapping[str, Any]) -> Any:
+        """Run another task on a worker and wait for its result."""
+        future = self._runner.submit_lean(task, parameters)
+        try:
+            result = future.result()
+        finally:
+            future.wrapped_future.release()
+        self.n_task_runs += getattr(result, "n_task_runs", 1)
+        return result
+
+    def cut(self, reason: str) -> list[Trial]:
+        """End all trials under way, for real: their worker processes go and come back."""
+        cut = list(self._running.values())
+        self._running.clear()
+        if not cut:
+            return []
+        client = self._runner.client
+        processing = client.processing()
+        busy = [address for address, keys in processing.items() if keys]
+        client.cancel([running.future.wrapped_future for running in cut], force=True)
+        if busy:
+            try:
+                client.restart_workers(busy, timeout=60, raise_for_error=False)
+            except Exception as error:
+                _LOGGER.warning(f"workers were not restarted: {error}")
+        state: State[Any] = Cancelled(message=reason)
+        for running in cut:
+            self._set_state(running.future.task_run_id, state)
+        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in cut])
+        return [running.trial for running in cut]
+
+    def _ended(self, running: _Running) -> Ended:
+        seconds = monotonic() - running.started
+        outcome: TrialOutcome | None = None
+        try:
+            state: State[Any] = running.future.wrapped_future.result()
+        except Exception as error:  # its worker died, or Dask lost it
+            _LOGGER.info(f"trial {running.trial.number} was lost: {error}")
+        else:
+            outcome = _outcome(state, seconds)
+        finally:
+            running.future.wrapped_future.release()  # or Dask computes it again when a worker dies
+        if outcome is None:
+            crashed: State[Any] = Crashed(message="the worker process died")
+            self._set_state(running.future.task_run_id, crashed)
+            reap(self._flow_run_id, crashed, of_trials=[running.future.task_run_id])
+        self.n_task_runs += outcome.n_task_runs if outcome else 1
+        return Ended(running.trial, outcome, seconds)
+
+    def _set_state(self, task_run_id: UUID, state: State[Any]) -> None:
+        try:
+            with get_client(sync_client=True) as client:
+                client.set_task_run_state(task_run_id, state, force=True)
+        except Exception as error:
+            _LOGGER.warning(f"task run {task_run_id} could not be set to {state.name}: {error}")
+
+
+def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
+    """Give task runs of a flow run that will never end by themselves a final state.
+
+    Args:
+        flow_run_id: The flow run.
+        state: The final state.
+        of_trials: Only these trials and what runs in them; None takes all that are open.
+
+    Returns:
+        How many there were.
+    """
+    wanted = None if of_trials is None else {str(i) for i in of_trials}
+    reaped = 0
+    with get_client(sync_client=True) as client:
+        open_runs = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
+            task_run_filter=TaskRunFilter(
+                state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
+            ),
+        )
+        for task_run in open_runs:
+            if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
+                client.set_task_run_state(task_run.id, state, force=True)
+                reaped += 1
+    return reaped
+
+
+def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
+    """What the state of a trial's task run holds."""
+    data = getattr(state.data, "result", state.data)
+    if isinstance(data, TrialOutcome):
+        return data
+    return TrialOutcome(None, Failure("error", str(state.message), cost_seconds=seconds), 1)
+
+
+def _parents(task_run: TaskRun) -> set[str]:
+    inputs = task_run.task_inputs.get("__parents__", [])
+    return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
+
+
+def _drained(queue: SimpleQueue[UUID]) -> Iterator[UUID]:
+    while True:
+        try:
+            yield queue.get_nowait()
+        except Empty:
+            return
+
+
+@contextmanager
+def workers_started_early(settings: TuneSettings) -> Iterator[None]:
+    """Start local workers in the background, for the flow that is called in the body.
+
+    Workers and the Prefect server take seconds to start; this way they start at the same time.
+    """
+    if settings.dask:
+        yield
+        return
+    with ThreadPoolExecutor(1) as background:
+        starting = background.submit(local_cluster, settings.workers)
+        token = _EARLY_CLUSTER.set(starting)
+        try:
+            yield
+        finally:
+            _EARLY_CLUSTER.reset(token)
+            starting.result().close()
+
+
+_EARLY_CLUSTER: ContextVar[Future[Any] | None] = ContextVar("early_cluster", default=None)
+
+
+@contextmanager
+def _cluster(settings: TuneSettings) -> Iterator[Any]:
+    """A cluster of local processes, one per core; None when another scheduler is named."""
+    early = _EARLY_CLUSTER.get()
+    if settings.dask:
+        yield None
+    elif early is not None:
+        yield early.result()
+    else:
+        with local_cluster(settings.workers) as cluster:
+            yield cluster
+
+
+def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
+    if cluster is None:
+        return LeanDaskTaskRunner(address=settings.dask, client_kwargs={"timeout": 20})
+    return LeanDaskTaskRunner(cluster=cluster)
+
+
+def _check_workers(runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext) -> int:
+    """Have every worker of an external cluster prove that it can work for us; how many there are.
+
+    Raises:
+        BadInput: If one cannot; names it.
+    """
+    try:
+        client = runner.client
+        client.wait_for_workers(1, timeout=30)
+    except (OSError, TimeoutError, distributed.TimeoutError) as error:
+        raise BadInput(
+            f"--dask {scheduler}: no scheduler with a worker answers there ({error}); start "
+            "one with `dask scheduler` and `dask worker`"
+        ) from error
+    ours = worker_facts(context)
+    theirs = client.run(worker_facts, context, on_error="return")
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for address, facts in theirs.items():
+        if isinstance(facts, Exception):
+            raise BadInput(f"worker {address} cannot work for this study: {facts}")
+        differing = {k: (v, ours[k]) for k, v in facts.items() if v != ours[k]}
+        if differing:
+            what, (there, here) = next(iter(differing.items()))
+            raise BadInput(f"worker {address} has {what} {there}, and here it is {here}")
+        if not workers[address].get("nanny"):
+            raise BadInput(
+                f"worker {address} has no nanny, so a trial on it could not be ended; start it "
+                "with --nanny"
+            )
+        if workers[address]["nthreads"] != 1:
+            raise BadInput(
+                f"worker {address} has {workers[address]['nthreads']} threads, and a trial takes "
+                "one; start it with --nthreads 1"
+            )
+    return len(theirs)

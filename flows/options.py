@@ -1,0 +1,74 @@
+"""The options of a study, stated once: flow parameters and command-line options are made from them.
+
+Light to import, so that the command line can show its help at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["OPTIONS", "Option", "help_of"]
+
+Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "assignments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of `prefect-tune run`, and the parameter of the flow `tune` of the same name.
+
+    Attributes:
+        name: Name of the parameter; the option has dashes for underscores.
+        kind: What its value is.
+        group: Heading it stands under.
+        help: What it does, for people.
+        metavar: What its value is called in the help.
+    """
+
+    name: str
+    kind: Kind
+    group: str
+    help: str
+    metavar: str = ""
+
+    @property
+    def flag(self) -> str:
+        """How the command line writes it."""
+        return "--" + self.name.replace("_", "-")
+
+
+_OPTIONS = (
+    Option("data", "argument", "Data", "What to learn from: a CSV(.gz) or Parquet table, a table of events, a MEDS folder, or cohort:demo.", "DATA"),
+    Option("target", "text", "Data", "Column of a table to predict, or column of the class in a table of labels.", "COLUMN"),
+    Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
+    Option("format", "text", "Data", "What DATA is: table, events or meds. Found out from DATA when left out.", "FORMAT"),
+    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end.  [default: 0.2]", "SHARE"),
+    Option("folds", "whole", "Data", "Folds of the stratified cross-validation.  [default: 3]", "N"),
+    Option("drop", "texts", "Data", "Column to leave out of the features (repeatable).", "COLUMN"),
+    Option("categorical", "texts", "Data", "Column to take as categories whatever it holds (repeatable).", "COLUMN"),
+    Option("drop_missing_target", "switch", "Data", "Leave out rows that have no target."),
+    Option("space", "text", "Search", "Space of pipelines to search: small (tables) or healthcare (events).  [default: by the data]", "NAME"),
+    Option("method", "text", "Search", "How to search: random.  [default: random]", "METHOD"),
+    Option("metric", "text", "Search", "What to minimise: error (percent) or auroc (1 - area).  [default: error]", "METRIC"),
+    Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),
+    Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
+    Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
+    Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. What ends first counts; 10m if neither is given.", "TIME"),
+    Option("study", "text", "Where", "Name of the study; a study of that name is continued.  [default: data, method and time]", "NAME"),
+    Option("workers", "whole", "Where", "Trials at the same time.  [default: the cores]", "N"),
+    Option("dask", "text", "Where", "Address of a Dask scheduler to use instead of local processes, for instance tcp://host:8786.", "ADDRESS"),
+    Option("store", "text", "Where", "Folder or URL of the artifact store.  [default: below PREFECT_TUNE_HOME]", "URL"),
+    Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.  [default: SQLite in the store]", "URL"),
+    Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.  [default: the store's own, 10GB for a new one]", "SIZE"),
+    Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
+    Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).  [default: auto]", "WHICH"),
+)  # fmt: skip
+
+OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
+"""By the name of the parameter, in the order in which they are shown."""
+
+
+def help_of(name: str) -> Any:
+    """Pydantic's description of a parameter of the flow, for its form."""
+    from pydantic import Field  # noqa: PLC0415 - costs a tenth of a second that help should not
+
+    return Field(description=OPTIONS[name].help)

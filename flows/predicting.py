@@ -1,0 +1,59 @@
+"""Using what a study found: its final model, and predictions with it."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+from prefect_tune.flows.summary import find_study
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dataset import load_dataset
+from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.refit import model_record
+from prefect_tune.tasks.source import read_features
+from prefect_tune.tasks.table import like_training
+
+__all__ = ["final_model", "predict"]
+
+
+def final_model(store: ArtifactStore, study: str) -> tuple[Pipeline, dict[str, Any]]:
+    """The final model of a study, and which trial it comes from.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If it has no model yet.
+        RecordDamaged: If the model's record is damaged.
+    """
+    find_study(store, study)
+    if not store.records.exists(model_record(study)):
+        raise BadInput(
+            f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
+        )
+    parts = store.records.get(model_record(study))
+    return parts["model"], parts["about"]
+
+
+def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
+    """Predictions for new rows: `prediction`, and `probability_<class>` where the model gives it.
+
+    Rows of events also have their patient and prediction time.
+
+    Raises:
+        UnknownName, BadInput: If the study has no model, or the data cannot be used.
+    """
+    model, about = final_model(store, study)
+    dataset = load_dataset(store, about["dataset"])
+    X = read_features(data, labels, dataset)
+    frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
+    if isinstance(X, EventRows):
+        frame = X.rows.copy()
+    elif isinstance(dataset.X, pd.DataFrame):
+        X = like_training(X, dataset.X)
+    frame["prediction"] = model.predict(X)
+    if hasattr(model, "predict_proba"):
+        probabilities = np.asarray(model.predict_proba(X))
+        for column, label in enumerate(model.classes_):
+            frame[f"probability_{label}"] = probabilities[:, column]
+    return frame

@@ -1,0 +1,276 @@
+"""From settings to a study in the ledger: everything that can be wrong is found here, first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from prefect_tune.flows.options import OPTIONS
+from prefect_tune.flows.settings import TuneSettings, store_address
+from prefect_tune.flows.study import busy_message, study_lease
+from prefect_tune.flows.summary import find_study, list_trials
+from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.metric import metric_named
+from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.source import Source, read_source
+from prefect_tune.tasks.split import import_split, make_split
+
+__all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
+
+DEFAULTS: Mapping[str, Any] = {
+    "method": "random",
+    "metric": "error",
+    "seed": 0,
+    "folds": 3,
+    "test_size": 0.2,
+}
+_DEFAULT_BUDGET_SECONDS = 600.0
+_DEMO = {"trials": 20, "budget_seconds": 120.0}
+"""What a study of a synthetic cohort gets when no budget is given."""
+_FIXED = ("space", "method", "metric", "seed", "folds", "test_size")
+"""Settings that may not change in the life of a study."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study in the ledger, ready to run.
+
+    Attributes:
+        settings: As given.
+        store: Where it is.
+        study: Its name.
+        trials: Trials in all, if limited.
+        budget_seconds: Time in all, if limited.
+        notes: What a user should know of the data and of what was decided.
+    """
+
+    settings: TuneSettings
+    store: ArtifactStore
+    study: str
+    trials: int | None
+    budget_seconds: float | None
+    notes: tuple[str, ...]
+
+
+def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared:
+    """Read and check the input, and enter the study in the ledger or find it there.
+
+    Args:
+        settings: What to start it with.
+        default_name: Name for a new study that was given none; by default made from the data, the
+            method and the time.
+
+    Raises:
+        BadInput, UnknownName, StoreRefused: If something cannot be used.
+    """
+    if settings.metric is not None:
+        metric_named(settings.metric)
+    if settings.space is not None:
+        space_named(settings.space)
+    store = open_store(settings.address)
+    notes: list[str] = []
+    if settings.cache_budget_bytes is not None:
+        store.set_budget(settings.cache_budget_bytes)
+    ledger = Ledger(store.database)
+    name = settings.study or default_name
+    record = ledger.study(name) if name else None
+    if record is not None:
+        _check_not_busy(store, record.name)
+        resolved = _continued(record, settings, store)
+        notes.append(f"continues study {record.name}")
+    else:
+        resolved = _new(settings, store, notes)
+        problem = resolved.pop("problem")
+        free = (name,) if name else _default_names(resolved)
+        name = next((n for n in free if ledger.create_study(n, problem, resolved)), name)
+    if name is None or ledger.study(name) is None:
+        raise BadInput(f"study {name!r} was removed while it was being started")
+    ledger.update_study(name, settings=resolved)
+    return Prepared(
+        settings, store, name, resolved["trials"], resolved["budget_seconds"], tuple(notes)
+    )
+
+
+def prepare_retry(
+    study: str,
+    trials: Sequence[int] | None = None,
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
+    store: str | None = None,
+    database: str | None = None,
+    task_runs: str | None = None,
+) -> Prepared:
+    """Find a study whose failed trials are to run again.
+
+    Raises:
+        UnknownName, BadInput, StoreRefused: If there is no such study or failed trial, or an option
+            cannot be used.
+    """
+    opened = open_store(store_address(store, database))
+    record = find_study(opened, study)
+    _check_not_busy(opened, study)
+    failed = [trial["number"] for trial in list_trials(opened, study, failed_only=True)]
+    for number in trials or ():
+        if number not in failed:
+            raise BadInput(
+                f"trial {number} of study {study!r} has not failed; failed ones: "
+                f"{', '.join(map(str, failed)) or 'none'}"
+            )
+    parameters = dict.fromkeys(OPTIONS) | {
+        "data": record.settings["source"]["data"],
+        "workers": workers,
+        "dask": dask,
+        "store": store,
+        "database": database,
+        "task_runs": task_runs,
+    }
+    settings = TuneSettings.parse(parameters)
+    return Prepared(settings, opened, study, None, None, ())
+
+
+_PREPARED: ContextVar[Prepared | None] = ContextVar("prepared", default=None)
+
+
+@contextmanager
+def prepared(preparation: Prepared) -> Iterator[None]:
+    """Have the flow called in the body take over what was prepared before it, not read it again."""
+    token = _PREPARED.set(preparation)
+    try:
+        yield
+    finally:
+        _PREPARED.reset(token)
+
+
+def current_preparation() -> Prepared | None:
+    """What the caller of the flow has prepared."""
+    return _PREPARED.get()
+
+
+def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict[str, Any]:
+    resolved = {k: _given(settings, k, default) for k, default in DEFAULTS.items()}
+    dataset = read_source(settings.source)
+    space = space_named(settings.space or ("healthcare" if dataset.kind == "events" else "small"))
+    if space.data != dataset.kind:
+        fitting = "healthcare" if dataset.kind == "events" else "small"
+        raise BadInput(
+            f"--space {space.name} takes {space.data}, and {settings.source.data} is "
+            f"{dataset.kind}; take --space {fitting}"
+        )
+    metric = metric_named(resolved["metric"])
+    make_optimizer(
+        resolved["method"], space, resolved["seed"], metric.objective(dataset.y), settings.options
+    )
+    split = make_split(dataset, resolved["folds"], resolved["test_size"], resolved["seed"])
+    problem = Problem(
+        dataset=import_dataset(dataset, store),
+        split=import_split(split, store),
+        space=space.name,
+        space_digest=space.digest,
+        metric=metric.name,
+        seed=resolved["seed"],
+    )
+    notes += [_describe(dataset), *dataset.notes]
+    trials, budget_seconds = settings.trials, settings.budget_seconds
+    if trials is None and budget_seconds is None:
+        is_demo = settings.source.data.startswith("cohort:")
+        trials = int(_DEMO["trials"]) if is_demo else None
+        budget_seconds = _DEMO["budget_seconds"] if is_demo else _DEFAULT_BUDGET_SECONDS
+    return {
+        **resolved,
+        "source": _plain(settings.source),
+        "data_name": dataset.name,
+        "chance_loss": metric.objective(dataset.y).chance,
+        "space": space.name,
+        "option": dict(settings.options),
+        "trials": trials,
+        "budget_seconds": budget_seconds,
+        "problem": problem.to_json(),
+    }
+
+
+def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> dict[str, Any]:
+    """The study's settings with a new budget, after checking that nothing else changes."""
+    former = record.settings
+    for name in _FIXED:
+        given = getattr(settings, name)
+        if given is not None and given != former[name]:
+            raise BadInput(
+                f"study {record.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
+                f"be continued with {given}; choose another --study name"
+            )
+    if settings.options and dict(settings.options) != former["option"]:
+        raise BadInput(
+            f"study {record.name!r} has the options {former['option']} of its method, and cannot "
+            f"be continued with {dict(settings.options)}; choose another --study name"
+        )
+    _check_same_data(record, settings, store)
+    trials, budget_seconds = settings.trials, settings.budget_seconds
+    if trials is None and budget_seconds is None:
+        trials, budget_seconds = former["trials"], former["budget_seconds"]
+    return {**former, "trials": trials, "budget_seconds": budget_seconds}
+
+
+def _check_same_data(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> None:
+    """Same input by name: the imported copy counts. Other input: its content must be the same."""
+    digest = record.problem["dataset"]
+    is_same_input = _plain(settings.source) == record.settings["source"]
+    if is_same_input:
+        try:
+            load_dataset(store, digest)
+        except RecordDamaged:
+            pass  # it is written again from the same input, below
+        else:
+            return
+    found = import_dataset(read_source(settings.source), store)
+    if found != digest:
+        raise BadInput(
+            f"study {record.name!r} was made with other data ({record.settings['source']['data']}) "
+            f"than {settings.source.data} holds; choose another --study name"
+        )
+
+
+def _check_not_busy(store: ArtifactStore, name: str) -> None:
+    holder = store.leases.holder(study_lease(name))
+    if holder is not None and not holder.is_dead:
+        raise BadInput(busy_message(store, name))
+
+
+def _given(settings: TuneSettings, name: str, default: Any) -> Any:
+    given = getattr(settings, name)
+    return default if given is None else given
+
+
+def _plain(source: Source) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(source).items()}
+
+
+def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:
+    """Names for a study that was given none; more than one, since others may start meanwhile."""
+    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    data = "".join(c if c.isalnum() or c in "._-" else "-" for c in resolved["data_name"])
+    name = f"{data.lstrip('._-')[:50] or 'data'}-{resolved['method']}-{now}"
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
+
+
+def _describe(dataset: Dataset) -> str:
+    what = "columns" if dataset.kind == "table" else "event codes"
+    kind = "a table" if dataset.kind == "table" else "patient events"
+    shares = ", ".join(
+        f"{label}: {int((dataset.y == i).sum())}" for i, label in enumerate(dataset.classes[:8])
+    )
+    more = ", ..." if len(dataset.classes) > 8 else ""
+    return (
+        f"{dataset.name} is {kind}: {len(dataset)} rows, {dataset.n_features} {what}; "
+        f"classes {shares}{more}"
+    )

@@ -1,0 +1,104 @@
+"""What a running study says of itself, and who listens.
+
+The flow's parameters are plain values, so that a deployment can give them; whoever starts a flow in
+its own process and wants to follow it, listens with `observed_by`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from prefect.logging import get_run_logger
+
+from prefect_tune.flows.quantities import format_seconds
+from prefect_tune.optimizers.trial import Trial
+
+__all__ = ["LoggingObserver", "Observer", "Progress", "current_observer", "observed_by"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a study stands.
+
+    Attributes:
+        study: Its name.
+        metric: Name of the metric.
+        unit: Unit of the loss.
+        n_trials: Trials that have ended, failed ones included.
+        n_failed: Failed ones.
+        n_running: Trials under way.
+        trials_total: Trials in all, if that is limited.
+        seconds: Time spent, earlier runs included.
+        seconds_total: Time in all, if that is limited.
+        incumbent: The best trial so far.
+        cache_hits: Steps of folds that were served from the cache.
+        seconds_saved: What that saved.
+    """
+
+    study: str
+    metric: str
+    unit: str
+    n_trials: int
+    n_failed: int
+    n_running: int
+    trials_total: int | None
+    seconds: float
+    seconds_total: float | None
+    incumbent: Trial | None
+    cache_hits: int
+    seconds_saved: float
+
+
+class Observer(Protocol):
+    """Follows a study."""
+
+    def note(self, text: str) -> None:
+        """Something that a user should know, once."""
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """A trial has ended."""
+
+    def tick(self, progress: Progress) -> None:
+        """Time has passed; called about twice a second."""
+
+
+class LoggingObserver:
+    """Writes to the log of the flow run."""
+
+    def note(self, text: str) -> None:
+        """One line."""
+        get_run_logger().info(text)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """One line per trial."""
+        if trial.failure is not None:
+            get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
+        elif trial.evaluation is not None:
+            best = progress.incumbent.loss if progress.incumbent else None
+            get_run_logger().info(
+                f"trial {trial.number}: {progress.metric} {trial.evaluation.loss:.4g} in "
+                f"{format_seconds(trial.evaluation.cost_seconds)} (best {best:.4g})"
+            )
+
+    def tick(self, progress: Progress) -> None:
+        """Nothing: a log has no use for it."""
+
+
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed_by(observer: Observer) -> Iterator[None]:
+    """Have an observer follow the flows that are called in the body."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+def current_observer() -> Observer:
+    """Whoever listens; the log of the flow run if nobody does."""
+    return _OBSERVER.get() or LoggingObserver()

@@ -1,0 +1,71 @@
+"""Durations and sizes as people write them."""
+
+import re
+
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["format_bytes", "format_seconds", "parse_bytes", "parse_seconds"]
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """Seconds of a duration such as `90s`, `30m`, `1h30m` or `2d`.
+
+    Raises:
+        BadInput: If it is none; names the option.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
+    if not parts or "".join(re.split(r"\d+(?:\.\d+)?\s*[smhd]", text)).strip():
+        raise BadInput(
+            f"--{option} {text}: a duration is a number with its unit (s, m, h or d), "
+            "for instance 30m or 1h30m"
+        )
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise BadInput(f"--{option} {text}: a duration is longer than nothing")
+    return seconds
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """Bytes of a size such as `500MB` or `10GB`.
+
+    Raises:
+        BadInput: If it is none; names the option.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", text, re.IGNORECASE)
+    if match is None:
+        raise BadInput(
+            f"--{option} {text}: a size is a number with its unit (B, KB, MB, GB or TB), "
+            "for instance 500MB or 10GB"
+        )
+    return round(float(match[1]) * _BYTES[match[2].upper()])
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration in at most two units.
+
+    >>> format_seconds(5400), format_seconds(75), format_seconds(0.25)
+    ('1h30m', '1m15s', '0.2s')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """A size with its unit.
+
+    >>> format_bytes(1_536_000), format_bytes(12)
+    ('1.5MB', '12B')
+    """
+    for unit in ("TB", "GB", "MB", "KB"):
+        if size_bytes >= _BYTES[unit]:
+            return f"{size_bytes / _BYTES[unit]:.1f}{unit}"
+    return f"{size_bytes:.0f}B"

@@ -1,0 +1,54 @@
+"""The flow `retry`: failed trials of a study once more, from the last prefix that was made."""
+
+from typing import Annotated, Any
+
+from prefect import flow
+from pydantic import Field
+
+from prefect_tune.flows.preparing import current_preparation, prepare_retry
+from prefect_tune.flows.running import run_study
+from prefect_tune.flows.search import Limits
+from prefect_tune.flows.study import Study
+from prefect_tune.optimizers.trial import TrialState
+
+__all__ = ["retry"]
+
+
+@flow(name="retry", flow_run_name="{study} (retry)", persist_result=False)
+def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
+    study: Annotated[str, Field(description="Name of the study.")],
+    trial: Annotated[
+        list[int] | None, Field(description="Numbers of the trials to run again; all failed ones.")
+    ] = None,
+    workers: Annotated[int | None, Field(description="Trials at the same time.")] = None,
+    dask: Annotated[str | None, Field(description="Address of a Dask scheduler.")] = None,
+    store: Annotated[str | None, Field(description="Folder or URL of the store.")] = None,
+    database: Annotated[str | None, Field(description="SQLAlchemy URL of its index.")] = None,
+    task_runs: Annotated[str | None, Field(description="Steps to show as task runs.")] = None,
+) -> dict[str, Any]:
+    """Run failed trials of a study again, in addition to its budget.
+
+    Returns:
+        What `prefect-tune show --json` prints.
+
+    Raises:
+        BadInput: If there is no such study, or no such failed trial.
+    """
+    preparation = current_preparation() or prepare_retry(
+        study,
+        trial,
+        workers=workers,
+        dask=dask,
+        store=store,
+        database=database,
+        task_runs=task_runs,
+    )
+    return run_study(preparation, Limits(ask=False), lambda opened: _put_failed_back(opened, trial))
+
+
+def _put_failed_back(study: Study, numbers: list[int] | None) -> None:
+    """Have failed trials wait for another start: those of the numbers, or all."""
+    failed = [t.number for t in study.trials.values() if t.state == TrialState.FAILED]
+    for number in failed:
+        if numbers is None or number in numbers:
+            study.retry(number)

@@ -1,0 +1,128 @@
+"""One session of a study inside a flow run: workers up, search, final model, summary."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
+from prefect.runtime import flow_run
+from prefect.states import Crashed
+
+from prefect_tune.flows.dask_trials import DaskTrials, reap
+from prefect_tune.flows.preparing import Prepared
+from prefect_tune.flows.progress import Observer, current_observer
+from prefect_tune.flows.quantities import format_seconds
+from prefect_tune.flows.search import Limits, search
+from prefect_tune.flows.server_pace import ServerPace
+from prefect_tune.flows.study import Study, StudyFailed
+from prefect_tune.flows.summary import summarize
+from prefect_tune.tasks.dask_runner import drain_events
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.refit import refit
+
+__all__ = ["run_study"]
+
+
+def run_study(
+    preparation: Prepared, limits: Limits, at_start: Callable[[Study], None] = lambda _: None
+) -> dict[str, Any]:
+    """Search within limits, fit the final model, and sum up.
+
+    Args:
+        preparation: The study.
+        limits: When the search ends.
+        at_start: Called with the study once it is ours.
+
+    Raises:
+        BadInput: If another process runs the study, or the cluster cannot be used.
+        StudyFailed: If not a single trial was completed.
+    """
+    observer = current_observer()
+    with Study.opened(preparation.store, preparation.study) as study:
+        study.link_records()
+        at_start(study)
+        flow_run_id = UUID(str(flow_run.id))
+        _bury_former_run(study, flow_run_id)
+        context = StudyContext(
+            study.name,
+            study.problem,
+            preparation.store.address,
+            use_cache=preparation.settings.use_cache,
+        )
+        pace = ServerPace(preparation.settings.task_runs, flow_run_id, observer)
+        study.set_state("running")
+        try:
+            with DaskTrials.started(preparation.settings, context, flow_run_id) as running:
+                with study.session():
+                    reason = search(study, running, limits, pace, observer)
+                observer.note(f"search ended: {reason}")
+                _refit(study, running, context, observer)
+        except StudyFailed:
+            study.set_state("failed")
+            raise
+        except BaseException:
+            study.set_state("interrupted")
+            raise
+        study.set_state("complete")
+        drain_events()
+        missing = pace.wait_until_recorded(running.n_task_runs)
+        if missing:
+            observer.note(f"the Prefect server has not recorded {missing} task runs")
+        reap(flow_run_id, Crashed(message="never ended"))
+        preparation.store.index.flush()
+        return summarize(preparation.store, study.name)
+
+
+def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
+    """Fit the incumbent on all training rows, unless that is what the study's model already is.
+
+    Raises:
+        StudyFailed: If there is no incumbent.
+    """
+    incumbent = study.incumbent
+    if incumbent is None:
+        raise StudyFailed(
+            f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
+        )
+    if study.record.result.get("model_trial") == incumbent.number:
+        return
+    observer.note(f"fitting trial {incumbent.number} on all training rows (after the budget)")
+    parameters = {
+        "number": incumbent.number,
+        "query": incumbent.query.to_json(),
+        "context": context,
+    }
+    refitted = running.run(refit, parameters)
+    study.ledger.update_study(
+        study.name,
+        result={
+            "model_trial": incumbent.number,
+            "test_loss": refitted.test_loss,
+            "refit_seconds": refitted.seconds,
+        },
+    )
+    observer.note(
+        f"final model kept; test {study.problem.metric} {refitted.test_loss:.4g} "
+        f"(fitted in {format_seconds(refitted.seconds)})"
+    )
+
+
+def _bury_former_run(study: Study, flow_run_id: UUID) -> None:
+    """End the flow run of a session that was killed, and what it left open, in Prefect's eyes."""
+    former = study.record.settings.get("flow_run_id")
+    settings = {**study.record.settings, "flow_run_id": str(flow_run_id)}
+    study.ledger.update_study(study.name, settings=settings)
+    if former is None:
+        return
+    state: State[Any] = Crashed(message="its process was killed")
+    with get_client(sync_client=True) as client:
+        try:
+            run = client.read_flow_run(UUID(former))
+        except Exception:
+            return  # on another server, or deleted there
+        if former != str(flow_run_id):
+            if run.state is None or run.state.type not in (StateType.RUNNING, StateType.PENDING):
+                return
+            client.set_flow_run_state(UUID(former), state, force=True)
+    reap(UUID(former), state)

@@ -1,0 +1,128 @@
+"""Settings of a study: the flow's parameters, parsed and checked before any work starts."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+from prefect_tune.flows.home import home
+from prefect_tune.flows.quantities import parse_bytes, parse_seconds
+from prefect_tune.optimizers.naming import UnknownName
+from prefect_tune.storage.store import StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.source import Source
+
+__all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
+
+TaskRuns = Literal["auto", "steps", "misses", "trial"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_study_name(name: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        BadInput: If it holds other characters than letters, digits, dots, dashes and underscores.
+    """
+    if not _NAME.fullmatch(name):
+        raise BadInput(
+            f"--study {name!r}: a study's name is made of letters, digits, dots, dashes and "
+            "underscores, and begins with a letter or digit"
+        )
+    return name
+
+
+def store_address(store: str | None, database: str | None) -> StoreAddress:
+    """Where the store is, by default below `PREFECT_TUNE_HOME`."""
+    return StoreAddress(store or str(home() / "store"), database or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings:
+    """What a study is started with.
+
+    What is None is the study's own when it is continued, else the default.
+
+    Attributes:
+        source: What to read.
+        test_size: Share of test rows.
+        folds: Folds of cross-validation.
+        space: Name of the space.
+        method: Name of the method.
+        metric: Name of the metric.
+        seed: Source of randomness.
+        options: The method's own options.
+        trials: Trials in all.
+        budget_seconds: Time in all.
+        study: Name of the study.
+        workers: Trials at the same time; by default one per core, or per worker of the scheduler.
+        dask: Address of a Dask scheduler.
+        address: Where the store is.
+        cache_budget_bytes: New budget of the store's cache.
+        use_cache: Whether to use the cache.
+        task_runs: Which steps are task runs.
+    """
+
+    source: Source
+    test_size: float | None = None
+    folds: int | None = None
+    space: str | None = None
+    method: str | None = None
+    metric: str | None = None
+    seed: int | None = None
+    options: Mapping[str, Any]
+    trials: int | None = None
+    budget_seconds: float | None = None
+    study: str | None = None
+    workers: int | None = None
+    dask: str | None = None
+    address: StoreAddress
+    cache_budget_bytes: int | None = None
+    use_cache: bool = True
+    task_runs: TaskRuns = "auto"
+
+    @classmethod
+    def parse(cls, parameters: Mapping[str, Any]) -> Self:
+        """From the flow's parameters.
+
+        Raises:
+            BadInput, UnknownName: If one of them cannot be used.
+        """
+        p = dict(parameters)
+        for name in ("trials", "workers"):
+            if p[name] is not None and p[name] < 1:
+                raise BadInput(f"--{name} {p[name]}: at least 1")
+        if p["seed"] is not None and p["seed"] < 0:
+            raise BadInput(f"--seed {p['seed']}: a seed is at least 0")
+        task_runs: Any = p["task_runs"] or "auto"
+        if task_runs not in get_args(TaskRuns):
+            raise UnknownName("value of --task-runs", task_runs, get_args(TaskRuns))
+        budget, cache_budget = p["budget"], p["cache_budget"]
+        return cls(
+            source=Source(
+                data=p["data"],
+                target=p["target"],
+                labels=p["labels"],
+                format=p["format"],
+                drop=tuple(p["drop"] or ()),
+                categorical=tuple(p["categorical"] or ()),
+                drop_missing_target=bool(p["drop_missing_target"]),
+            ),
+            test_size=p["test_size"],
+            folds=p["folds"],
+            space=p["space"],
+            method=p["method"],
+            metric=p["metric"],
+            seed=p["seed"],
+            options=dict(p["option"] or {}),
+            trials=p["trials"],
+            budget_seconds=parse_seconds(budget, "budget") if budget else None,
+            study=check_study_name(p["study"]) if p["study"] else None,
+            workers=p["workers"],
+            dask=p["dask"],
+            address=store_address(p["store"], p["database"]),
+            cache_budget_bytes=parse_bytes(cache_budget, "cache-budget") if cache_budget else None,
+            use_cache=not p["no_cache"],
+            task_runs=task_runs,
+        )

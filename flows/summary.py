@@ -1,0 +1,112 @@
+"""What came of a study, as the plain values that `show --json` and `trials --json` print."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefect_tune.flows.study import read_trials
+from prefect_tune.optimizers.history import History
+from prefect_tune.optimizers.naming import UnknownName
+from prefect_tune.optimizers.optimizer import Asked
+from prefect_tune.optimizers.trial import Trial, TrialState
+from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.problem import Problem
+
+__all__ = ["find_study", "keys_of", "list_trials", "summarize"]
+
+
+def find_study(store: ArtifactStore, name: str) -> StudyRecord:
+    """The study of that name.
+
+    Raises:
+        UnknownName: If there is none.
+    """
+    ledger = Ledger(store.database)
+    record = ledger.study(name)
+    if record is None:
+        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
+    return record
+
+
+def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
+    """Study, method, state, trials, incumbent, test loss, cache and seconds.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    record = find_study(store, name)
+    ledger = Ledger(store.database)
+    problem = Problem.from_json(record.problem)
+    trials = read_trials(ledger, name, problem.find_space())
+    history = History()
+    for trial in trials:
+        history.record(trial)
+    incumbent = history.incumbent
+    return {
+        "study": record.name,
+        "method": record.settings["method"],
+        "metric": problem.metric,
+        "space": problem.space,
+        "data": record.settings["source"]["data"],
+        "state": record.state,
+        "n_trials": sum(t.is_told for t in trials),
+        "n_failed": len(history.failed),
+        "incumbent": None if incumbent is None else _incumbent(incumbent),
+        "test_loss": record.result.get("test_loss"),
+        "chance_loss": record.settings["chance_loss"],
+        "cache": _cache(store, trials),
+        "seconds": {
+            "total": record.seconds,
+            "evaluating": sum(t.cost_seconds for t in trials),
+            "asking": sum(e.body["seconds"] for e in ledger.events(name) if e.kind == Asked.kind),
+        },
+    }
+
+
+def list_trials(
+    store: ArtifactStore, name: str, *, failed_only: bool = False
+) -> list[dict[str, Any]]:
+    """All trials of a study by number, or its failed ones.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    find_study(store, name)
+    documents = [dict(document) for document in Ledger(store.database).trials(name)]
+    return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
+
+
+def keys_of(store: ArtifactStore, name: str) -> list[str]:
+    """Keys of all artifacts that completed trials of a study made or used.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    steps = (
+        step
+        for trial in list_trials(store, name)
+        if trial["evaluation"]
+        for step in trial["evaluation"]["steps"]
+    )
+    return list(dict.fromkeys(step["key"] for step in steps))
+
+
+def _incumbent(trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "loss": trial.loss,
+        "configuration": trial.query.configuration.to_json(),
+    }
+
+
+def _cache(store: ArtifactStore, trials: Sequence[Trial]) -> dict[str, Any]:
+    """What the cache did for these trials; a step that hands on what it got counts as neither."""
+    steps = [step for trial in trials if trial.evaluation for step in trial.evaluation.steps]
+    hits = [step for step in steps if step.hit]
+    keys = list({step.key for step in steps})
+    return {
+        "hits": len(hits),
+        "misses": len(steps) - len(hits),
+        "size_bytes": sum(e.size_bytes for e in store.index.entries(keys).values() if e.is_present),
+        "seconds_saved": sum(step.seconds - step.load_seconds for step in hits),
+    }

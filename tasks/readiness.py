@@ -1,0 +1,27 @@
+"""Whether a worker can work for a study: it reads the store, and has the flow's versions."""
+
+from importlib.metadata import version
+from typing import Any
+
+import sklearn
+
+from prefect_tune.tasks.dataset import load_dataset
+from prefect_tune.tasks.problem import StudyContext, open_store
+
+__all__ = ["worker_facts"]
+
+
+def worker_facts(context: StudyContext) -> dict[str, Any]:
+    """What must be the same in the flow and on each of its workers.
+
+    Raises:
+        StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+    """
+    store = open_store(context.store)
+    load_dataset(store, context.problem.dataset)
+    return {
+        "store": store.id,
+        "space": context.problem.find_space().digest,
+        "scikit-learn": sklearn.__version__,
+        "prefect-tune": version("prefect-tune"),
+    }
