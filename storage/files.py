@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 
-__all__ = ["Damaged", "Files", "Part"]
+__all__ = ["Damaged", "Files", "Part", "StoreRefused"]
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -23,6 +23,10 @@ class Damaged(Exception):  # noqa: N818 - it says what is the matter
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)
         self.is_missing = is_missing
+
+
+class StoreRefused(ValueError):  # noqa: N818 - it says what happened
+    """The store cannot be used as asked; the message says why and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,10 @@ class Files:
     """Folders of encoded parts under a URL, each published as a whole."""
 
     def __init__(self, url: str) -> None:
-        self.filesystem, self.root = fsspec.core.url_to_fs(url)
+        try:
+            self.filesystem, self.root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
 
     def path(self, *names: str) -> str:

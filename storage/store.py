@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import SCHEMA, Database, store_table
-from prefect_tune.storage.files import Damaged, Files
+from prefect_tune.storage.files import Damaged, Files, StoreRefused
 from prefect_tune.storage.index import ArtifactIndex, Entry
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.lease import LeaseBook
@@ -41,10 +42,6 @@ _STORE_FILE = "store.json"
 _PROVENANCE_FILE = "provenance.json"
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class StoreRefused(ValueError):  # noqa: N818 - it says what happened
-    """The store cannot be used as asked; the message says why and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +85,7 @@ class ArtifactStore:
     """
 
     def __init__(self, address: StoreAddress, budget_bytes: int | None = None) -> None:
+        _check_remote_has_database(address)
         self.address = address
         self.files = Files(address.url)
         self.database = Database(_database_url(address, self.files))
@@ -299,9 +297,12 @@ def _database_url(address: StoreAddress, files: Files) -> str:
                 "with --store"
             ) from error
         return f"sqlite:///{folder / 'index.sqlite'}"
-    if address.url.startswith("memory:"):
-        return "sqlite://"
-    raise StoreRefused(
-        f"the store {address.url} is remote, so its index needs a database that all workers reach: "
-        "name a PostgreSQL one with --database"
-    )
+    return "sqlite://"  # for memory://, which is one process's own as well
+
+
+def _check_remote_has_database(address: StoreAddress) -> None:
+    if get_protocol(address.url) not in ("file", "local", "memory") and not address.database:
+        raise StoreRefused(
+            f"the store {address.url} is remote, so its index needs a database that all workers "
+            "reach: name a PostgreSQL one with --database"
+        )

@@ -127,7 +127,7 @@ def generate(spec: CohortSpec) -> Cohort:
 def _background(is_case: NDArray[np.bool_], rng: np.random.Generator) -> pd.DataFrame:
     """Orders of common medications: negative binomial counts, Zipf codes, lognormal values."""
     mean = np.where(is_case, 12.4, 4.6)
-    counts = rng.negative_binomial(2, 2 / (2 + mean))
+    counts = np.maximum(rng.negative_binomial(2, 2 / (2 + mean)), 1)  # nobody without any event
     total = int(counts.sum())
     weights = 1 / np.arange(1, _N_MEDICATIONS + 1) ** 1.05
     drawn = rng.choice(_N_MEDICATIONS, total, p=weights / weights.sum())

@@ -61,7 +61,7 @@ def read_source(source: Source) -> Dataset:
     kind = _kind(source)
     if kind == "table":
         return _read_table(source, name)
-    events = _read_events(source, kind)
+    _check_meds(source, kind)
     if source.labels is None:
         raise BadInput(
             f"{source.data} holds events, so the classes come from a table of their own: name it "
@@ -69,6 +69,7 @@ def read_source(source: Source) -> Dataset:
         )
     where = _labels_path(source.data, source.labels)
     rows, target = labels_table(_tables(where), where, source.target)
+    events = _read_events(source.data)
     if source.drop_missing_target:
         rows, target = rows[target.notna().to_numpy()], target.dropna()
     return _events_dataset(name, events, rows.reset_index(drop=True), target, where)
@@ -99,7 +100,7 @@ def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFr
     where = _labels_path(data, labels)
     table = pd.concat(_tables(where), ignore_index=True)
     rows, _ = labels_table([table.assign(label=0)], where, "label")
-    return EventRows.build(_read_events(Source(data), "events"), rows)
+    return EventRows.build(_read_events(data), rows)
 
 
 def _read_cohort(source: Source) -> Dataset:
@@ -149,7 +150,7 @@ def _kind(source: Source) -> str:
         if source.format not in FORMATS:
             raise UnknownName("format", source.format, FORMATS)
         return source.format
-    filesystem, path = fsspec.core.url_to_fs(source.data)
+    filesystem, path = _located(source.data)
     if filesystem.isdir(path):
         return "meds"
     if source.labels is not None:
@@ -157,28 +158,31 @@ def _kind(source: Source) -> str:
     return "table"
 
 
-def _read_events(source: Source, kind: str) -> pd.DataFrame:
-    filesystem, path = fsspec.core.url_to_fs(source.data)
-    if filesystem.isdir(path):
-        folder = posixpath.join(path, "data")
-        if not filesystem.isdir(folder):
-            raise BadInput(
-                f"{source.data} is a folder without data/, so it is no MEDS data set: its events "
-                "would be in data/**/*.parquet"
-            )
-        return events_table(_tables(filesystem.unstrip_protocol(folder)), source.data)
-    if kind == "meds":
+def _check_meds(source: Source, kind: str) -> None:
+    filesystem, path = _located(source.data)
+    if filesystem.isdir(path) and not filesystem.isdir(posixpath.join(path, "data")):
+        raise BadInput(
+            f"{source.data} is a folder without data/, so it is no MEDS data set: its events "
+            "would be in data/**/*.parquet"
+        )
+    if kind == "meds" and not filesystem.isdir(path):
         raise BadInput(f"{source.data} is a file; a MEDS data set is a folder with data/ in it")
-    return events_table(_tables(source.data), source.data)
+
+
+def _read_events(data: str) -> pd.DataFrame:
+    filesystem, path = _located(data)
+    if filesystem.isdir(path):
+        data = filesystem.unstrip_protocol(posixpath.join(path, "data"))
+    return events_table(_tables(data), data)
 
 
 def _labels_path(data: str, labels: str) -> str:
     """The labels as named, else below the data's folder."""
-    filesystem, path = fsspec.core.url_to_fs(labels)
+    filesystem, path = _located(labels)
     if filesystem.exists(path):
         return labels
     below = posixpath.join(data, labels)
-    filesystem, path = fsspec.core.url_to_fs(below)
+    filesystem, path = _located(below)
     if filesystem.exists(path):
         return below
     raise BadInput(f"there are no labels at {labels}, nor at {below}")
@@ -186,7 +190,7 @@ def _labels_path(data: str, labels: str) -> str:
 
 def _tables(url: str) -> Iterator[pd.DataFrame]:
     """The table of a file, or those of all Parquet files below a folder, in order of names."""
-    filesystem, path = fsspec.core.url_to_fs(url)
+    filesystem, path = _located(url)
     if not filesystem.exists(path):
         raise BadInput(f"there is no file or folder {url}")
     if filesystem.isdir(path):
@@ -197,6 +201,15 @@ def _tables(url: str) -> Iterator[pd.DataFrame]:
         paths = [path]
     for file in paths:
         yield _table(filesystem, file, url)
+
+
+def _located(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise BadInput(f"{url} cannot be read: {error}") from error
+    return filesystem, path
 
 
 def _table(filesystem: Any, path: str, url: str) -> pd.DataFrame:

@@ -1,0 +1,208 @@
+"""What every optimizer promises."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any, ClassVar
+
+import pytest
+from worlds import finite_space, mixed_space, sparse_space, told
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Event,
+    Objective,
+    Optimizer,
+    Query,
+    Retried,
+    Space,
+    SpaceExhausted,
+    Told,
+    Trial,
+    UnknownName,
+    make_optimizer,
+    replay,
+)
+
+
+def loss_of(query: Query) -> float | None:
+    """A fixed loss that depends on path and values; one path in ten fails."""
+    text = query.configuration.canonical
+    digits = sum(ord(c) * (i + 1) for i, c in enumerate(text))
+    return None if digits % 10 == 0 else (digits % 997) / 10
+
+
+class OptimizerContract:
+    """Inherit and set `method`; `options` are those of the method under test."""
+
+    method: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+
+    def make(self, space: Space, seed: int = 0) -> Optimizer:
+        return make_optimizer(self.method, space, seed, Objective(chance=50.0), self.options)
+
+    def run(self, optimizer: Optimizer, n: int, *, first: int = 0) -> list[Event]:
+        """Ask and tell n times, with two queries pending most of the time."""
+        events: list[Event] = []
+        pending: list[Trial] = []
+        for number in range(first, first + n):
+            query = optimizer.ask(Budget(trials_spent=number))
+            events.append(Asked(number, query, Budget(trials_spent=number), optimizer.memo))
+            pending.append(Trial(number, query))
+            if len(pending) > 2:
+                events.append(self.tell(optimizer, pending.pop(0)))
+        events += [self.tell(optimizer, trial) for trial in pending]
+        return events
+
+    def tell(self, optimizer: Optimizer, trial: Trial) -> Told:
+        ended = told(trial.number, trial.query, loss_of(trial.query))
+        optimizer.tell(ended)
+        return Told(ended)
+
+    @pytest.mark.parametrize("space", [mixed_space(), sparse_space()], ids=lambda s: s.name)
+    def test_queries_lie_in_the_space(self, space: Space) -> None:
+        optimizer = self.make(space)
+        for event in self.run(optimizer, 12) if space.name == "mixed" else self.run(optimizer, 3):
+            if isinstance(event, Asked):
+                document = json.loads(json.dumps(event.query.to_json()))
+                assert Query.from_json(document, space) == event.query
+
+    def test_same_seed_and_same_told_losses_give_the_same_queries(self) -> None:
+        first = self.run(self.make(mixed_space()), 15)
+        assert self.run(self.make(mixed_space()), 15) == first
+
+    def test_another_seed_gives_other_queries(self) -> None:
+        assert self.run(self.make(mixed_space(), 1), 8) != self.run(self.make(mixed_space(), 2), 8)
+
+    def test_another_process_with_another_hash_seed_asks_the_same(self) -> None:
+        program = textwrap.dedent(f"""
+            import json, sys
+            sys.path.insert(0, {str(self._tests_folder())!r})
+            from contracts.optimizer import OptimizerContract
+            from worlds import mixed_space
+            class Same(OptimizerContract):
+                method = {self.method!r}
+                options = {self.options!r}
+            same = Same()
+            events = same.run(same.make(mixed_space()), 10)
+            print(json.dumps([e.to_json() for e in events]))
+        """)
+        there = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": "77", "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        here = [event.to_json() for event in self.run(self.make(mixed_space()), 10)]
+        assert json.loads(there.stdout) == json.loads(json.dumps(here))
+
+    def test_replay_equals_never_having_stopped(self) -> None:
+        unbroken = self.make(mixed_space())
+        events = self.run(unbroken, 9)
+        space = mixed_space()
+        kinds = {"ask": Asked, "tell": Told, "retry": Retried}
+        stored = [(e.kind, json.loads(json.dumps(e.to_json()))) for e in events]
+        resumed = self.make(space)
+        replay(resumed, [kinds[kind].from_json(body, space) for kind, body in stored])
+        assert self.run(resumed, 6, first=9) == self.run(unbroken, 6, first=9)
+
+    def test_replay_with_queries_pending_equals_never_having_stopped(self) -> None:
+        unbroken, resumed = self.make(mixed_space()), self.make(mixed_space())
+        events: list[Event] = []
+        for number in range(4):
+            query = unbroken.ask(Budget())
+            events.append(Asked(number, query, Budget(), unbroken.memo))
+        events.append(self.tell(unbroken, Trial(1, events[1].query)))  # type: ignore[union-attr]
+        replay(resumed, events)
+        assert resumed.ask(Budget()) == unbroken.ask(Budget())
+        assert len(resumed.history.pending) == 4
+
+    def test_a_retried_trial_is_pending_again_and_can_be_told(self) -> None:
+        optimizer = self.make(mixed_space())
+        query = optimizer.ask(Budget())
+        optimizer.tell(told(0, query, None))
+        optimizer.retry(0)
+        assert [t.number for t in optimizer.history.pending] == [0]
+        optimizer.tell(told(0, query, 3.0))
+        assert optimizer.history.incumbent is not None
+        optimizer.ask(Budget())
+
+    def test_pending_queries_differ_from_one_another(self) -> None:
+        optimizer = self.make(mixed_space())
+        self.run(optimizer, 6)
+        asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
+        assert len(set(asked)) == 6
+
+    def test_an_exhausted_space_says_so_and_was_searched_without_repeats(self) -> None:
+        optimizer = self.make(finite_space())
+        asked = [optimizer.ask(Budget()).configuration for _ in range(5)]
+        assert len(set(asked)) == 5
+        with pytest.raises(SpaceExhausted, match="finite"):
+            optimizer.ask(Budget())
+
+    def test_a_space_of_failures_raises_nothing(self) -> None:
+        optimizer = self.make(mixed_space())
+        for number in range(20):
+            optimizer.tell(told(number, optimizer.ask(Budget()), None))
+        assert optimizer.history.incumbent is None
+
+    def test_equal_losses_raise_nothing(self) -> None:
+        optimizer = self.make(mixed_space())
+        for number in range(20):
+            optimizer.tell(told(number, optimizer.ask(Budget()), 7.0))
+        assert optimizer.history.incumbent == optimizer.history[0]
+
+    def test_telling_what_was_not_asked_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        query = optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="trial 5 was never asked for"):
+            optimizer.tell(told(5, query, 1.0))
+
+    def test_telling_twice_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        ended = told(0, optimizer.ask(Budget()), 1.0)
+        optimizer.tell(ended)
+        with pytest.raises(ValueError, match="told before"):
+            optimizer.tell(ended)
+
+    def test_telling_another_query_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        optimizer.ask(Budget())
+        other = optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="another query"):
+            optimizer.tell(told(0, other, 1.0))
+
+    def test_telling_a_loss_that_is_not_finite_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        query = optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="loss nan"):
+            optimizer.tell(told(0, query, float("nan")))
+
+    def test_telling_a_running_trial_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        running = Trial(0, optimizer.ask(Budget())).started()
+        with pytest.raises(ValueError, match="running"):
+            optimizer.tell(running)
+
+    def test_retrying_what_has_not_failed_is_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="has not failed"):
+            optimizer.retry(0)
+
+    def test_events_out_of_order_are_refused(self) -> None:
+        optimizer = self.make(mixed_space())
+        query = optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="trial 4 where 0 comes next"):
+            replay(self.make(mixed_space()), [Asked(4, query, Budget())])
+
+    def test_an_unknown_option_is_refused_by_name(self) -> None:
+        with pytest.raises(UnknownName, match="option of method"):
+            make_optimizer(self.method, mixed_space(), 0, None, {"no_such_option": 1})
+
+    @staticmethod
+    def _tests_folder() -> str:
+        return next(path for path in sys.path if path.rstrip("/").endswith("tests"))

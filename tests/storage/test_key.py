@@ -1,0 +1,60 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefect_tune.storage.key import canonical_json, content_digest, digest, prefix_key
+
+LINEAGE = {
+    "dataset": "d",
+    "split": "s",
+    "fold": 0,
+    "subset": 1.0,
+    "subset_draw": 0,
+    "steps": [{"step": "rescale", "algorithm": "minmax", "arguments": {"clip": True}}],
+}
+
+
+def test_a_key_is_pinned_so_that_a_change_of_format_is_noticed() -> None:
+    assert prefix_key(LINEAGE) == "5519cb86951c14e87b4139d5b3d7cda18d3aa4bc70aec6b1f6a20518f6890115"
+    assert (
+        digest(b"prefect-tune")
+        == "d4fc21d82527f94dee32b4136c4ba8cf293fa656ce4f981603a4c604087105a5"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "e"},
+        {"split": "t"},
+        {"fold": 1},
+        {"subset": 0.5},
+        {"subset_draw": 1},
+        {"steps": []},
+        {"steps": [{"step": "rescale", "algorithm": "minmax", "arguments": {"clip": False}}]},
+    ],
+)
+def test_whatever_may_change_a_result_changes_the_key(change) -> None:
+    assert prefix_key({**LINEAGE, **change}) != prefix_key(LINEAGE)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.none()))
+def test_equal_values_give_equal_text_in_any_order(value) -> None:
+    assert canonical_json(value) == canonical_json(dict(reversed(value.items())))
+
+
+def test_true_and_one_are_not_the_same() -> None:
+    assert canonical_json({"a": True}) != canonical_json({"a": 1})
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_numbers_that_json_does_not_know_are_refused(number) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"a": number})
+
+
+def test_where_one_part_ends_and_the_next_begins_counts() -> None:
+    assert content_digest("t", [b"ab", b"c"]) != content_digest("t", [b"a", b"bc"])
+    assert content_digest("t", [b"a"]) != content_digest("u", [b"a"])

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prefect_tune.storage import RecordDamaged
+
+
+def test_a_record_is_read_back_whole_or_in_part(store) -> None:
+    store.records.put("data/x", {"y": np.arange(3), "about": {"name": "n"}})
+    assert store.records.get("data/x")["about"] == {"name": "n"}
+    assert list(store.records.get("data/x", ["y"])) == ["y"]
+    assert store.records.exists("data/x")
+    assert store.records.is_whole("data/x")
+
+
+def test_a_record_put_again_replaces_the_first(store) -> None:
+    store.records.put("models/s", {"m": 1})
+    store.records.put("models/s", {"m": 2})
+    assert store.records.get("models/s") == {"m": 2}
+    assert len(store.records.ids()) == 1
+
+
+def test_a_damaged_record_is_an_error_that_names_it(store) -> None:
+    store.records.put("data/x", {"y": np.arange(3)})
+    path = Path(store.files.path("records", "data", "x", "y.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordDamaged, match=r"data/x.*digest differs"):
+        store.records.get("data/x")
+    assert not store.records.is_whole("data/x")
+    assert not store.records.is_whole("data/none")
+
+
+def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
+    for record in ("data/shared", "predictions/a", "predictions/b"):
+        store.records.put(record, {"v": 1})
+    store.records.link(["data/shared", "predictions/a"], "first")
+    store.records.link(["data/shared", "predictions/b", "predictions/b"], "second")
+    store.records.link(["data/shared"], "second")
+    assert store.records.unlink_study("first") == ["predictions/a"]
+    assert store.records.unlink_study("second") == ["data/shared", "predictions/b"]
+    assert store.records.ids() == []
+    assert not Path(store.files.path("records", "data", "shared")).exists()
+
+
+def test_bytes_of_records_are_not_bytes_of_the_cache(store) -> None:
+    store.records.put("data/x", {"y": np.zeros(1000)})
+    assert store.records.size_bytes() > 0
+    assert store.index.totals().cache_bytes == 0

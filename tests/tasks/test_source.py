@@ -1,0 +1,270 @@
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import events, table, write_meds, write_table
+
+from prefect_tune.optimizers import UnknownName
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.source import Source, read_features, read_source
+
+
+def read(path, **options):
+    return read_source(Source(str(path), **{"target": "target", **options}))
+
+
+def written(frame: pd.DataFrame, path) -> str:
+    frame.to_csv(path, index=False)
+    return str(path)
+
+
+def test_a_table_becomes_numbers_and_categories_with_gaps(tmp_path) -> None:
+    dataset = read(write_table(tmp_path))
+    assert dataset.kind == "table"
+    assert dataset.classes == ("no", "yes")
+    assert [str(t) for t in dataset.X.dtypes] == ["float64"] * 4 + ["category"]
+    assert dataset.X["b"].isna().sum() == dataset.X["colour"].isna().sum() == 15
+    assert dataset.groups is None
+
+
+def test_the_same_table_has_the_same_digest_from_any_file(tmp_path) -> None:
+    frame = table()
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "b.csv.gz", index=False)
+    frame.to_parquet(tmp_path / "c.parquet", index=False)
+    digests = {read(tmp_path / name).digest() for name in ("a.csv", "b.csv.gz", "c.parquet")}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f[::-1],
+        lambda f: f[["b", "a", "c", "count", "colour", "target"]],
+        lambda f: f.assign(a=f["a"] + 1e-12),
+        lambda f: f.assign(target=f["target"].replace("yes", "YES")),
+        lambda f: f.rename(columns={"a": "A"}),
+        lambda f: f.assign(colour=f["colour"].fillna("none")),
+    ],
+)
+def test_whatever_changes_the_table_changes_its_digest(tmp_path, change) -> None:
+    original = read(written(table(), tmp_path / "a.csv")).digest()
+    assert read(written(change(table()), tmp_path / "b.csv")).digest() != original
+
+
+@pytest.mark.parametrize(
+    ("target", "classes"),
+    [
+        ([1, 0] * 75, (0, 1)),
+        ([True, False] * 75, (False, True)),
+        ([2.0, 1.0] * 75, (1, 2)),
+        (["b", "a"] * 75, ("a", "b")),
+        ([0.5, 1.5] * 75, ("0.5", "1.5")),
+    ],
+)
+def test_classes_may_be_of_any_type(tmp_path, target, classes) -> None:
+    dataset = read(written(table().assign(target=target), tmp_path / "a.csv"))
+    assert dataset.classes == classes
+    assert [type(c) for c in dataset.classes] == [type(c) for c in classes]
+
+
+def test_an_imported_data_set_comes_back_as_it_was(tmp_path) -> None:
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    dataset = read(write_table(tmp_path))
+    digest = import_dataset(dataset, store)
+    back = load_dataset(store, digest)
+    pd.testing.assert_frame_equal(back.X, dataset.X)
+    assert back.digest() == digest
+    assert import_dataset(dataset, store) == digest
+
+
+def test_a_meds_folder_is_seen_by_itself_and_cut_at_each_prediction_time(tmp_path) -> None:
+    dataset = read(write_meds(tmp_path / "meds"), target=None, labels="labels/task")
+    assert dataset.kind == "events"
+    assert dataset.classes == (False, True)
+    assert len(dataset) == 80
+    assert dataset.groups is not None
+    assert len(np.unique(dataset.groups)) == 40
+    assert isinstance(dataset.X, EventRows)
+    row, event = dataset.X.expand()
+    codes = dataset.X.events["code"].to_numpy()[event]
+    assert "LATER" not in codes
+    assert set(codes[row == 0]) == {"SEX//1", "A", "B"}
+
+
+def test_an_imported_cohort_comes_back_as_it_was(tmp_path) -> None:
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    dataset = read(write_meds(tmp_path / "meds"), target=None, labels="labels/task")
+    back = load_dataset(store, import_dataset(dataset, store))
+    assert back.digest() == dataset.digest()
+    assert back.X.start.tolist() == dataset.X.start.tolist()
+    assert back.X.stop.tolist() == dataset.X.stop.tolist()
+
+
+def test_plain_events_are_the_same_data_as_their_meds_folder(tmp_path) -> None:
+    data, labels = events()
+    names = {"subject_id": "patient_id", "time": "timestamp", "code": "event_id"}
+    data = data.rename(columns={**names, "numeric_value": "value"})
+    shuffled = data.sample(frac=1, random_state=0).sort_values("timestamp", kind="stable")
+    shuffled.to_parquet(tmp_path / "events.parquet", index=False)
+    labels.rename(columns={**names, "prediction_time": "index_time"}).to_csv(
+        tmp_path / "labels.csv", index=False
+    )
+    plain = read(tmp_path / "events.parquet", target=None, labels=str(tmp_path / "labels.csv"))
+    assert plain.classes == (False, True)
+    assert len(plain) == 80
+    assert plain.X.codes == ["A", "B", "LATER", "SEX//0", "SEX//1"]
+
+
+def test_patient_ids_beyond_two_to_the_53_stay_apart(tmp_path) -> None:
+    data, labels = events()
+    big = 2**60
+    for frame in (data, labels):
+        frame["subject_id"] += big
+    data.to_parquet(tmp_path / "e.parquet", index=False)
+    labels.to_parquet(tmp_path / "l.parquet", index=False)
+    dataset = read(tmp_path / "e.parquet", target=None, labels=str(tmp_path / "l.parquet"))
+    assert dataset.X.rows["subject_id"].nunique() == 40
+    assert int(dataset.X.rows["subject_id"].iloc[0]) == big + 100
+
+
+def test_a_date_without_a_time_hides_nothing_and_shows_nothing_of_its_day(tmp_path) -> None:
+    """An event's date is the end of its day, a label's the start: the day's events are not used."""
+    pd.DataFrame(
+        {
+            "patient_id": ["p", "p", "q", "q"],
+            "time": ["2020-05-01", "2020-05-02", "2020-05-01T10:00:00Z", "2020-05-02T00:00:00Z"],
+            "code": ["before", "same day", "before", "at the time"],
+        }
+    ).to_csv(tmp_path / "e.csv", index=False)
+    pd.DataFrame(
+        {"patient_id": ["p", "q"], "prediction_time": ["2020-05-02"] * 2, "label": [0, 1]}
+    ).to_csv(tmp_path / "l.csv", index=False)
+    dataset = read(tmp_path / "e.csv", target=None, labels=str(tmp_path / "l.csv"))
+    row, event = dataset.X.expand()
+    codes = dataset.X.events["code"].to_numpy()[event]
+    assert [list(codes[row == r]) for r in (0, 1)] == [["before"], ["before", "at the time"]]
+
+
+def test_the_demo_cohort_is_the_same_every_time() -> None:
+    first, second = (read_source(Source("cohort:demo")) for _ in range(2))
+    assert first.digest() == second.digest()
+    assert len(first) == 3000
+    assert first.classes == ("case", "control")
+    assert abs(first.y.mean() - 0.5) < 0.01
+
+
+def test_a_model_of_events_takes_new_events_with_times_to_predict(tmp_path) -> None:
+    meds = write_meds(tmp_path / "meds")
+    dataset = read(meds, target=None, labels="labels/task")
+    times = tmp_path / "times.csv"
+    times.write_text("subject_id,prediction_time\n100,2020-03-01\n101,2020-03-01\n")
+    assert len(read_features(str(meds), str(times), dataset)) == 2
+    with pytest.raises(BadInput, match="--labels FILE"):
+        read_features(str(meds), None, dataset)
+
+
+def text_column(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(name=[f"patient {i}" for i in range(len(frame))])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (None, {"target": None}, "say which column to predict with --target"),
+        (None, {"target": "targt"}, r"no column 'targt'\. Did you mean 'target'\?"),
+        (lambda f: f.assign(target=1), {}, "'target' .* is 1 in all rows"),
+        (lambda f: f.assign(target=f["target"].where(f.index > 3)), {}, "4 of 150 rows"),
+        (lambda f: f.assign(a=f["a"].where(f.index > 0, np.inf)), {}, "'a' .* has 1 infinite"),
+        (text_column, {}, "texts or identifiers.*: name. Leave them out with --drop name"),
+        (None, {"drop": ("colr",)}, "Did you mean 'colour'"),
+        (None, {"categorical": ("aa",)}, "no column 'aa'"),
+        (lambda f: f[["target"]], {}, "no column left to learn from"),
+        (lambda f: f.rename(columns={"a": "b"}), {}, "two columns called 'b'"),
+        (None, {"format": "tabel"}, "Did you mean 'table'"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_with_the_way_out(
+    tmp_path, change, options, message
+) -> None:
+    path = written(table() if change is None else change(table()), tmp_path / "t.csv")
+    with pytest.raises((BadInput, UnknownName), match=message):
+        read(path, **options)
+
+
+def test_the_ways_out_that_are_named_lead_out(tmp_path) -> None:
+    frame = text_column(table())
+    frame["target"] = frame["target"].where(frame.index > 3)
+    path = written(frame, tmp_path / "t.csv")
+    dropped = read(path, drop=("name",), drop_missing_target=True)
+    assert len(dropped) == 146
+    assert dropped.notes == ("4 rows without target are left out",)
+    insisted = read(path, categorical=("name", "count"), drop_missing_target=True)
+    assert str(insisted.X["count"].dtype) == str(insisted.X["name"].dtype) == "category"
+
+
+def test_a_column_without_values_is_left_out_and_said(tmp_path) -> None:
+    dataset = read(written(table().assign(empty=np.nan), tmp_path / "t.csv"))
+    assert "empty" not in dataset.X
+    assert dataset.notes == ("column empty has no values and is left out",)
+
+
+@pytest.mark.parametrize(
+    ("change_events", "change_labels", "message"),
+    [
+        (lambda e: e.drop(columns="code"), None, "no column for code; it would be called one of"),
+        (lambda e: e.drop(columns="time"), None, "no column for time"),
+        (lambda e: e[:0], None, "has no events"),
+        (lambda e: e.assign(code=None), None, "events without code"),
+        (lambda e: e.assign(time="yesterday"), None, "times that do not parse.*'yesterday'"),
+        (lambda e: e.assign(time=5), None, "numbers in its time column"),
+        (None, lambda t: t.assign(subject_id=t["subject_id"] + 1000), "80 labels are of patients"),
+        (
+            None,
+            lambda t: t.assign(prediction_time=pd.Timestamp(1999, 1, 1)),
+            None,
+        ),
+        (None, lambda t: t.assign(prediction_time=pd.NaT), "80 labels without a time"),
+        (None, lambda t: t.drop(columns="boolean_value"), "no column of classes"),
+        (None, lambda t: t[:0], "has no labels"),
+        (None, lambda t: t.assign(boolean_value=True), "is True in all rows"),
+    ],
+)
+def test_events_that_cannot_be_used_are_refused_with_the_reason(
+    tmp_path, change_events, change_labels, message
+) -> None:
+    data, labels = events()
+    data = data[data["time"].notna()] if message is None else data
+    message = message or "80 of 80 labels have no event of their patient at or before their time"
+    (change_events(data) if change_events else data).to_parquet(tmp_path / "e.parquet")
+    (change_labels(labels) if change_labels else labels).to_parquet(tmp_path / "l.parquet")
+    with pytest.raises(BadInput, match=message):
+        read(tmp_path / "e.parquet", target=None, labels=str(tmp_path / "l.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("nowhere.csv", {}, "there is no file or folder"),
+        ("table.xlsx", {}, "use .csv, .csv.gz or .parquet"),
+        ("broken.parquet", {}, "cannot be read"),
+        ("table.csv", {"labels": "nowhere"}, "there are no labels at nowhere"),
+        (".", {"labels": "table.csv"}, "a folder without data/"),
+        ("meds", {"labels": None}, "name it with --labels"),
+        ("table.csv", {"format": "meds", "labels": "table.csv"}, "a MEDS data set is a folder"),
+        ("cohort:dmo", {}, "Did you mean 'demo'"),
+        ("gopher://hole/t.csv", {}, "Protocol not known"),
+    ],
+)
+def test_input_that_is_not_there_is_refused_by_name(
+    tmp_path, monkeypatch, data, options, message
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path)
+    write_meds(tmp_path / "meds")
+    (tmp_path / "table.xlsx").write_text("")
+    (tmp_path / "broken.parquet").write_text("no parquet")
+    with pytest.raises((BadInput, UnknownName), match=message):
+        read(data, **options)

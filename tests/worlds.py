@@ -1,0 +1,122 @@
+"""Small exact spaces, trials and studies for tests."""
+
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    ForbiddenAndConjunction,
+    ForbiddenEqualsClause,
+    Integer,
+)
+
+from prefect_tune.optimizers import (
+    Algorithm,
+    Evaluation,
+    Failure,
+    Flags,
+    Query,
+    Space,
+    Step,
+    Trial,
+)
+
+
+def mixed_space() -> Space:
+    """Two steps, 2 x 3 paths, with conditions, a forbidden pair, logs and integers."""
+    kernel = ConfigurationSpace(
+        space=[
+            Float("C", (1e-3, 1e3), log=True, default=1.0),
+            Categorical("kernel", ["rbf", "poly"], default="rbf"),
+            Integer("poly.degree", (2, 5), default=3),
+        ]
+    )
+    kernel.add(EqualsCondition(kernel["poly.degree"], kernel["kernel"], "poly"))
+    return Space(
+        "mixed",
+        (
+            Step("scale", (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"))),
+            Step(
+                "model",
+                (
+                    Algorithm(id="svm", estimator="x.Svm", hyperparameters=kernel),
+                    Algorithm(
+                        id="tree",
+                        estimator="x.Tree",
+                        hyperparameters=ConfigurationSpace(
+                            space=[Integer("depth", (1, 50), log=True, default=5)]
+                        ),
+                    ),
+                    Algorithm(id="bayes", estimator="x.Bayes"),
+                ),
+            ),
+        ),
+        forbidden=frozenset({(("scale", "none"), ("model", "svm"))}),
+    )
+
+
+def finite_space() -> Space:
+    """Discrete only: 5 configurations in all, one pair of values forbidden."""
+    grid = ConfigurationSpace(
+        space=[Categorical("a", ["x", "y"], default="x"), Categorical("b", [1, 2], default=1)]
+    )
+    grid.add(
+        ForbiddenAndConjunction(
+            ForbiddenEqualsClause(grid["a"], "y"), ForbiddenEqualsClause(grid["b"], 2)
+        )
+    )
+    return Space(
+        "finite",
+        (
+            Step(
+                "model",
+                (
+                    Algorithm(id="grid", estimator="x.Grid", hyperparameters=grid),
+                    Algorithm(id="one", estimator="x.One"),
+                    Algorithm(id="two", estimator="x.Two"),
+                ),
+            ),
+        ),
+    )
+
+
+def sparse_space() -> Space:
+    """A step that makes sparse data, one that may make it dense, a model that needs it dense."""
+    dense_only = Flags(accepts_sparse=False)
+    return Space(
+        "sparse",
+        (
+            Step(
+                "make",
+                (Algorithm(id="count", estimator="x.C", flags=Flags(output="sparse")),),
+                True,
+            ),
+            Step(
+                "densify",
+                (
+                    Algorithm(id="keep"),
+                    Algorithm(id="dense", estimator="x.D", flags=Flags(output="dense")),
+                ),
+            ),
+            Step(
+                "model",
+                (
+                    Algorithm(id="any", estimator="x.A"),
+                    Algorithm(id="picky", estimator="x.P", flags=dense_only),
+                ),
+            ),
+        ),
+    )
+
+
+def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:
+    """An evaluation with that loss in each of three folds."""
+    return Evaluation(loss, (loss, loss, loss), cost_seconds, cost_seconds)
+
+
+def told(number: int, query: Query, loss: float | None) -> Trial:
+    """A trial that has ended: complete with a loss, failed without one."""
+    started = Trial(number, query).started()
+    if loss is None:
+        return started.failed(Failure("error", "no loss", cost_seconds=0.5))
+    return started.completed(evaluation(loss))
