@@ -100,14 +100,14 @@ def run(
     Shown as it goes: the best trial, trials done and failed, the budget left, and what the cache
     saved. Interrupt it at any time; the same command with the same --study goes on where it was.
     """
-    parameters = {**parameters, "option": _assignments(parameters["option"])}
-    for name in ("drop", "categorical"):
-        parameters[name] = list(parameters[name]) or None
 
     def prepare_study() -> "Prepared":
         from prefect_tune.flows.preparing import prepare
         from prefect_tune.flows.settings import TuneSettings
 
+        parameters["option"] = _assignments(parameters["option"])
+        for name in ("drop", "categorical"):
+            parameters[name] = list(parameters[name]) or None
         return prepare(TuneSettings.parse(parameters))
 
     def tune_study(preparation: "Prepared") -> dict[str, Any]:

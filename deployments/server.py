@@ -37,6 +37,8 @@ _UPGRADE = (sys.executable, "-m", "prefect", "server", "database", "upgrade", "-
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
+_STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
+"""Servers that are children of this process, by their number."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -225,6 +227,7 @@ def _start(folder: Path) -> _Server:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    _STARTED_HERE[process.pid] = process
     server = _Server(process.pid, psutil.Process(process.pid).create_time(), url)
     (folder / "server.json").write_text(json.dumps(asdict(server)))
     return server
@@ -280,4 +283,6 @@ def _stop(folder: Path) -> None:
         for survivor in alive:
             survivor.kill()
         psutil.wait_procs(alive, timeout=_STOP_SECONDS)
+        if started := _STARTED_HERE.pop(process.pid, None):
+            started.wait()
     (folder / "server.json").unlink(missing_ok=True)

@@ -32,7 +32,7 @@ from prefect_tune.flows.local_workers import local_cluster
 from prefect_tune.flows.settings import TuneSettings
 from prefect_tune.optimizers.trial import Failure, Trial
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker
+from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.readiness import worker_facts
@@ -162,11 +162,7 @@ class DaskTrials:
         processing = client.processing()
         busy = [address for address, keys in processing.items() if keys]
         client.cancel([running.future.wrapped_future for running in cut], force=True)
-        if busy:
-            try:
-                client.restart_workers(busy, timeout=60, raise_for_error=False)
-            except Exception as error:
-                _LOGGER.warning(f"workers were not restarted: {error}")
+        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
         state: State[Any] = Cancelled(message=reason)
         for running in cut:
             self._set_state(running.future.task_run_id, state)
@@ -284,7 +280,7 @@ def _cluster(settings: TuneSettings) -> Iterator[Any]:
 
 def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
     if cluster is None:
-        return LeanDaskTaskRunner(address=settings.dask, client_kwargs={"timeout": 20})
+        return LeanDaskTaskRunner(address=settings.dask, client_kwargs={"timeout": 10})
     return LeanDaskTaskRunner(cluster=cluster)
 
 

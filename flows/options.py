@@ -3,12 +3,15 @@
 Light to import, so that the command line can show its help at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from inspect import cleandoc, signature
+from typing import Literal, ParamSpec, TypeVar
 
-__all__ = ["OPTIONS", "Option", "help_of"]
+__all__ = ["OPTIONS", "Option", "documented"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "assignments"]
 
 
@@ -67,8 +70,15 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 """By the name of the parameter, in the order in which they are shown."""
 
 
-def help_of(name: str) -> Any:
-    """Pydantic's description of a parameter of the flow, for its form."""
-    from pydantic import Field  # noqa: PLC0415 - costs a tenth of a second that help should not
+def documented(function: Callable[P, R]) -> Callable[P, R]:
+    """Describe the options among a function's parameters in its docstring.
 
-    return Field(description=OPTIONS[name].help)
+    Prefect takes the descriptions in the form of a deployment from there.
+    """
+    described = "\n".join(
+        f"    {name}: {OPTIONS[name].help}"
+        for name in signature(function).parameters
+        if name in OPTIONS
+    )
+    function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
+    return function

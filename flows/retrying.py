@@ -1,10 +1,10 @@
 """The flow `retry`: failed trials of a study once more, from the last prefix that was made."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow
-from pydantic import Field
 
+from prefect_tune.flows.options import documented
 from prefect_tune.flows.preparing import current_preparation, prepare_retry
 from prefect_tune.flows.running import run_study
 from prefect_tune.flows.search import Limits
@@ -15,24 +15,23 @@ __all__ = ["retry"]
 
 
 @flow(name="retry", flow_run_name="{study} (retry)", persist_result=False)
+@documented
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
-    study: Annotated[str, Field(description="Name of the study.")],
-    trial: Annotated[
-        list[int] | None, Field(description="Numbers of the trials to run again; all failed ones.")
-    ] = None,
-    workers: Annotated[int | None, Field(description="Trials at the same time.")] = None,
-    dask: Annotated[str | None, Field(description="Address of a Dask scheduler.")] = None,
-    store: Annotated[str | None, Field(description="Folder or URL of the store.")] = None,
-    database: Annotated[str | None, Field(description="SQLAlchemy URL of its index.")] = None,
-    task_runs: Annotated[str | None, Field(description="Steps to show as task runs.")] = None,
+    study: str,
+    trial: list[int] | None = None,
+    workers: int | None = None,
+    dask: str | None = None,
+    store: str | None = None,
+    database: str | None = None,
+    task_runs: str | None = None,
 ) -> dict[str, Any]:
-    """Run failed trials of a study again, in addition to its budget.
+    """Run failed trials of a study again, in addition to its budget: those numbered, or all.
 
     Returns:
         What `prefect-tune show --json` prints.
 
     Raises:
-        BadInput: If there is no such study, or no such failed trial.
+        UnknownName, BadInput: If there is no such study, or no such failed trial.
     """
     preparation = current_preparation() or prepare_retry(
         study,

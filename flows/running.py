@@ -69,7 +69,7 @@ def run_study(
         missing = pace.wait_until_recorded(running.n_task_runs)
         if missing:
             observer.note(f"the Prefect server has not recorded {missing} task runs")
-        reap(flow_run_id, Crashed(message="never ended"))
+        reap(flow_run_id, Crashed(message="its process ended before it did"))
         preparation.store.index.flush()
         return summarize(preparation.store, study.name)
 

@@ -36,11 +36,23 @@ def search(
 ) -> str:
     """Run trials until the budget is spent, and wait for those under way.
 
-    Trials that are under way when the time ends are cut: they wait for another run of the study.
+    Trials that are under way when the time ends, or when the flow is interrupted, are cut: they
+    wait for another run of the study.
 
     Returns:
         Why it ended, as people say it.
     """
+    try:
+        return _search(study, running, limits, pace, observer)
+    except BaseException:
+        for trial in running.cut("the flow was interrupted"):
+            study.put_back(trial)
+        raise
+
+
+def _search(
+    study: Study, running: DaskTrials, limits: Limits, pace: ServerPace, observer: Observer
+) -> str:
     reason = ""
     while True:
         while not reason and running.n_running < running.n_slots:

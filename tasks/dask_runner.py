@@ -7,6 +7,8 @@ stock runner's way is taken.
 """
 
 import logging
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
@@ -24,7 +26,7 @@ from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
-__all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker"]
+__all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker", "end_worker"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -89,6 +91,11 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
         pending = service.drain_all(timeout=timeout_seconds, at_exit=False)
         if isawaitable(pending):
             await pending
+
+
+def end_worker(dask_worker: Any) -> None:
+    """End a worker's process whatever it is doing; run by its nanny, which starts another one."""
+    os.kill(dask_worker.pid, signal.SIGKILL)
 
 
 def _run_in_worker(

@@ -1,0 +1,32 @@
+"""The command line inside the test process, which has imported everything already."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from prefect_tune.deployments.command import main
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`prefect-tune` with a home of its own; flows go to the server of the test run."""
+
+    home: Path
+
+    def __call__(self, *arguments: object) -> Any:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("PREFECT_TUNE_HOME", str(self.home))
+            result = CliRunner().invoke(main, [str(a) for a in arguments], prog_name="prefect-tune")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def json(self, *arguments: object) -> Any:
+        """What `prefect-tune ... --json` prints."""
+        result = self(*arguments, "--json")
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)

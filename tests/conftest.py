@@ -1,0 +1,39 @@
+"""Settings of the whole test run, and the one Prefect server that it shares."""
+
+import os
+
+# Read when Prefect is first imported: its console is not ours to test.
+os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+os.environ.setdefault("PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL", "WARNING")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("contracts", "studies", "processes")
+settings.register_profile("here", derandomize=True, deadline=None)
+settings.load_profile("here")
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home of the product's own for the whole run."""
+    folder = tmp_path_factory.mktemp("home")
+    os.environ["PREFECT_TUNE_HOME"] = str(folder)
+    yield folder
+    del os.environ["PREFECT_TUNE_HOME"]
+
+
+@pytest.fixture(scope="session")
+def server(home: Path) -> Iterator[str]:  # noqa: ARG001 - it is where the server lives
+    """The API URL of a real Prefect server; flows of the test process use it."""
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    from prefect_tune.deployments.server import local_server
+
+    # The heartbeat of a flow run is waited for at its end, a second each time.
+    with local_server() as url, temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield url

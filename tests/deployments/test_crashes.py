@@ -1,0 +1,134 @@
+"""Kill -9 at any instant: of a worker, of the flow, of the server's owner."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+from inputs import table, write_table
+from prefect_api import flow_runs, states, task_runs
+from processes import kill, run, run_json, server_of, started, wait_for, workers_of
+
+from prefect_tune.deployments.server import local_server
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+
+def ledger_of(home: Path) -> Ledger:
+    return Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
+
+
+def trials_of(home: Path, study: str) -> list[dict[str, Any]]:
+    return [dict(t) for t in ledger_of(home).trials(study)] if (home / "store").exists() else []
+
+
+def slow_table(folder: Path) -> Path:
+    """One that a trial needs half a second or more for."""
+    path = folder / "slow.parquet"
+    table(5_000).to_parquet(path, index=False)
+    return path
+
+
+def n_told(home: Path, study: str) -> int:
+    return sum(t["state"] in ("complete", "failed") for t in trials_of(home, study))
+
+
+def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path, monkeypatch) -> None:
+    home = tmp_path / "home"
+    options = ("--target", "target", "--study", "s", "--trials", 6, "--workers", 2)
+    with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
+        wait_for(lambda: n_told(home, "s") >= 1)
+        url = server_of(home)["url"]
+        wait_for(lambda: "Running" in states(task_runs(flow_runs(url)[0].id, url)))
+        running = [t for t in trials_of(home, "s") if t["state"] == "running"]
+        kill(workers_of(process)[0].pid)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    trials = trials_of(home, "s")
+    assert {t["state"] for t in trials} == {"complete"}
+    assert sorted(t["attempts"] for t in trials) == [1, 1, 1, 1, 1, 2]
+    assert next(t["number"] for t in trials if t["attempts"] == 2) in {t["number"] for t in running}
+    assert "the trial is started again" in said
+
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(home))
+    with local_server() as url:  # the server that was left up
+        by_state = states(task_runs(flow_runs(url)[0].id, url))
+    assert by_state["Crashed"] >= 1
+    assert not {"Running", "Pending"} & set(by_state)
+
+
+def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch) -> None:
+    home, unbroken = tmp_path / "home", tmp_path / "unbroken"
+    data = slow_table(tmp_path)
+    command = ("run", data, "--target", "target", "--study", "s", "--trials", 6, "--workers", 1)
+    with started(*command, home=home) as process:
+        wait_for(lambda: n_told(home, "s") >= 2)
+        workers = workers_of(process)
+        kill(process.pid)
+        process.wait()
+    wait_for(lambda: not any(w.is_running() for w in workers))
+    finished = [t for t in trials_of(home, "s") if t["state"] == "complete"]
+    orphan = server_of(home)
+    assert orphan is not None
+
+    with started(*command, "--keep-server", home=home) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "continues study s" in said
+    taken_over = server_of(home)
+    assert taken_over == orphan
+    trials = trials_of(home, "s")
+    assert [t["number"] for t in trials] == list(range(6))
+    assert {t["state"] for t in trials} == {"complete"}
+    assert trials[: len(finished)] == finished  # not run again
+
+    whole = run(*command, home=unbroken)
+    assert whole.returncode == 0, whole.stderr
+    assert [t["query"] for t in trials] == [t["query"] for t in trials_of(unbroken, "s")]
+    assert [t["evaluation"]["loss"] for t in trials] == [
+        t["evaluation"]["loss"] for t in trials_of(unbroken, "s")
+    ]
+
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(home))
+    with local_server() as url:
+        runs = {r.name: r for r in flow_runs(url)}
+        by_created = sorted(flow_runs(url), key=lambda r: r.created)
+        assert [r.state_name for r in by_created] == ["Crashed", "Completed"], runs
+        for flow_run in by_created:
+            assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id, url)))
+    assert server_of(home) is None
+
+
+def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
+    home = tmp_path / "home"
+    data = write_table(tmp_path)
+    command = ("run", data, "--target", "target", "--trials", 3, "--workers", 1)
+    with (
+        started(*command, "--study", "one", home=home) as one,
+        started(*command, "--study", "two", "--seed", 1, home=home) as two,
+    ):
+        server = wait_for(lambda: server_of(home))
+        outputs = [p.communicate(timeout=150) for p in (one, two)]
+    assert [one.returncode, two.returncode] == [0, 0], outputs
+    assert all(server["url"].removesuffix("/api") in said for _, said in outputs)
+    assert server_of(home) is None
+    assert not psutil.pid_exists(server["pid"])
+    for study in ("one", "two"):
+        assert [t["state"] for t in trials_of(home, study)] == ["complete"] * 3
+
+
+def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(tmp_path) -> None:
+    home = tmp_path / "home"
+    command = ("run", slow_table(tmp_path), "--target", "target", "--study", "s", "--trials", 5)
+    with started(*command, home=home) as process:
+        wait_for(lambda: n_told(home, "s") >= 1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on where it was" in said
+    assert "Traceback" not in said
+    assert server_of(home) is None
+    states_left = {t["state"] for t in trials_of(home, "s")}
+    assert "running" not in states_left
+    assert ledger_of(home).study("s").state == "interrupted"
+    summary = run_json(*command, home=home)
+    assert (summary["state"], summary["n_trials"]) == ("complete", 5)

@@ -1,0 +1,118 @@
+"""`prefect-tune serve`: the deployment as anyone starts it, and its schedule over a restart."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect_api import flow_runs
+from processes import environment, run_json, server_of, started, wait_for
+
+from prefect_tune.deployments.serve import declared_deployments
+from prefect_tune.flows.options import OPTIONS
+
+START = ("deployment", "run", "tune/healthcare", "--watch")
+
+
+def schedules(url: str) -> dict[str, bool]:
+    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+        found = client.read_deployment_by_name("tune/healthcare")
+    return {s.slug: s.active for s in found.schedules}
+
+
+def set_active(url: str, *, active: bool) -> None:
+    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+        found = client.read_deployment_by_name("tune/healthcare")
+        client.update_deployment_schedule(found.id, found.schedules[0].id, active=active)
+
+
+def is_served(url: str) -> bool:
+    try:
+        return bool(schedules(url))
+    except Exception:
+        return False
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def served_home(server, tmp_path_factory) -> Path:  # noqa: ARG001 - serving uses that server
+    return tmp_path_factory.mktemp("served")
+
+
+def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_home) -> None:
+    home = served_home
+    here = {**environment(home), "PREFECT_API_URL": server}
+    command = [sys.executable, "-m", "prefect_tune.deployments", "serve"]
+
+    def serve() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    first = serve()
+    wait_for(lambda: is_served(server))
+    assert schedules(server) == {"nightly": False}  # resting at first
+    started_run = subprocess.run(
+        [sys.executable, "-m", "prefect", *START, "--param", "trials=3", "--param", "workers=2"],
+        env=here,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert started_run.returncode == 0, started_run.stdout + started_run.stderr
+    flow_run = next(r for r in flow_runs() if r.deployment_id is not None)
+    assert flow_run.state_name == "Completed"
+    study = str(flow_run.id)
+    summary = run_json("show", study, home=home)
+    assert (summary["state"], summary["n_trials"], summary["data"]) == (
+        "complete",
+        3,
+        "cohort:demo",
+    )
+
+    set_active(server, active=True)
+    stop(first)
+    assert schedules(server) == {"nightly": True}  # stopping does not pause it
+    second = serve()
+    assert "serving tune/healthcare" in second.stderr.readline()
+    wait_for(lambda: "start one with" in second.stderr.readline())
+    assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest
+    set_active(server, active=False)
+    stop(second)
+    third = serve()
+    wait_for(lambda: "start one with" in third.stderr.readline())
+    assert schedules(server) == {"nightly": False}
+    stop(third)
+    for process in (first, second, third):
+        process.stderr.close()
+
+
+def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_path) -> None:
+    with started("serve", home=tmp_path) as process:
+        lines = [process.stderr.readline()]
+        while "prefect deployment run" not in lines[-1]:
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        server = server_of(tmp_path)
+        assert (
+            f"PREFECT_API_URL={server['url']} prefect deployment run tune/healthcare" in lines[-1]
+        )
+        assert is_served(server["url"])
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert server_of(tmp_path) is None
+
+
+def test_parameters_of_the_deployment_are_options() -> None:
+    for deployment in declared_deployments():
+        assert set(deployment["parameters"]) <= set(OPTIONS)
+        assert deployment["entrypoint"] == "prefect_tune.flows.tuning:tune"
+        assert all(not schedule["active"] for schedule in deployment["schedules"])

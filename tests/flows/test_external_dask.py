@@ -1,0 +1,96 @@
+"""A Dask scheduler with workers that others started, in processes of their own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from inputs import write_table
+from processes import wait_for
+
+from prefect_tune.flows.tuning import tune
+from prefect_tune.tasks.bad_input import BadInput
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+@contextmanager
+def cluster(folder: Path, *worker_options: str, n_workers: int = 2) -> Iterator[str]:
+    """A scheduler with workers; their address."""
+    note = folder / "scheduler.json"
+    folder.mkdir(exist_ok=True)
+    dask = [sys.executable, "-m", "dask"]
+    common = ["--scheduler-file", str(note)]
+    commands = [[*dask, "scheduler", "--port", "0", "--no-dashboard", *common]]
+    commands += [[*dask, "worker", *common, *worker_options, "--no-dashboard"]] * n_workers
+    processes = []
+    try:
+        for command in commands:
+            processes.append(
+                subprocess.Popen(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
+                )
+            )
+            wait_for(note.exists)
+        address = wait_for(lambda: _address(note))
+        yield address
+    finally:
+        for process in processes:
+            for member in psutil.Process(process.pid).children(recursive=True):
+                member.kill()
+            process.kill()
+            process.wait()
+
+
+def _address(note: Path) -> str:
+    import json
+
+    return json.loads(note.read_text())["address"]
+
+
+def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
+    with cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address:
+        summary = tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=5,
+            dask=address,
+            store=str(tmp_path / "store"),
+            study="far",
+        )
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--no-nanny", "--nthreads", "1"), r"worker tcp://.* has no nanny.*start it with --nanny"),
+        (("--nanny", "--nthreads", "2"), r"worker tcp://.* has 2 threads.*--nthreads 1"),
+    ],
+)
+def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, message) -> None:
+    with (
+        cluster(tmp_path / "dask", *options, n_workers=1) as address,
+        pytest.raises(BadInput, match=message),
+    ):
+        tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=1,
+            dask=address,
+            store=str(tmp_path / "store"),
+        )
+
+
+def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path) -> None:
+    with pytest.raises(BadInput, match="no scheduler with a worker answers there"):
+        tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=1,
+            dask="tcp://127.0.0.1:9",
+            store=str(tmp_path / "store"),
+        )

@@ -1,0 +1,100 @@
+"""The command line in a process of its own, followed and killed from tests."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+
+COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
+
+
+def run(*arguments: object, home: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `prefect-tune` to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        **options,
+    )
+
+
+def run_json(*arguments: object, home: Path) -> Any:
+    """What `prefect-tune ... --json` prints."""
+    done = run(*arguments, "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def started(*arguments: object, home: Path) -> Iterator[subprocess.Popen[str]]:
+    """`prefect-tune` running; killed with all that it started, if it still runs at the end."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            for member in (*psutil.Process(process.pid).children(recursive=True), process):
+                member.kill()
+        process.communicate()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """That of this process, with another home and no server named."""
+    ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return {**inherited, "PREFECT_TUNE_HOME": str(home)}
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The Dask workers of a running command: what was forked from its fork server."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    servers = [p for p in family if "forkserver" in " ".join(_command_line(p))]
+    pids = {p.pid for p in servers}
+    return [p for p in servers if p.ppid() in pids]
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """The first true value, or a failure after that long."""
+    since = monotonic()
+    while not (value := what()):
+        assert monotonic() - since < seconds, f"nothing after {seconds} s"
+        sleep(0.05)
+    return value
+
+
+def server_of(home: Path) -> dict[str, Any] | None:
+    """The embedded server of a home as it is noted there, if it runs."""
+    note = home / "server" / "server.json"
+    if not note.exists():
+        return None
+    server: dict[str, Any] = json.loads(note.read_text())
+    return server if psutil.pid_exists(server["pid"]) else None
+
+
+def kill(pid: int) -> None:
+    """Kill without mercy."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
