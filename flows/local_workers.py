@@ -56,6 +56,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
     import distributed  # noqa: PLC0415
 
     warm_up()
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells of every connection
     with dask.config.set(_DASK_SETTINGS), _environment():
         return distributed.LocalCluster(
             n_workers=n_workers or os.cpu_count() or 1,

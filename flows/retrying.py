@@ -14,7 +14,7 @@ from prefect_tune.optimizers.trial import TrialState
 __all__ = ["retry"]
 
 
-@flow(name="retry", flow_run_name="{study} (retry)", persist_result=False)
+@flow(name="retry", persist_result=False)
 @documented
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     study: str,

@@ -7,6 +7,7 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
+from prefect.settings import get_current_settings
 from prefect.states import Crashed
 
 from prefect_tune.flows.dask_trials import DaskTrials, reap
@@ -39,11 +40,19 @@ def run_study(
         StudyFailed: If not a single trial was completed.
     """
     observer = current_observer()
+    if get_current_settings().api.url is None:
+        observer.note(
+            "no Prefect server is named, so Prefect uses a temporary one, which loses task runs when "
+            "it ends; wrap the call in `with prefect_tune.local_server():`, or set PREFECT_API_URL. "
+            "The study itself loses nothing: everything is in its ledger"
+        )
     with Study.opened(preparation.store, preparation.study) as study:
         study.link_records()
         at_start(study)
         flow_run_id = UUID(str(flow_run.id))
         _bury_former_run(study, flow_run_id)
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")
         context = StudyContext(
             study.name,
             study.problem,

@@ -15,14 +15,7 @@ from prefect_tune.flows.settings import TuneSettings
 __all__ = ["tune"]
 
 
-def _flow_run_name() -> str:
-    parameters = flow_run.parameters
-    preparation = current_preparation()
-    study = preparation.study if preparation else parameters.get("study") or flow_run.id
-    return f"{study} ({parameters.get('method') or 'random'})"
-
-
-@flow(name="tune", flow_run_name=_flow_run_name, persist_result=False)
+@flow(name="tune", persist_result=False)
 @documented
 def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",

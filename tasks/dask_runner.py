@@ -18,10 +18,12 @@ from uuid import UUID, uuid4
 
 import cloudpickle
 from prefect import Task
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, SettingsContext, SyncClientContext, serialize_context
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
@@ -68,7 +70,11 @@ class LeanDaskTaskRunner(DaskTaskRunner):
                 "some 0.1 s more"
             )
             return None
-        return cast("bytes", cloudpickle.dumps(serialize_context()))
+        # Without an API address, Prefect has started a server for this process alone: workers
+        # must be told its address, or each of them starts one more.
+        url = str(get_client(sync_client=True).api_url)
+        with temporary_settings({PREFECT_API_URL: url}):
+            return cast("bytes", cloudpickle.dumps(serialize_context()))
 
 
 def is_supported() -> bool:
