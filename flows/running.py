@@ -42,9 +42,9 @@ def run_study(
     observer = current_observer()
     if get_current_settings().api.url is None:
         observer.note(
-            "no Prefect server is named, so Prefect uses a temporary one, which loses task runs when "
-            "it ends; wrap the call in `with prefect_tune.local_server():`, or set PREFECT_API_URL. "
-            "The study itself loses nothing: everything is in its ledger"
+            "no Prefect server is named, so Prefect uses a temporary one, which loses task runs "
+            "when it ends; wrap the call in `with prefect_tune.local_server():`, or set "
+            "PREFECT_API_URL. The study itself loses nothing: everything is in its ledger"
         )
     with Study.opened(preparation.store, preparation.study) as study:
         study.link_records()

@@ -28,6 +28,8 @@ from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.tasks.task_run_events import hold_events_of_short_runs
+
 __all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker", "end_worker"]
 
 _LOGGER = logging.getLogger(__name__)
@@ -119,6 +121,7 @@ class _ProcessContext:
     """Settings, API client and flow run as this worker process knows them."""
 
     def __init__(self, serialized: bytes) -> None:
+        hold_events_of_short_runs()
         context = cloudpickle.loads(serialized)
         self.settings = SettingsContext(**context["settings_context"])
         with self.settings:

@@ -4,7 +4,6 @@ The public names are loaded when first touched, so that importing the package co
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - half of what importing us costs
+
         return version("prefect-tune")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,83 @@
+"""The main job as a new user meets it, and the same configurations again with the cache warm.
+
+    python tests/benchmarks/main_job.py
+
+Runs `prefect-tune run cohort:demo` in a new home and notes when the first trial is seen; then again
+with another study name in the same home. Prints both, and how long the package takes to import and
+the command to show its help.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import monotonic
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import describe  # noqa: E402
+from processes import COMMAND, environment  # noqa: E402
+
+
+def timed(*command: str) -> float:
+    started = monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    return monotonic() - started
+
+
+def run(home: Path, study: str) -> tuple[float, float, str]:
+    """Seconds to the first trial and to the end, and what was said at the end."""
+    started, first = monotonic(), 0.0
+    with subprocess.Popen(
+        [*COMMAND, "run", "cohort:demo", "--study", study],
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("trial ") and not first:
+                first = monotonic() - started
+        said = process.stdout.read()
+    assert process.returncode == 0, said
+    return first, monotonic() - started, said
+
+
+def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    python = sys.executable
+    imports = [timed(python, "-c", "import prefect_tune") for _ in range(5)]
+    bare = [timed(python, "-c", "pass") for _ in range(5)]
+    helps = [timed(*COMMAND, "--help") for _ in range(5)]
+    print(describe())
+    alone = median(imports) - median(bare)
+    print(f"import prefect_tune: {alone:.3f} s; --help: {median(helps):.2f} s")
+    with tempfile.TemporaryDirectory() as home:
+        evaluating = []
+        for study in ("first", "again"):
+            seen, total, said = run(Path(home), study)
+            found = re.search(r"trials, \d+ failed, in (\S+) \((\S+) of evaluating", said)
+            evaluating.append(_seconds(found[2]))
+            print(
+                f"{study}: first trial seen after {seen:.1f} s, finished after {total:.1f} s; "
+                f"search {found[1]}, evaluating {found[2]}"
+            )
+            print(
+                "\n".join(line for line in said.splitlines() if "best:" in line or "cache:" in line)
+            )
+    print(
+        f"the same configurations with the cache warm: {evaluating[0] / evaluating[1]:.1f} x faster"
+    )
+    print(describe())
+
+
+def _seconds(text: str) -> float:
+    minutes, _, seconds = text.rpartition("m")
+    return 60 * float(minutes or 0) + float(seconds.removesuffix("s"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Whether the server keeps every task run of a long study.
+
+    python tests/benchmarks/recorded_task_runs.py [--trials 500]
+
+Runs a study of that many trials on a tiny table with `--task-runs steps` (7 task runs a trial; 1430
+trials make 10,000), then counts what the server has recorded, and in which states.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from time import monotonic
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from inputs import table  # noqa: E402
+from machine import describe  # noqa: E402
+from prefect_api import flow_runs, states, task_runs  # noqa: E402
+
+from prefect_tune.deployments.server import local_server  # noqa: E402
+from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=500)
+    options = parser.parse_args()
+    set_defaults(QUIET_CONSOLE)
+    print(describe())
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["PREFECT_TUNE_HOME"] = home
+        path = Path(home, "tiny.csv")
+        table(60)[["a", "b", "c", "count", "target"]].to_csv(path, index=False)
+        with local_server():
+            from prefect_tune.flows.tuning import tune
+
+            started = monotonic()
+            summary = tune(
+                data=str(path), target="target", trials=options.trials, task_runs="steps"
+            )
+            seconds = monotonic() - started
+            runs = task_runs(flow_runs()[0].id)
+    n_trials = sum(run.name.startswith("trial ") for run in runs)
+    expected = (options.trials + 1) * 7  # and the refit
+    print(
+        f"{summary['n_trials']} trials in {seconds:.0f} s "
+        f"({expected / seconds:.0f} task runs/s): {len(runs)} task runs recorded of {expected}, "
+        f"{n_trials} of them trials; states {dict(states(runs))}"
+    )
+    print(describe())
+
+
+if __name__ == "__main__":
+    main()
