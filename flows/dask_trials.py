@@ -25,6 +25,7 @@ from prefect.client.schemas.filters import (
     TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import State, StateType, TaskRun
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Crashed
 from prefect_dask.task_runners import PrefectDaskFuture
 
@@ -165,7 +166,7 @@ class DaskTrials:
         client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
         state: State[Any] = Cancelled(message=reason)
         for running in cut:
-            self._set_state(running.future.task_run_id, state)
+            self._set_state(running, state)
         reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in cut])
         return [running.trial for running in cut]
 
@@ -182,15 +183,29 @@ class DaskTrials:
             running.future.wrapped_future.release()  # or Dask computes it again when a worker dies
         if outcome is None:
             crashed: State[Any] = Crashed(message="the worker process died")
-            self._set_state(running.future.task_run_id, crashed)
+            self._set_state(running, crashed)
             reap(self._flow_run_id, crashed, of_trials=[running.future.task_run_id])
         self.n_task_runs += outcome.n_task_runs if outcome else 1
         return Ended(running.trial, outcome, seconds)
 
-    def _set_state(self, task_run_id: UUID, state: State[Any]) -> None:
+    def _set_state(self, running: _Running, state: State[Any]) -> None:
+        """Give a trial's task run a final state; one that died unseen is made there with it."""
+        task_run_id = running.future.task_run_id
         try:
             with get_client(sync_client=True) as client:
-                client.set_task_run_state(task_run_id, state, force=True)
+                try:
+                    client.set_task_run_state(task_run_id, state, force=True)
+                except PrefectHTTPStatusError as error:
+                    if error.response.status_code != 404:
+                        raise
+                    client.create_task_run(
+                        evaluate,
+                        self._flow_run_id,
+                        dynamic_key=str(task_run_id),
+                        id=task_run_id,
+                        name=f"trial {running.trial.number}",
+                        state=state,
+                    )
         except Exception as error:
             _LOGGER.warning(f"task run {task_run_id} could not be set to {state.name}: {error}")
 

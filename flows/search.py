@@ -45,8 +45,8 @@ def search(
     try:
         return _search(study, running, limits, pace, observer)
     except BaseException:
-        for trial in running.cut("the flow was interrupted"):
-            study.put_back(trial)
+        running.cut("the flow was interrupted")
+        study.put_back_running()
         raise
 
 

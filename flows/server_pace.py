@@ -60,7 +60,7 @@ class ServerPace:
             self._adapt()
         return self._lag <= _LAG_ALLOWED
 
-    def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 60.0) -> int:
+    def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
         """Wait until all is recorded, as long as the server gets on with it; what is missing."""
         missing, since = n_reported - self._count_recorded(), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:

@@ -96,8 +96,7 @@ class Study:
         """
         with cls.held(store, name):
             study = cls(store, name)
-            for trial in [t for t in study.trials.values() if t.state == TrialState.RUNNING]:
-                study.put_back(trial)
+            study.put_back_running()
             yield study
 
     @staticmethod
@@ -165,6 +164,12 @@ class Study:
     def put_back(self, trial: Trial) -> Trial:
         """Note that a trial was cut and waits for another start; nothing is told."""
         return self._set(trial.waiting())
+
+    def put_back_running(self) -> None:
+        """Put back all that the ledger has as running; for when none is."""
+        for trial in read_trials(self.ledger, self.name, self.space):
+            if trial.state == TrialState.RUNNING:
+                self.put_back(trial)
 
     def tell(self, trial: Trial) -> None:
         """Note what came of a trial, and tell the optimizer."""

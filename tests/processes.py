@@ -88,6 +88,12 @@ def server_of(home: Path) -> dict[str, Any] | None:
     return server if psutil.pid_exists(server["pid"]) else None
 
 
+def stop_server(home: Path) -> None:
+    """Stop the embedded server of a home that `--keep-server` left up: its last user leaves."""
+    leave = "from prefect_tune import local_server\nwith local_server(): pass"
+    subprocess.run([sys.executable, "-c", leave], env=environment(home), check=True)
+
+
 def kill(pid: int) -> None:
     """Kill without mercy."""
     os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,9 @@ from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.split import import_split, make_split
 
 
-def context_of(folder: Path, *, events: bool = False, use_cache: bool = True) -> StudyContext:
+def context_of(
+    folder: Path, *, events: bool = False, data: Path | None = None, use_cache: bool = True
+) -> StudyContext:
     """A study of the test table (space small) or the test events (space healthcare)."""
     address = StoreAddress(str(folder / "store"))
     store = open_store(address)
@@ -25,7 +27,7 @@ def context_of(folder: Path, *, events: bool = False, use_cache: bool = True) ->
         meds = meds if meds.exists() else write_meds(meds)
         source = Source(str(meds), labels="labels/task")
     else:
-        source = Source(str(write_table(folder)), target="target")
+        source = Source(str(data or write_table(folder)), target="target")
     dataset = read_source(source)
     space = space_named("healthcare" if events else "small")
     problem = Problem(

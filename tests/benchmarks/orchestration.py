@@ -147,7 +147,8 @@ def main() -> None:
                     results[kind].append(r)
                     print(
                         f"round {turn} {kind:>5}: {r['rate']:6.1f} trials/s, flow + workers "
-                        f"{r['ours']:6.1f} ms CPU/trial, server {r['server']:5.1f} ms; {recorded(r)}"
+                        f"{r['ours']:6.1f} ms CPU/trial, server {r['server']:5.1f} ms; "
+                        f"{recorded(r)}"
                     )
             ratios = [
                 a["ours"] / b["ours"]

@@ -7,9 +7,17 @@ from typing import Any
 import psutil
 from inputs import table, write_table
 from prefect_api import flow_runs, states, task_runs
-from processes import kill, run, run_json, server_of, started, wait_for, workers_of
+from processes import (
+    kill,
+    run,
+    run_json,
+    server_of,
+    started,
+    stop_server,
+    wait_for,
+    workers_of,
+)
 
-from prefect_tune.deployments.server import local_server
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 
@@ -24,7 +32,7 @@ def trials_of(home: Path, study: str) -> list[dict[str, Any]]:
 def slow_table(folder: Path) -> Path:
     """One that a trial needs half a second or more for."""
     path = folder / "slow.parquet"
-    table(5_000).to_parquet(path, index=False)
+    table(3_000).to_parquet(path, index=False)
     return path
 
 
@@ -32,13 +40,12 @@ def n_told(home: Path, study: str) -> int:
     return sum(t["state"] in ("complete", "failed") for t in trials_of(home, study))
 
 
-def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path, monkeypatch) -> None:
+def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
     home = tmp_path / "home"
     options = ("--target", "target", "--study", "s", "--trials", 6, "--workers", 2)
     with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         url = server_of(home)["url"]
-        wait_for(lambda: "Running" in states(task_runs(flow_runs(url)[0].id, url)))
         running = [t for t in trials_of(home, "s") if t["state"] == "running"]
         kill(workers_of(process)[0].pid)
         _, said = process.communicate(timeout=120)
@@ -49,14 +56,13 @@ def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path, monkeypatch) -> 
     assert next(t["number"] for t in trials if t["attempts"] == 2) in {t["number"] for t in running}
     assert "the trial is started again" in said
 
-    monkeypatch.setenv("PREFECT_TUNE_HOME", str(home))
-    with local_server() as url:  # the server that was left up
-        by_state = states(task_runs(flow_runs(url)[0].id, url))
+    by_state = states(task_runs(flow_runs(url)[0].id, url))
+    stop_server(home)
     assert by_state["Crashed"] >= 1
     assert not {"Running", "Pending"} & set(by_state)
 
 
-def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch) -> None:
+def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path) -> None:
     home, unbroken = tmp_path / "home", tmp_path / "unbroken"
     data = slow_table(tmp_path)
     command = ("run", data, "--target", "target", "--study", "s", "--trials", 6, "--workers", 1)
@@ -88,13 +94,12 @@ def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch)
         t["evaluation"]["loss"] for t in trials_of(unbroken, "s")
     ]
 
-    monkeypatch.setenv("PREFECT_TUNE_HOME", str(home))
-    with local_server() as url:
-        runs = {r.name: r for r in flow_runs(url)}
-        by_created = sorted(flow_runs(url), key=lambda r: r.created)
-        assert [r.state_name for r in by_created] == ["Crashed", "Completed"], runs
-        for flow_run in by_created:
-            assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id, url)))
+    url = taken_over["url"]
+    by_created = sorted(flow_runs(url), key=lambda r: r.created)
+    assert [r.state_name for r in by_created] == ["Crashed", "Completed"]
+    for flow_run in by_created:
+        assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id, url)))
+    stop_server(home)
     assert server_of(home) is None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inputs import table
 from studies import configured, context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
@@ -34,7 +35,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     cached = context_of(tmp_path, events=events)
     uncached = replace(cached, use_cache=False)
     predictions = {}
-    for seed in range(25):
+    for seed in range(12):
         query = draw(cached, seed)
         missed, hit, off = (outcome(c, query) for c in (cached, cached, uncached))
         if isinstance(missed, Failure):
@@ -46,7 +47,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
         assert all(step.hit for step in hit.steps)
         assert not any(step.hit for step in off.steps)
         predictions[seed] = missed.predictions
-    assert len(predictions) > 20
+    assert len(predictions) > 9
     assert verify(store_of(cached)).is_sound
 
 
@@ -190,22 +191,22 @@ def test_costs_say_what_was_spent_and_what_it_would_have_been(tmp_path) -> None:
     assert [s.seconds for s in hit.steps] == [s.seconds for s in missed.steps]
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.filterwarnings("ignore:invalid value encountered")
 def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_path) -> None:
-    context = context_of(tmp_path)
+    too_large = tmp_path / "too_large.csv"
+    table().assign(c=np.linspace(-1e300, 1e300, 150)).to_csv(too_large, index=False)
+    context = context_of(tmp_path, data=too_large)
     query = configured(
-        context,
-        rescale="standardize",
-        balance="none",
-        preprocess=("select_percentile", {"percentile": 1}),
-        fit_model=TREE,
+        context, rescale="standardize", balance="none", preprocess=PCA, fit_model=TREE
     )
     came = outcome(context, query)
     assert isinstance(came, Failure)
-    assert (came.kind, came.step, came.fold) == ("error", "preprocess", 0)
-    assert came.message == "ValueError: select_percentile leaves no column"
+    assert (came.kind, came.step, came.fold) == ("error", "rescale", 0)
+    assert came.message == "ValueError: standardize makes values that are not finite"
     assert "fit_transformer" in came.traceback
     assert came.cost_seconds > 0
-    assert store_of(context).index.totals().count == 9
+    assert store_of(context).index.totals().count == 6
 
 
 def test_the_refit_trains_on_all_training_rows_and_holds_out_the_test(tmp_path) -> None:
