@@ -46,14 +46,12 @@ def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
     with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         url = server_of(home)["url"]
-        running = [t for t in trials_of(home, "s") if t["state"] == "running"]
         kill(workers_of(process)[0].pid)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     trials = trials_of(home, "s")
     assert {t["state"] for t in trials} == {"complete"}
     assert sorted(t["attempts"] for t in trials) == [1, 1, 1, 1, 1, 2]
-    assert next(t["number"] for t in trials if t["attempts"] == 2) in {t["number"] for t in running}
     assert "the trial is started again" in said
 
     by_state = states(task_runs(flow_runs(url)[0].id, url))
