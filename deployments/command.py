@@ -6,26 +6,29 @@ output holds the result and nothing else; what is said along the way goes to sta
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.artifact_commands import artifacts
+from prefect_tune.deployments.command_parts import (
+    DATABASE,
+    JSON,
+    STORE,
+    existing_store,
+    print_json,
+    told_plainly,
+    written,
+)
 from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparing import Prepared
-    from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["main"]
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
-STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
-DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
 
 
@@ -129,7 +132,7 @@ def run(
 @DATABASE
 def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Show what came of STUDY: its best pipeline, its trials, and what the cache saved."""
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.flows.summary import summarize
 
         _print_summary(summarize(opened, study), as_json=as_json)
@@ -145,12 +148,12 @@ def trials(
     study: str, *, failed: bool, as_json: bool, store: str | None, database: str | None
 ) -> None:
     """List the trials of STUDY."""
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views import print_trials
         from prefect_tune.flows.summary import list_trials
 
         rows = list_trials(opened, study, failed_only=failed)
-        _print_json(rows) if as_json else print_trials(rows)
+        print_json(rows) if as_json else print_trials(rows)
 
 
 @main.command()
@@ -193,101 +196,7 @@ def retry(
     _print_summary(summary, as_json=as_json)
 
 
-@main.group()
-def artifacts() -> None:
-    """Look into the store: what each step made, and how it was made."""
-
-
-@artifacts.command("ls")
-@click.option("--study", help="Only what trials of this study used.")
-@JSON
-@STORE
-@DATABASE
-def artifacts_ls(
-    study: str | None, *, as_json: bool, store: str | None, database: str | None
-) -> None:
-    """List cached artifacts, newest first."""
-    with _told_plainly(), _opened(store, database) as opened:
-        from prefect_tune.deployments.views import print_artifacts
-        from prefect_tune.flows.summary import keys_of
-        from prefect_tune.storage.inspection import list_artifacts
-
-        keys = None if study is None else keys_of(opened, study)
-        rows = list_artifacts(opened, keys)
-        _print_json(rows) if as_json else print_artifacts(rows)
-
-
-@artifacts.command("show")
-@click.argument("key")
-@JSON
-@STORE
-@DATABASE
-def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show one artifact: its facts, its files, and all that made it. A part of KEY will do."""
-    with _told_plainly(), _opened(store, database) as opened:
-        from prefect_tune.deployments.views import print_artifact
-        from prefect_tune.storage.inspection import describe, find_artifact
-        from prefect_tune.tasks.bad_input import BadInput
-
-        entry = find_artifact(opened, key)
-        if entry is None:
-            raise BadInput(
-                f"no artifact, or more than one, has a key that begins with {key!r}; "
-                "`prefect-tune artifacts ls` lists them"
-            )
-        document = describe(opened, entry)
-        _print_json(document) if as_json else print_artifact(document)
-
-
-@artifacts.command("stats")
-@JSON
-@STORE
-@DATABASE
-def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show how full the cache is, and how often it served."""
-    with _told_plainly(), _opened(store, database) as opened:
-        from prefect_tune.deployments.views import print_stats
-        from prefect_tune.storage.inspection import stats
-
-        document = stats(opened)
-        _print_json(document) if as_json else print_stats(document)
-
-
-@artifacts.command("verify")
-@JSON
-@STORE
-@DATABASE
-def artifacts_verify(*, as_json: bool, store: str | None, database: str | None) -> None:
-    """Compare every file of the store with its digest. Exit code 1 if something is wrong."""
-    with _told_plainly(), _opened(store, database) as opened:
-        from dataclasses import asdict
-
-        from prefect_tune.deployments.views import print_verification
-        from prefect_tune.storage.inspection import verify
-
-        found = verify(opened)
-        _print_json(asdict(found)) if as_json else print_verification(found)
-    if not found.is_sound:
-        sys.exit(1)
-
-
-@artifacts.command("prune")
-@click.option("--to", "size", required=True, metavar="SIZE", help="What may stay, such as 5GB.")
-@JSON
-@STORE
-@DATABASE
-def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Evict the least recently used artifacts until the cache is at most SIZE; records stay."""
-    with _told_plainly(), _opened(store, database) as opened:
-        from prefect_tune.flows.quantities import format_bytes, parse_bytes
-        from prefect_tune.storage.inspection import stats
-
-        evicted = opened.prune(parse_bytes(size, "to"))
-        document = {"evicted": evicted, "size_bytes": stats(opened)["size_bytes"]}
-        if as_json:
-            _print_json(document)
-        else:
-            click.echo(f"{evicted} evicted; the cache holds {format_bytes(document['size_bytes'])}")
+main.add_command(artifacts)
 
 
 @main.group()
@@ -301,13 +210,13 @@ def study() -> None:
 @DATABASE
 def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
     """List studies, newest first."""
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views import print_studies
         from prefect_tune.flows.summary import summarize
         from prefect_tune.storage.ledger import Ledger
 
         rows = [summarize(opened, name) for name in Ledger(opened.database).study_names()]
-        _print_json(rows) if as_json else print_studies(rows)
+        print_json(rows) if as_json else print_studies(rows)
 
 
 @study.command("rm")
@@ -317,12 +226,12 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 @DATABASE
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Remove a study: its trials, and the records that no other study uses."""
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.flows.removing import remove_study
 
         records = remove_study(opened, name)
         if as_json:
-            _print_json({"study": name, "records": records})
+            print_json({"study": name, "records": records})
         else:
             click.echo(f"study {name} is gone, and {len(records)} records that only it used")
 
@@ -350,17 +259,17 @@ def predict(
     DATA has the form of the training data; a target column is not needed. FILE (.parquet or .csv)
     gets the columns `prediction` and `probability_<class>`, one row per row.
     """
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.flows.predicting import predict as predict_rows
 
         frame = predict_rows(opened, study, data, labels)
-        with _written(out) as path:
+        with written(out) as path:
             if out.endswith(".csv"):
                 frame.to_csv(path, index=False)
             else:
                 frame.to_parquet(path, index=False)
         if as_json:
-            _print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
+            print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
         else:
             click.echo(f"{len(frame)} predictions in {out}")
 
@@ -375,16 +284,16 @@ def export(
     study: str, file: str, *, as_json: bool, store: str | None, database: str | None
 ) -> None:
     """Write the final model of STUDY to FILE as a pickled scikit-learn Pipeline."""
-    with _told_plainly(), _opened(store, database) as opened:
+    with told_plainly(), existing_store(store, database) as opened:
         import pickle
 
         from prefect_tune.flows.predicting import final_model
 
         model, about = final_model(opened, study)
-        with _written(file) as path:
+        with written(file) as path:
             path.write_bytes(pickle.dumps(model, protocol=5))
         if as_json:
-            _print_json({"out": file, **about})
+            print_json({"out": file, **about})
         else:
             click.echo(f"the model of trial {about['trial']} is in {file}")
 
@@ -396,7 +305,7 @@ def serve(*, limit: int) -> None:
 
     Runs until interrupted. Schedules keep running or resting as they are set in Prefect.
     """
-    with _told_plainly():
+    with told_plainly():
         from prefect_tune.deployments.serve import serve_deployments
 
         serve_deployments(limit=limit, say=lambda text: click.echo(text, err=True))
@@ -414,7 +323,7 @@ def _run_flow(
     from prefect_tune.flows.local_workers import warm_up
 
     warm_up()
-    with _told_plainly():
+    with told_plainly():
         from prefect_tune.deployments.server import launched_server
 
         with launched_server(keep=keep_server) as server:
@@ -437,60 +346,6 @@ def _run_flow(
                 return run_flow(preparation)
 
 
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    """A user's own mistakes as one message and exit code 2, failures as one and exit code 1."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on where it was", err=True)
-        sys.exit(130)
-    except Exception as error:
-        from prefect_tune.deployments.server import ServerFailed
-        from prefect_tune.flows.study import StudyFailed
-        from prefect_tune.optimizers.naming import UnknownName
-        from prefect_tune.storage.records import RecordDamaged
-        from prefect_tune.storage.store import StoreRefused
-        from prefect_tune.tasks.bad_input import BadInput
-
-        if isinstance(error, BadInput | UnknownName | StoreRefused):
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(2)
-        if isinstance(error, StudyFailed | ServerFailed | RecordDamaged):
-            click.echo(f"Failed: {error}", err=True)
-            sys.exit(1)
-        raise
-
-
-@contextmanager
-def _opened(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
-    """An existing store; looking never makes one."""
-    from prefect_tune.flows.settings import store_address
-    from prefect_tune.storage.store import ArtifactStore
-
-    opened = ArtifactStore(store_address(store, database))
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
-@contextmanager
-def _written(out: str) -> Iterator[Path]:
-    """A path to write to, which becomes `out` when all is written."""
-    from prefect_tune.tasks.bad_input import BadInput
-
-    target = Path(out)
-    if not target.parent.is_dir():
-        raise BadInput(f"{out} cannot be written: there is no folder {target.parent}")
-    temporary = target.with_name(f".{target.name}.part")
-    try:
-        yield temporary
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:
     """Options of a method from `NAME=VALUE`; values are JSON where they can be."""
     from prefect_tune.tasks.bad_input import BadInput
@@ -507,13 +362,9 @@ def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:
     return options
 
 
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2))
-
-
 def _print_summary(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     elif not silent:
         from prefect_tune.deployments.views import print_summary
 

@@ -1,0 +1,80 @@
+"""What all commands share: common options, errors told plainly, an opened store, JSON."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.flows.options import OPTIONS
+
+if TYPE_CHECKING:
+    from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["DATABASE", "JSON", "STORE", "existing_store", "print_json", "told_plainly", "written"]
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
+STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
+DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """A user's own mistakes as one message and exit code 2, failures as one and exit code 1."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on where it was", err=True)
+        sys.exit(130)
+    except Exception as error:
+        from prefect_tune.deployments.server import ServerFailed
+        from prefect_tune.flows.study import StudyFailed
+        from prefect_tune.optimizers.naming import UnknownName
+        from prefect_tune.storage.records import RecordDamaged
+        from prefect_tune.storage.store import StoreRefused
+        from prefect_tune.tasks.bad_input import BadInput
+
+        if isinstance(error, BadInput | UnknownName | StoreRefused):
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(2)
+        if isinstance(error, StudyFailed | ServerFailed | RecordDamaged):
+            click.echo(f"Failed: {error}", err=True)
+            sys.exit(1)
+        raise
+
+
+@contextmanager
+def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
+    """An existing store; looking never makes one."""
+    from prefect_tune.flows.settings import store_address
+    from prefect_tune.storage.store import ArtifactStore
+
+    opened = ArtifactStore(store_address(store, database))
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def written(out: str) -> Iterator[Path]:
+    """A path to write to, which becomes `out` when all is written."""
+    from prefect_tune.tasks.bad_input import BadInput
+
+    target = Path(out)
+    if not target.parent.is_dir():
+        raise BadInput(f"{out} cannot be written: there is no folder {target.parent}")
+    temporary = target.with_name(f".{target.name}.part")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def print_json(document: Any) -> None:
+    """JSON to standard output."""
+    click.echo(json.dumps(document, indent=2))

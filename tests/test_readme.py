@@ -1,0 +1,116 @@
+"""Every command and program of the README, run as it stands there, in its order."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from inputs import events, table, write_meds
+from processes import environment
+
+from prefect_tune.deployments.command import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+RUN_ELSEWHERE = {
+    "tests/run": "is what runs this",
+    ". .venv/bin/activate": "the tests run in that environment",
+    "deployments/demo": "test_the_demo_runs",
+    "prefect-tune serve": "deployments/test_serve.py",
+    "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.strip().splitlines()]
+
+
+def write_inputs(folder: Path) -> None:
+    """The files that the README speaks of."""
+    patients = table().rename(columns={"target": "responder"})
+    patients.insert(0, "patient", range(len(patients)))
+    patients.to_csv(folder / "patients.csv", index=False)
+    patients.drop(columns="responder").head(20).to_csv(folder / "new_patients.csv", index=False)
+    meds = write_meds(folder / "meds")
+    (meds / "labels" / "task").rename(meds / "labels" / "responder")
+    log, labels = events()
+    log.set_axis(["patient", "time", "event", "value"], axis=1).to_csv(
+        folder / "events.csv", index=False
+    )
+    labels.set_axis(["patient", "prediction_time", "responder"], axis=1).to_csv(
+        folder / "labels.csv", index=False
+    )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("server")
+def test_commands_do_what_the_readme_says(tmp_path, monkeypatch) -> None:
+    write_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    prefect_tune = CommandLine(tmp_path / "home")
+    ran = 0
+    for command in commands():
+        if command in RUN_ELSEWHERE:
+            continue
+        program, *arguments = shlex.split(command)
+        assert program == "prefect-tune", command
+        if arguments[0] == "run":
+            arguments += ["--trials", "2", "--workers", "2", "--quiet"]
+        if "KEY" in arguments:
+            key = prefect_tune.json("artifacts", "ls")[0]["key"]
+            arguments = [key if a == "KEY" else a for a in arguments]
+        came = prefect_tune(*arguments)
+        assert came.exit_code == 0, f"{command}: {came.output}"
+        ran += 1
+    assert ran > 12
+    assert (tmp_path / "predictions.csv").read_text().startswith("prediction,probability_no")
+    assert (tmp_path / "model.pkl").exists()
+
+
+def test_commands_named_in_the_text_exist() -> None:
+    named = set(re.findall(r"`prefect-tune (\w+)", README))
+    assert named <= set(main.commands)
+
+
+@pytest.mark.parametrize("position", range(len(blocks("python"))))
+def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
+    write_inputs(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(blocks("python")[position])
+    done = subprocess.run(
+        [sys.executable, program.name],
+        cwd=tmp_path,
+        env={**environment(tmp_path / "home"), "PREFECT_API_URL": server},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_runs(tmp_path) -> None:
+    environment_of_user = {**environment(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [ROOT / "deployments" / "demo", "--trials", "3"],
+        cwd=tmp_path,
+        env=environment_of_user,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "best: trial" in done.stdout
+    assert "Prefect shows it at http://127.0.0.1:" in done.stderr
