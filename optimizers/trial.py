@@ -58,9 +58,9 @@ class Evaluation:
     """
 
     loss: float
-    fold_losses: tuple[float, ...]
-    cost_seconds: float
-    cost_uncached_seconds: float
+    fold_losses: tuple[float, ...] = ()
+    cost_seconds: float = 0.0
+    cost_uncached_seconds: float = 0.0
     steps: tuple[StepCost, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[float, ...] = ()

@@ -58,7 +58,7 @@ def run_trials() -> tuple[UUID, list[str]]:
                 seen += [r.state_name for r in task_runs(flow_run_id) if r.name == "trial 5"]
                 sleep(0.2)
             runner.client.run(drain_worker)
-            assert [f.wrapped_future.result().data for f in futures] == list(range(N_TRIALS))
+            assert [f.wrapped_future.result().result() for f in futures] == list(range(N_TRIALS))
         return flow_run_id, seen
 
     return study()
