@@ -17,6 +17,7 @@ from prefect_tune.deployments.command_parts import (
     JSON,
     STORE,
     existing_store,
+    is_of_server,
     print_json,
     told_plainly,
     written,
@@ -178,6 +179,13 @@ def retry(
 ) -> None:
     """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
     numbers = list(trial) or None
+    with told_plainly(), existing_store(where["store"], where["database"]) as opened:
+        from prefect_tune.flows.summary import failed_trials, summarize
+
+        if numbers is None and not failed_trials(opened, study):
+            click.echo(f"no trial of study {study} has failed", err=True)
+            _print_summary(summarize(opened, study), as_json=as_json)
+            return
 
     def prepare_study() -> "Prepared":
         from prefect_tune.flows.preparing import prepare_retry
@@ -339,11 +347,25 @@ def _run_flow(
                 prepared(preparation),
                 observed_by(observer),
             ):
+                observer.note(f"study {preparation.study}")
                 for note in preparation.notes:
                     observer.note(note)
                 observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
                 server.wait()
-                return run_flow(preparation)
+                try:
+                    return run_flow(preparation)
+                except KeyboardInterrupt:
+                    again = f"the same command with --study {preparation.study}"
+                    observer.note(f"{again} goes on where it was")
+                    raise
+                except Exception as error:
+                    from prefect_tune.flows.summary import summarize
+
+                    summary = summarize(preparation.store, preparation.study)
+                    if not is_of_server(error) or summary["state"] != "complete":
+                        raise
+                    observer.note("the Prefect server went away; the study is complete")
+                    return summary
 
 
 def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:

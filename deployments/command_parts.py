@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,16 @@ from prefect_tune.flows.options import OPTIONS
 if TYPE_CHECKING:
     from prefect_tune.storage.store import ArtifactStore
 
-__all__ = ["DATABASE", "JSON", "STORE", "existing_store", "print_json", "told_plainly", "written"]
+__all__ = [
+    "DATABASE",
+    "JSON",
+    "STORE",
+    "existing_store",
+    "is_of_server",
+    "print_json",
+    "told_plainly",
+    "written",
+]
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
@@ -27,12 +36,13 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on where it was", err=True)
+        click.echo("interrupted", err=True)
         sys.exit(130)
     except Exception as error:
         from prefect_tune.deployments.server import ServerFailed
         from prefect_tune.flows.study import StudyFailed
         from prefect_tune.optimizers.naming import UnknownName
+        from prefect_tune.storage.lease import LeaseLost
         from prefect_tune.storage.records import RecordDamaged
         from prefect_tune.storage.store import StoreRefused
         from prefect_tune.tasks.bad_input import BadInput
@@ -40,10 +50,18 @@ def told_plainly() -> Iterator[None]:
         if isinstance(error, BadInput | UnknownName | StoreRefused):
             click.echo(f"Error: {error}", err=True)
             sys.exit(2)
-        if isinstance(error, StudyFailed | ServerFailed | RecordDamaged):
+        if isinstance(error, StudyFailed | ServerFailed | RecordDamaged | LeaseLost):
             click.echo(f"Failed: {error}", err=True)
             sys.exit(1)
+        if is_of_server(error):
+            click.echo(f"Failed: the Prefect server does not answer: {error!r}", err=True)
+            sys.exit(1)
         raise
+
+
+def is_of_server(error: Exception) -> bool:
+    """Whether an error came from talking to the Prefect server."""
+    return type(error).__module__.split(".")[0] in ("httpx", "httpcore")
 
 
 @contextmanager
@@ -51,8 +69,12 @@ def existing_store(store: str | None, database: str | None) -> Iterator["Artifac
     """An existing store; looking never makes one."""
     from prefect_tune.flows.settings import store_address
     from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.tasks.bad_input import BadInput
 
-    opened = ArtifactStore(store_address(store, database))
+    address = store_address(store, database)
+    if not ArtifactStore.exists(address):
+        raise BadInput(f"there is no store at {address.url}; `prefect-tune run` makes one")
+    opened = ArtifactStore(address)
     try:
         yield opened
     finally:
@@ -65,14 +87,18 @@ def written(out: str) -> Iterator[Path]:
     from prefect_tune.tasks.bad_input import BadInput
 
     target = Path(out)
-    if not target.parent.is_dir():
-        raise BadInput(f"{out} cannot be written: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.part")
     try:
+        if target.is_dir():
+            raise IsADirectoryError(f"{target} is a folder")
+        temporary.touch()
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def print_json(document: Any) -> None:

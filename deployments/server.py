@@ -35,6 +35,13 @@ __all__ = ["Launched", "ServerFailed", "launched_server", "local_server", "prepa
 _COMMAND = (sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1")
 _UPGRADE = (sys.executable, "-m", "prefect", "server", "database", "upgrade", "-y")
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+_NOT_FOR_OURS = (
+    "PREFECT_API_DATABASE_",
+    "PREFECT_SERVER_DATABASE_",
+    "PREFECT_LOGGING_",
+    "PREFECT_PROFILE",
+)
+"""Variables of another server that must not lead ours to its database."""
 _START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
@@ -94,7 +101,13 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
 @contextmanager
 def _embedded(*, keep: bool) -> Iterator["Launched"]:
     folder = home() / "server"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServerFailed(
+            f"the home of prefect-tune, {home()}, cannot be written: {error}; set "
+            "PREFECT_TUNE_HOME to a folder that can"
+        ) from error
     with (folder / "users.lock").open("w") as users:
         with _exclusive(folder / "start.lock"):
             fcntl.flock(users, fcntl.LOCK_SH)
@@ -215,8 +228,12 @@ def _start(folder: Path) -> _Server:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}/api"
     _lay_database(folder)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_LOGGING_")}
-    environment |= {**SERVER_SETTINGS, "PREFECT_HOME": str(folder)}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_OURS)}
+    environment |= {
+        **SERVER_SETTINGS,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
+    }
     log = folder / "server.log"
     with log.open("w") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
@@ -250,8 +267,8 @@ def prepare_template() -> None:
         return
     template.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=template.parent) as folder:
-        environment = {**os.environ, **SERVER_SETTINGS, "PREFECT_HOME": folder}
-        environment.pop("PREFECT_API_DATABASE_CONNECTION_URL", None)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_OURS)}
+        environment |= {**SERVER_SETTINGS, "PREFECT_HOME": folder}
         subprocess.run(_UPGRADE, env=environment, check=True, capture_output=True)  # noqa: S603
         # Everything that SQLite's log still holds goes into the one file that is copied.
         with closing(sqlite3.connect(Path(folder) / "prefect.db")) as connection:

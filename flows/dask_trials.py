@@ -160,8 +160,8 @@ class DaskTrials:
         if not cut:
             return []
         client = self._runner.client
-        processing = client.processing()
-        busy = [address for address, keys in processing.items() if keys]
+        ours = {running.future.wrapped_future.key for running in cut}
+        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
         client.cancel([running.future.wrapped_future for running in cut], force=True)
         client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
         state: State[Any] = Cancelled(message=reason)
@@ -223,17 +223,20 @@ def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None 
     """
     wanted = None if of_trials is None else {str(i) for i in of_trials}
     reaped = 0
-    with get_client(sync_client=True) as client:
-        open_runs = client.read_task_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
-            task_run_filter=TaskRunFilter(
-                state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
-            ),
-        )
-        for task_run in open_runs:
-            if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
-                client.set_task_run_state(task_run.id, state, force=True)
-                reaped += 1
+    try:
+        with get_client(sync_client=True) as client:
+            open_runs = client.read_task_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
+                task_run_filter=TaskRunFilter(
+                    state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
+                ),
+            )
+            for task_run in open_runs:
+                if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
+                    client.set_task_run_state(task_run.id, state, force=True)
+                    reaped += 1
+    except Exception as error:  # what Prefect shows must not decide over the study
+        _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
     return reaped
 
 

@@ -9,9 +9,10 @@ from itertools import count
 from typing import Any
 
 from prefect_tune.flows.options import OPTIONS
+from prefect_tune.flows.quantities import format_bytes
 from prefect_tune.flows.settings import TuneSettings, store_address
 from prefect_tune.flows.study import busy_message, study_lease
-from prefect_tune.flows.summary import find_study, list_trials
+from prefect_tune.flows.summary import failed_trials, find_study
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.records import RecordDamaged
@@ -20,7 +21,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.metric import metric_named
-from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.split import import_split, make_split
 
@@ -48,6 +49,7 @@ class Prepared:
         settings: As given.
         store: Where it is.
         study: Its name.
+        resolved: The study's settings from now on.
         trials: Trials in all, if limited.
         budget_seconds: Time in all, if limited.
         notes: What a user should know of the data and of what was decided.
@@ -56,6 +58,7 @@ class Prepared:
     settings: TuneSettings
     store: ArtifactStore
     study: str
+    resolved: Mapping[str, Any]
     trials: int | None
     budget_seconds: float | None
     notes: tuple[str, ...]
@@ -77,26 +80,41 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
     if settings.space is not None:
         space_named(settings.space)
     store = open_store(settings.address)
-    notes: list[str] = []
-    if settings.cache_budget_bytes is not None:
-        store.set_budget(settings.cache_budget_bytes)
     ledger = Ledger(store.database)
     name = settings.study or default_name
+    notes: list[str] = []
     record = ledger.study(name) if name else None
-    if record is not None:
-        _check_not_busy(store, record.name)
-        resolved = _continued(record, settings, store)
-        notes.append(f"continues study {record.name}")
-    else:
+    if record is None:
         resolved = _new(settings, store, notes)
         problem = resolved.pop("problem")
         free = (name,) if name else _default_names(resolved)
         name = next((n for n in free if ledger.create_study(n, problem, resolved)), name)
-    if name is None or ledger.study(name) is None:
+        assert name is not None  # noqa: S101 - there is always one more default name
+        store.records.link(records_of(problem), name)
+        record = ledger.study(name)
+        is_ours = record is not None and record.settings == resolved
+    else:
+        is_ours = False
+    if record is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
-    ledger.update_study(name, settings=resolved)
+    if not is_ours:
+        _check_not_busy(store, record.name)
+        resolved = _continued(record, settings, store)
+        notes = [f"continues study {record.name}"]
+    if settings.cache_budget_bytes is not None:
+        before = store.index.budget_bytes()
+        store.set_budget(settings.cache_budget_bytes)
+        if before != settings.cache_budget_bytes:
+            budgets = (format_bytes(b) for b in (before, settings.cache_budget_bytes))
+            notes.append("the store's cache may now hold {1}, before {0}".format(*budgets))
     return Prepared(
-        settings, store, name, resolved["trials"], resolved["budget_seconds"], tuple(notes)
+        settings,
+        store,
+        record.name,
+        resolved,
+        resolved["trials"],
+        resolved["budget_seconds"],
+        tuple(notes),
     )
 
 
@@ -119,7 +137,7 @@ def prepare_retry(
     opened = open_store(store_address(store, database))
     record = find_study(opened, study)
     _check_not_busy(opened, study)
-    failed = [trial["number"] for trial in list_trials(opened, study, failed_only=True)]
+    failed = failed_trials(opened, study)
     for number in trials or ():
         if number not in failed:
             raise BadInput(
@@ -133,9 +151,10 @@ def prepare_retry(
         "store": store,
         "database": database,
         "task_runs": task_runs,
+        "no_cache": not record.settings["use_cache"],
     }
     settings = TuneSettings.parse(parameters)
-    return Prepared(settings, opened, study, None, None, ())
+    return Prepared(settings, opened, study, record.settings, None, None, ())
 
 
 _PREPARED: ContextVar[Prepared | None] = ContextVar("prepared", default=None)
@@ -192,6 +211,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         "chance_loss": metric.objective(dataset.y).chance,
         "space": space.name,
         "option": dict(settings.options),
+        "use_cache": settings.use_cache,
         "trials": trials,
         "budget_seconds": budget_seconds,
         "problem": problem.to_json(),
@@ -217,26 +237,38 @@ def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
-    return {**former, "trials": trials, "budget_seconds": budget_seconds}
+    use_cache = settings.use_cache
+    return {**former, "trials": trials, "budget_seconds": budget_seconds, "use_cache": use_cache}
 
 
 def _check_same_data(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> None:
-    """Same input by name: the imported copy counts. Other input: its content must be the same."""
-    digest = record.problem["dataset"]
+    """Same input by name: the imported copy counts. Other input: its content must be the same.
+
+    What is damaged of the imported data and of the split is written again.
+    """
+    problem = Problem.from_json(record.problem)
+    data, split = records_of(record.problem)
     is_same_input = _plain(settings.source) == record.settings["source"]
-    if is_same_input:
-        try:
-            load_dataset(store, digest)
-        except RecordDamaged:
-            pass  # it is written again from the same input, below
-        else:
-            return
-    found = import_dataset(read_source(settings.source), store)
-    if found != digest:
-        raise BadInput(
-            f"study {record.name!r} was made with other data ({record.settings['source']['data']}) "
-            f"than {settings.source.data} holds; choose another --study name"
+    if not is_same_input or not store.records.is_whole(data):
+        dataset = read_source(settings.source)
+        if dataset.digest() != problem.dataset:
+            raise BadInput(
+                f"study {record.name!r} was made with other data "
+                f"({record.settings['source']['data']}) than {settings.source.data} holds; choose "
+                "another --study name"
+            )
+        import_dataset(dataset, store)
+    if not store.records.is_whole(split):
+        former = record.settings
+        again = make_split(
+            load_dataset(store, problem.dataset),
+            former["folds"],
+            former["test_size"],
+            former["seed"],
         )
+        if again.digest() != problem.split:
+            raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
+        import_split(again, store)
 
 
 def _check_not_busy(store: ArtifactStore, name: str) -> None:

@@ -1,14 +1,17 @@
 """The flow `retry`: failed trials of a study once more, from the last prefix that was made."""
 
+from collections.abc import Collection
 from typing import Any
 
 from prefect import flow
 
 from prefect_tune.flows.options import documented
 from prefect_tune.flows.preparing import current_preparation, prepare_retry
+from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.running import run_study
 from prefect_tune.flows.search import Limits
 from prefect_tune.flows.study import Study
+from prefect_tune.flows.summary import failed_trials, summarize
 from prefect_tune.optimizers.trial import TrialState
 
 __all__ = ["retry"]
@@ -42,12 +45,15 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
         database=database,
         task_runs=task_runs,
     )
-    return run_study(preparation, Limits(ask=False), lambda opened: _put_failed_back(opened, trial))
+    numbers = frozenset(failed_trials(preparation.store, study) if trial is None else trial)
+    if not numbers:
+        current_observer().note(f"no trial of study {study} has failed")
+        return summarize(preparation.store, study)
+    return run_study(preparation, Limits(only=numbers), lambda opened: _put_back(opened, numbers))
 
 
-def _put_failed_back(study: Study, numbers: list[int] | None) -> None:
-    """Have failed trials wait for another start: those of the numbers, or all."""
-    failed = [t.number for t in study.trials.values() if t.state == TrialState.FAILED]
-    for number in failed:
-        if numbers is None or number in numbers:
-            study.retry(number)
+def _put_back(study: Study, numbers: Collection[int]) -> None:
+    """Have failed trials of these numbers wait for another start."""
+    for trial in list(study.trials.values()):
+        if trial.state == TrialState.FAILED and trial.number in numbers:
+            study.retry(trial.number)

@@ -1,6 +1,7 @@
 """One session of a study inside a flow run: workers up, search, final model, summary."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.flows.summary import summarize
 from prefect_tune.tasks.dask_runner import drain_events
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.refit import model_record, refit
 
 __all__ = ["run_study"]
 
@@ -47,10 +48,13 @@ def run_study(
             "PREFECT_API_URL. The study itself loses nothing: everything is in its ledger"
         )
     with Study.opened(preparation.store, preparation.study) as study:
-        study.link_records()
-        at_start(study)
         flow_run_id = UUID(str(flow_run.id))
-        _bury_former_run(study, flow_run_id)
+        former_run = study.record.settings.get("flow_run_id")
+        settings = {**preparation.resolved, "flow_run_id": str(flow_run_id)}
+        study.ledger.update_study(study.name, settings=settings)
+        _bury_former_run(former_run, flow_run_id)
+        former_state = study.record.state
+        at_start(study)
         with get_client(sync_client=True) as client:
             client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")
         context = StudyContext(
@@ -63,7 +67,7 @@ def run_study(
         study.set_state("running")
         try:
             with DaskTrials.started(preparation.settings, context, flow_run_id) as running:
-                with study.session():
+                with study.session() if limits.only is None else nullcontext():
                     reason = search(study, running, limits, pace, observer)
                 observer.note(f"search ended: {reason}")
                 _refit(study, running, context, observer)
@@ -73,7 +77,9 @@ def run_study(
         except BaseException:
             study.set_state("interrupted")
             raise
-        study.set_state("complete")
+        study.set_state(
+            "complete" if limits.only is None or former_state != "interrupted" else former_state
+        )
         drain_events()
         missing = pace.wait_until_recorded(running.n_task_runs)
         if missing:
@@ -94,7 +100,8 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         raise StudyFailed(
             f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
         )
-    if study.record.result.get("model_trial") == incumbent.number:
+    is_fitted = study.record.result.get("model_trial") == incumbent.number
+    if is_fitted and study.store.records.is_whole(model_record(study.name)):
         return
     observer.note(f"fitting trial {incumbent.number} on all training rows (after the budget)")
     parameters = {
@@ -117,11 +124,8 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
     )
 
 
-def _bury_former_run(study: Study, flow_run_id: UUID) -> None:
+def _bury_former_run(former: str | None, flow_run_id: UUID) -> None:
     """End the flow run of a session that was killed, and what it left open, in Prefect's eyes."""
-    former = study.record.settings.get("flow_run_id")
-    settings = {**study.record.settings, "flow_run_id": str(flow_run_id)}
-    study.ledger.update_study(study.name, settings=settings)
     if former is None:
         return
     state: State[Any] = Crashed(message="its process was killed")

@@ -23,12 +23,12 @@ class Limits:
     Attributes:
         trials: Trials in all, earlier ones included; None when not limited.
         seconds: Time in all, that of earlier runs included; None when not limited.
-        ask: Whether new trials are asked for; False only runs those that wait.
+        only: Numbers of the waiting trials to run, and no others; None asks for new ones too.
     """
 
     trials: int | None = None
     seconds: float | None = None
-    ask: bool = True
+    only: frozenset[int] | None = None
 
 
 def search(
@@ -97,10 +97,10 @@ def _next(study: Study, running: DaskTrials, limits: Limits) -> tuple[Trial | No
     """The next trial to start, or why there is none."""
     if _seconds_left(study, limits) <= 0:
         return None, "the time is spent"
-    if (waiting := study.next_waiting()) is not None:
+    if (waiting := study.next_waiting(limits.only)) is not None:
         return waiting, ""
-    if not limits.ask:
-        return None, "no trial waits any more"
+    if limits.only is not None:
+        return None, "all are run again"
     if limits.trials is not None and study.n_asked >= limits.trials:
         return None, "all trials are done"
     try:

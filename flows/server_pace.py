@@ -41,6 +41,7 @@ class ServerPace:
         self._level = 0
         self._looked_at = 0
         self._lag = 0
+        self._is_lost = False
 
     @property
     def report(self) -> Report:
@@ -55,17 +56,17 @@ class ServerPace:
         """
         is_behind = self._lag > _LAG_ALLOWED
         if is_behind or n_reported - self._looked_at >= _LOOK_EVERY:
-            self._lag = n_reported - self._count_recorded()
+            self._lag = self._missing(n_reported)
             self._looked_at = n_reported
             self._adapt()
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
         """Wait until all is recorded, as long as the server gets on with it; what is missing."""
-        missing, since = n_reported - self._count_recorded(), monotonic()
+        missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)
-            now_missing = n_reported - self._count_recorded()
+            now_missing = self._missing(n_reported)
             if now_missing < missing:
                 missing, since = now_missing, monotonic()
         return max(missing, 0)
@@ -82,6 +83,18 @@ class ServerPace:
             )
         elif self._lag < _LAG_RESUMED and self._level > 0:
             self._level -= 1
+
+    def _missing(self, n_reported: int) -> int:
+        """Task runs that were reported and are not recorded; none when the server is gone."""
+        try:
+            return n_reported - self._count_recorded()
+        except Exception as error:  # what Prefect shows must not decide over the study
+            if not self._is_lost:
+                self._observer.note(
+                    f"the Prefect server does not answer ({error}); the study goes on"
+                )
+            self._is_lost = True
+            return 0
 
     def _count_recorded(self) -> int:
         with get_client(sync_client=True) as client:

@@ -16,6 +16,8 @@ __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
 
 TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
+_LARGEST_SEED = 2**32 - 2
+"""scikit-learn's limit is one more, and a study uses the next seed too."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -93,8 +95,13 @@ class TuneSettings:
         for name in ("trials", "workers"):
             if p[name] is not None and p[name] < 1:
                 raise BadInput(f"--{name} {p[name]}: at least 1")
-        if p["seed"] is not None and p["seed"] < 0:
-            raise BadInput(f"--seed {p['seed']}: a seed is at least 0")
+        if p["seed"] is not None and not 0 <= p["seed"] <= _LARGEST_SEED:
+            raise BadInput(f"--seed {p['seed']}: a seed is between 0 and {_LARGEST_SEED}")
+        if (p["store"] or "").startswith("memory:"):
+            raise BadInput(
+                f"--store {p['store']} is the memory of one process, and trials run in others; "
+                "name a folder"
+            )
         task_runs: Any = p["task_runs"] or "auto"
         if task_runs not in get_args(TaskRuns):
             raise UnknownName("value of --task-runs", task_runs, get_args(TaskRuns))

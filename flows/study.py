@@ -5,7 +5,7 @@ next finds it as it was: an ask before its trial starts, an outcome before the n
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic, perf_counter
@@ -69,7 +69,7 @@ class Study:
 
     def __init__(self, store: ArtifactStore, name: str) -> None:
         self.store, self.name = store, name
-        self.ledger = Ledger(store.database)
+        self.ledger = Ledger(store.database, lease=study_lease(name))
         record = self.ledger.study(name)
         if record is None:
             raise BadInput(f"there is no study {name!r} in the store {store.address.url}")
@@ -130,14 +130,13 @@ class Study:
         """The best trial so far."""
         return self.optimizer.history.incumbent
 
-    def link_records(self) -> None:
-        """Note that its data and split are in use."""
-        records = [f"data/{self.problem.dataset}", f"splits/{self.problem.split}"]
-        self.store.records.link(records, self.name)
-
-    def next_waiting(self) -> Trial | None:
-        """The first trial that waits to be started."""
-        waiting = (t for t in self.trials.values() if t.state == TrialState.WAITING)
+    def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
+        """The first trial that waits to be started, of some numbers or of all."""
+        waiting = (
+            t
+            for t in self.trials.values()
+            if t.state == TrialState.WAITING and (only is None or t.number in only)
+        )
         return min(waiting, key=lambda t: t.number, default=None)
 
     def ask(self, budget: Budget) -> Trial:
@@ -173,8 +172,8 @@ class Study:
 
     def tell(self, trial: Trial) -> None:
         """Note what came of a trial, and tell the optimizer."""
+        self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
         self.ledger.append(self.name, Told.kind, trial.to_json(), trial.to_json())
-        self.optimizer.tell(trial)
         self.trials[trial.number] = trial
 
     def retry(self, number: int) -> None:

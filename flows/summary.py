@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from prefect_tune.flows.study import read_trials
+from prefect_tune.flows.study import read_trials, study_lease
 from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import Asked
@@ -12,7 +12,7 @@ from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.problem import Problem
 
-__all__ = ["find_study", "keys_of", "list_trials", "summarize"]
+__all__ = ["failed_trials", "find_study", "keys_of", "list_trials", "summarize"]
 
 
 def find_study(store: ArtifactStore, name: str) -> StudyRecord:
@@ -48,7 +48,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "metric": problem.metric,
         "space": problem.space,
         "data": record.settings["source"]["data"],
-        "state": record.state,
+        "state": _state(store, record),
         "n_trials": sum(t.is_told for t in trials),
         "n_failed": len(history.failed),
         "incumbent": None if incumbent is None else _incumbent(incumbent),
@@ -76,8 +76,17 @@ def list_trials(
     return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
 
 
+def failed_trials(store: ArtifactStore, name: str) -> list[int]:
+    """Numbers of the failed trials of a study.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    return [trial["number"] for trial in list_trials(store, name, failed_only=True)]
+
+
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Keys of all artifacts that completed trials of a study made or used.
+    """Keys of all artifacts that a study made, and of those that its completed trials used.
 
     Raises:
         UnknownName: If there is no such study.
@@ -88,7 +97,14 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
         if trial["evaluation"]
         for step in trial["evaluation"]["steps"]
     )
-    return list(dict.fromkeys(step["key"] for step in steps))
+    return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
+
+
+def _state(store: ArtifactStore, record: StudyRecord) -> str:
+    """Where a study stands; one that was running when its process was killed is interrupted."""
+    holder = store.leases.holder(study_lease(record.name))
+    is_running = holder is not None and not holder.is_dead
+    return "interrupted" if record.state == "running" and not is_running else record.state
 
 
 def _incumbent(trial: Trial) -> dict[str, Any]:

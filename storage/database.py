@@ -18,11 +18,12 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-__all__ = ["SCHEMA", "Database", "epoch", "metadata", "store_table"]
+__all__ = ["SCHEMA", "Database", "DatabaseRefused", "epoch", "metadata", "store_table"]
 
 SCHEMA = 1
 """Number of the schema; a database with a higher one was written by a newer version."""
@@ -68,6 +69,10 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
+class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
+    """The database cannot be used; the message says why and what would be right."""
+
+
 class Database:
     """Connections to one database; made once per process.
 
@@ -78,21 +83,42 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        parsed = make_url(url)
+        try:
+            parsed = make_url(url)
+        except ArgumentError as error:
+            raise DatabaseRefused(
+                f"the database {url!r} is no SQLAlchemy URL; write for instance "
+                "postgresql+psycopg://user@host/name"
+            ) from error
         options: dict[str, Any] = {"json_serializer": _to_json}
         if parsed.get_backend_name() == "sqlite":
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
                 options["poolclass"] = StaticPool
-        self.engine: Engine = create_engine(parsed, **options)
+        try:
+            self.engine: Engine = create_engine(parsed, **options)
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            raise DatabaseRefused(
+                f"the database {parsed} needs a driver that is not installed: {error}; for "
+                "PostgreSQL, install psycopg[binary] and write postgresql+psycopg://..."
+            ) from error
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
 
     def create_tables(self) -> None:
-        """Make the tables that do not exist yet."""
-        with self.write() as connection:
-            metadata.create_all(connection)
+        """Make the tables that do not exist yet.
+
+        Raises:
+            DatabaseRefused: If the database cannot be reached or written.
+        """
+        try:
+            with self.write() as connection:
+                metadata.create_all(connection)
+        except (OperationalError, DatabaseError) as error:
+            raise DatabaseRefused(
+                f"the database {self.engine.url} cannot be used: {error.orig}"
+            ) from error
 
     def write(self) -> Any:
         """A transaction that may change things; SQLite's holds the write lock from its start."""

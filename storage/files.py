@@ -1,10 +1,17 @@
-"""Folders of encoded parts under an fsspec URL, each published as a whole."""
+"""Folders of encoded parts under an fsspec URL, each published as a whole.
+
+Every publication is a new folder below that of its key, its place, so that nothing is ever
+replaced: a reader sees all of one publication or nothing of it, and deleting one never touches
+the next.
+"""
 
 import posixpath
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 
-__all__ = ["Damaged", "Files", "Part", "StoreRefused"]
+__all__ = ["Damaged", "Files", "Part", "StoreRefused", "place_of"]
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -31,12 +38,24 @@ class StoreRefused(ValueError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an artifact or record: its name, the digest and size of its bytes, its codec."""
+    """One file of an artifact or record: where it is below the folder of its key, and what it is.
+
+    Attributes:
+        file: Place and name.
+        digest: Digest of its bytes.
+        size_bytes: How many they are.
+        codec: Name of the rule that reads them.
+    """
 
     file: str
     digest: str
     size_bytes: int
     codec: str
+
+
+def place_of(parts: Mapping[str, Part]) -> str:
+    """The place at which parts were published."""
+    return next(iter(parts.values())).file.split("/", 1)[0]
 
 
 class Files:
@@ -61,24 +80,46 @@ class Files:
             for name, e in encoded.items()
         }
 
-    def publish(self, folder: str, files: Mapping[str, bytes | memoryview]) -> None:
-        """Write files so that nobody ever sees a part of them, replacing what was there."""
-        target = self.path(folder)
-        if not self.is_local:
+    def publish(
+        self,
+        folder: str,
+        encoded: Mapping[str, tuple[Part, bytes | memoryview]],
+        besides: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> dict[str, Part]:
+        """Write parts to a new place below a folder, all or none.
+
+        Args:
+            folder: Folder of the key or record.
+            encoded: What `encode` gave.
+            besides: More files to stand beside them, by name.
+
+        Returns:
+            The parts as they must be read.
+        """
+        place = uuid4().hex[:12]
+        target = self.path(folder, place)
+        files = {part.file: data for part, data in encoded.values()} | dict(besides)
+        if self.is_local:
+            self._move_in(target, files)
+        else:  # nobody knows the place before all is there
             for name, data in files.items():
                 self.filesystem.pipe_file(posixpath.join(target, name), bytes(data))
-            return
+        return {
+            name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
+        }
+
+    def _move_in(self, target: str, files: Mapping[str, bytes | memoryview]) -> None:
+        """Write files under a temporary name and move them to their place at once."""
         temporary = Path(self.path("tmp", uuid4().hex))
         temporary.mkdir(parents=True)
         try:
             for name, data in files.items():
                 (temporary / name).write_bytes(data)
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            if Path(target).exists():
-                former = temporary.with_suffix(".old")
-                Path(target).rename(former)
-                shutil.rmtree(former, ignore_errors=True)
-            temporary.rename(target)
+            while True:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # somebody deleted the empty folder meanwhile
+                    temporary.rename(target)
+                    break
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -99,10 +140,12 @@ class Files:
         return data
 
     def delete(self, folder: str) -> None:
-        """Delete a folder and what is in it, if it is there."""
+        """Delete a folder and what is in it, if it is there, and the one above if it is empty."""
         path = self.path(folder)
         if self.is_local:
             shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                Path(path).parent.rmdir()
         elif self.filesystem.exists(path):
             self.filesystem.rm(path, recursive=True)
 

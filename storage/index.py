@@ -5,7 +5,7 @@ of later steps are computed from, so evicting an artifact never makes another on
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic, time
 from typing import Any
@@ -20,6 +20,7 @@ from sqlalchemy import (
     String,
     Table,
     bindparam,
+    func,
     insert,
     select,
     update,
@@ -29,7 +30,7 @@ from sqlalchemy.engine import Connection, Row
 from prefect_tune.storage.database import Database, Document, metadata, store_table
 from prefect_tune.storage.files import Part
 
-__all__ = ["ArtifactIndex", "Entry", "Totals"]
+__all__ = ["ArtifactIndex", "Entry", "Gone", "Totals"]
 
 _FLUSH_SECONDS = 1.0
 """Uses are written at most this long after they happened: LRU order is right to within it."""
@@ -54,7 +55,9 @@ artifact_table = Table(
     Column("hits", BigInteger, nullable=False, default=0),
     Column("facts", Document, nullable=False),
     Column("parts", Document, nullable=False),
+    Column("place", String, nullable=False),
     Index("artifacts_by_use", "is_present", "last_used"),
+    Index("artifacts_by_study", "study"),
 )
 
 
@@ -77,6 +80,7 @@ class Entry:
         hits: How often it was served.
         facts: What keys of later steps need.
         parts: Its files by name.
+        place: The folder of this publication, below that of the key.
     """
 
     key: str
@@ -93,6 +97,11 @@ class Entry:
     last_used: float = 0.0
     hits: int = 0
     parts: Mapping[str, Part] = field(default_factory=dict)
+    place: str = ""
+
+
+Gone = tuple[str, str]
+"""Key and place of a publication whose bytes must be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,12 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return [_entry(row) for row in connection.execute(query)]
 
+    def keys_of(self, study: str) -> list[str]:
+        """Keys of all artifacts that a study was the last to make."""
+        query = select(artifact_table.c.key).where(artifact_table.c.study == study)
+        with self._database.read() as connection:
+            return list(connection.execute(query).scalars())
+
     def count_hit(self, entry: Entry, load_seconds: float = 0.0) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:
@@ -156,52 +171,58 @@ class ArtifactIndex:
             self._counts["misses"] += 1
         self._flush_if_due()
 
-    def admit(self, entry: Entry) -> tuple[bool, list[str]]:
-        """Enter an artifact, making room for it by forgetting the least recently used.
+    def budget_bytes(self) -> int:
+        """The cache's byte budget."""
+        with self._database.read() as connection:
+            return int(connection.execute(select(store_table.c.budget_bytes)).scalar_one())
+
+    def refuse(self, entry: Entry) -> None:
+        """Note that the bytes of an artifact are not kept; its facts are."""
+        with self._database.write() as connection:
+            self._write_uses(connection)
+            self._enter(connection, entry, is_present=False)
+            connection.execute(update(store_table).values(refused=store_table.c.refused + 1))
+
+    def admit(self, entry: Entry) -> tuple[bool, list[Gone]]:
+        """Enter a published artifact, making room by forgetting the least recently used.
 
         Returns:
-            Whether it fits, and the keys whose bytes must now be deleted. One that is larger than
-            the whole budget is refused; its facts are kept.
+            Whether it fits, and what must now be deleted. One that is larger than the whole budget
+            is refused; its facts are kept.
         """
         with self._database.write() as connection:
             self._write_uses(connection)
             row = connection.execute(select(store_table).with_for_update()).one()
             fits = entry.size_bytes <= row.budget_bytes
-            former = self._remove(connection, [entry.key])
-            victims: list[str] = []
+            gone, freed = self._remove(connection, [entry.key])
             if fits:
-                room = row.budget_bytes - row.cache_bytes + former - entry.size_bytes
-                victims = self._evict(connection, -room)
-            connection.execute(
-                insert(artifact_table).values(**_values(entry), is_present=fits)
-                if not former and not self._is_known(connection, entry.key)
-                else update(artifact_table)
-                .where(artifact_table.c.key == entry.key)
-                .values(**_values(entry), is_present=fits)
-            )
+                room = row.budget_bytes - row.cache_bytes + freed - entry.size_bytes
+                gone += self._evict(connection, -room)
+            self._enter(connection, entry, is_present=fits)
             connection.execute(
                 update(store_table).values(
                     cache_bytes=store_table.c.cache_bytes + (entry.size_bytes if fits else 0),
                     refused=store_table.c.refused + (0 if fits else 1),
                 )
             )
-        return fits, victims
+        return fits, gone
 
-    def forget(self, keys: Iterable[str]) -> None:
-        """Note that the bytes of these artifacts are gone."""
+    def forget(self, entry: Entry) -> None:
+        """Note that the bytes of this publication are gone; a later one of the key stays."""
         with self._database.write() as connection:
-            self._remove(connection, list(keys))
+            self._remove(connection, [entry.key], place=entry.place)
 
-    def shrink(self, size_bytes: int) -> list[str]:
-        """Forget the least recently used until the cache is this small; returns their keys."""
+    def shrink(self, size_bytes: int) -> list[Gone]:
+        """Forget the least recently used until the cache is this small; what must be deleted."""
         with self._database.write() as connection:
             self._write_uses(connection)
             total = connection.execute(select(store_table.c.cache_bytes)).scalar_one()
             return self._evict(connection, total - size_bytes)
 
-    def set_budget(self, budget_bytes: int) -> list[str]:
-        """Change the cache's budget; returns the keys that had to go."""
+    def set_budget(self, budget_bytes: int) -> list[Gone]:
+        """Change the cache's budget; returns what must be deleted for it."""
         with self._database.write() as connection:
+            self._write_uses(connection)
             connection.execute(update(store_table).values(budget_bytes=budget_bytes))
             total = connection.execute(select(store_table.c.cache_bytes)).scalar_one()
             return self._evict(connection, total - budget_bytes)
@@ -211,11 +232,9 @@ class ArtifactIndex:
         self.flush()
         with self._database.read() as connection:
             row = connection.execute(select(store_table)).one()
-            count = len(
-                connection.execute(
-                    select(artifact_table.c.key).where(artifact_table.c.is_present)
-                ).all()
-            )
+            count = connection.execute(
+                select(func.count()).select_from(artifact_table).where(artifact_table.c.is_present)
+            ).scalar_one()
         return Totals(
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
@@ -268,11 +287,11 @@ class ArtifactIndex:
                 update(store_table).values({c: store_table.c[c] + n for c, n in counts.items()})
             )
 
-    def _evict(self, connection: Connection, surplus_bytes: int) -> list[str]:
+    def _evict(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
         """Forget artifacts in order of their last use until `surplus_bytes` are free."""
-        victims: list[str] = []
         if surplus_bytes <= 0:
-            return victims
+            return []
+        victims: list[str] = []
         candidates = connection.execute(
             select(artifact_table.c.key, artifact_table.c.size_bytes)
             .where(artifact_table.c.is_present)
@@ -284,35 +303,38 @@ class ArtifactIndex:
             victims.append(key)
             surplus_bytes -= size_bytes
         candidates.close()
-        self._remove(connection, victims)
-        connection.execute(update(store_table).values(evicted=store_table.c.evicted + len(victims)))
-        return victims
+        gone, _ = self._remove(connection, victims)
+        connection.execute(update(store_table).values(evicted=store_table.c.evicted + len(gone)))
+        return gone
 
-    def _remove(self, connection: Connection, keys: list[str]) -> int:
-        """Mark artifacts as absent and take their bytes off the total; returns those bytes."""
-        freed = 0
+    def _remove(
+        self, connection: Connection, keys: list[str], place: str | None = None
+    ) -> tuple[list[Gone], int]:
+        """Mark artifacts as absent and take their bytes off the total; what they were."""
+        table, gone, freed = artifact_table.c, [], 0
         for key in keys:
-            size_bytes = connection.execute(
-                select(artifact_table.c.size_bytes).where(
-                    artifact_table.c.key == key, artifact_table.c.is_present
-                )
-            ).scalar()
-            if size_bytes is not None:
-                freed += size_bytes
-                connection.execute(
-                    update(artifact_table)
-                    .where(artifact_table.c.key == key)
-                    .values(is_present=False)
-                )
+            here = [table.key == key, table.is_present]
+            if place is not None:
+                here.append(table.place == place)
+            row = connection.execute(select(table.size_bytes, table.place).where(*here)).first()
+            if row is not None:
+                gone.append((key, row.place))
+                freed += row.size_bytes
+                connection.execute(update(artifact_table).where(*here).values(is_present=False))
         if freed:
             connection.execute(
                 update(store_table).values(cache_bytes=store_table.c.cache_bytes - freed)
             )
-        return freed
+        return gone, freed
 
-    def _is_known(self, connection: Connection, key: str) -> bool:
-        query = select(artifact_table.c.key).where(artifact_table.c.key == key)
-        return connection.execute(query).first() is not None
+    def _enter(self, connection: Connection, entry: Entry, *, is_present: bool) -> None:
+        """Insert the row of an artifact, or replace it."""
+        values = {**_values(entry), "is_present": is_present}
+        here = artifact_table.c.key == entry.key
+        if connection.execute(select(artifact_table.c.key).where(here)).first() is None:
+            connection.execute(insert(artifact_table).values(values))
+        else:
+            connection.execute(update(artifact_table).where(here).values(values))
 
 
 def _values(entry: Entry) -> dict[str, Any]:

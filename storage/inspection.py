@@ -93,7 +93,7 @@ def verify(store: ArtifactStore) -> Verification:
         _check(store, entry.key, artifact_folder(entry.key), entry.parts.values(), found)
     for record in store.records.ids():
         _check(store, record, f"records/{record}", store.records.parts(record).values(), found)
-    known = {artifact_folder(entry.key) for entry in entries}
+    known = {f"{artifact_folder(entry.key)}/{entry.place}" for entry in entries}
     found.orphans = sorted(folder for folder in _folders(store) if folder not in known)
     return found
 
@@ -111,11 +111,17 @@ def _check(
 
 
 def _folders(store: ArtifactStore) -> Iterator[str]:
-    """Every artifact's folder in the cache area."""
-    filesystem, root = store.files.filesystem, store.files.path("cache")
-    for fan in filesystem.ls(root, detail=False) if filesystem.exists(root) else ():
-        for folder in filesystem.ls(fan, detail=False):
-            yield "/".join(["cache", *folder.rstrip("/").split("/")[-2:]])
+    """Every publication in the cache area."""
+
+    def below(path: str) -> list[str]:
+        filesystem = store.files.filesystem
+        found = filesystem.ls(path, detail=False) if filesystem.exists(path) else []
+        return sorted(name.rstrip("/") for name in found)
+
+    for fan in below(store.files.path("cache")):
+        for folder in below(fan):
+            for place in below(folder) or [folder]:
+                yield place[len(store.files.root) :].lstrip("/")
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from time import monotonic
 
 import psutil
 from sqlalchemy import Column, Double, String, Table, delete, insert, select, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from prefect_tune.storage.database import Database, epoch, metadata
 from prefect_tune.storage.key import canonical_json
 
-__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook"]
+__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook", "LeaseLost", "check_held"]
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts when its holder does not renew it."""
@@ -40,6 +41,10 @@ lease_table = Table(
     Column("holder", String, nullable=False),
     Column("expires", Double, nullable=False),
 )
+
+
+class LeaseLost(RuntimeError):  # noqa: N818 - it says what happened
+    """This process slept through its lease, and another one has taken it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,20 @@ class LeaseBook:
             except Exception as error:
                 late = monotonic() - last
                 _LOGGER.warning(f"leases not renewed for {late:.0f} s: {error}")
+
+
+def check_held(connection: Connection, name: str) -> None:
+    """Make sure, within a transaction, that this process still holds a lease.
+
+    Raises:
+        LeaseLost: If it does not.
+    """
+    query = select(lease_table.c.holder).where(lease_table.c.name == name)
+    if connection.execute(query).scalar() != Holder.this_process().to_text():
+        raise LeaseLost(
+            f"this process was held up for more than {LEASE_SECONDS:g} s, and another one has "
+            f"taken over {name}"
+        )
 
 
 @cache

@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from prefect_tune.storage.database import Database, Document, epoch, metadata
+from prefect_tune.storage.lease import check_held
 
 __all__ = ["Ledger", "LedgerEvent", "StudyRecord"]
 
@@ -104,10 +105,11 @@ class Ledger:
 
     Args:
         database: Where they are kept.
+        lease: Lease that this process must hold to change trials; checked with each change.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, lease: str | None = None) -> None:
+        self._database, self._lease = database, lease
 
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
@@ -146,8 +148,13 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def update_study(self, name: str, **values: Any) -> None:
-        """Set columns of a study: state, settings or result."""
+        """Set columns of a study: state, settings or result.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             connection.execute(
                 update(study_table).where(study_table.c.name == name).values(**values)
             )
@@ -166,8 +173,13 @@ class Ledger:
     def append(
         self, study: str, kind: str, body: Mapping[str, Any], trial: Mapping[str, Any]
     ) -> None:
-        """Append an event and set where its trial now stands, both or neither."""
+        """Append an event and set where its trial now stands, both or neither.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             last = connection.execute(
                 select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
             ).scalar()
@@ -183,8 +195,13 @@ class Ledger:
             self._set_trial(connection, study, trial)
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
-        """Set where a trial stands, where no event of the optimizer says so."""
+        """Set where a trial stands, where no event of the optimizer says so.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             self._set_trial(connection, study, trial)
 
     def events(self, study: str) -> list[LedgerEvent]:
@@ -221,6 +238,10 @@ class Ledger:
             connection.execute(
                 update(session_table).where(session_table.c.id == session).values(seconds=seconds)
             )
+
+    def _check_lease(self, connection: Connection) -> None:
+        if self._lease is not None:
+            check_held(connection, self._lease)
 
     def _set_trial(self, connection: Connection, study: str, trial: Mapping[str, Any]) -> None:
         number, state = trial["number"], trial["state"]

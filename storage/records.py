@@ -9,11 +9,22 @@ from dataclasses import asdict
 from time import time
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Double, String, Table, delete, func, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, metadata
-from prefect_tune.storage.files import Damaged, Files, Part
+from prefect_tune.storage.files import Damaged, Files, Part, place_of
 
 __all__ = ["RecordDamaged", "Records"]
 
@@ -49,25 +60,32 @@ class Records:
         self._files = files
         self._database = database
 
-    def put(self, record: str, parts: Mapping[str, Any]) -> None:
+    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
         """Keep a record, replacing one of the same id.
 
         Args:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
+            study: The study that uses it, noted with it.
         """
-        encoded = self._files.encode(parts)
-        self._files.publish(_folder(record), {p.file: data for p, data in encoded.values()})
+        published = self._files.publish(_folder(record), self._files.encode(parts))
+        values = {
+            "size_bytes": sum(part.size_bytes for part in published.values()),
+            "created": time(),
+            "parts": {name: asdict(part) for name, part in published.items()},
+        }
+        here = record_table.c.id == record
         with self._database.write() as connection:
-            connection.execute(delete(record_table).where(record_table.c.id == record))
-            connection.execute(
-                insert(record_table).values(
-                    id=record,
-                    size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
-                    created=time(),
-                    parts={name: asdict(part) for name, (part, _) in encoded.items()},
-                )
-            )
+            former = connection.execute(select(record_table.c.parts).where(here)).scalar()
+            if former is None:
+                connection.execute(insert(record_table).values(id=record, **values))
+            else:
+                connection.execute(update(record_table).where(here).values(values))
+        if former:
+            place = place_of({name: Part(**part) for name, part in former.items()})
+            self._files.delete(f"{_folder(record)}/{place}")
+        if study is not None:
+            self.link([record], study)
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The named parts of a record, or all of them.
@@ -76,13 +94,16 @@ class Records:
             RecordDamaged: If there is no such record, or a part is missing or damaged.
         """
         parts = self.parts(record)
-        try:
-            return {
-                name: decode(parts[name].codec, self._files.read(_folder(record), parts[name]))
-                for name in (parts if names is None else names)
-            }
-        except (Damaged, KeyError) as error:
-            raise RecordDamaged(f"record {record}: {error}") from error
+        while True:
+            try:
+                return {
+                    name: decode(parts[name].codec, self._files.read(_folder(record), parts[name]))
+                    for name in (parts if names is None else names)
+                }
+            except (Damaged, KeyError, OSError) as error:
+                former, parts = parts, self.parts(record)
+                if parts == former:  # else it was replaced while it was read
+                    raise RecordDamaged(f"record {record}: {error}") from error
 
     def is_whole(self, record: str) -> bool:
         """Whether a record is there and each of its parts is what was written."""

@@ -18,9 +18,9 @@ from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
 
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.database import SCHEMA, Database, store_table
-from prefect_tune.storage.files import Damaged, Files, StoreRefused
-from prefect_tune.storage.index import ArtifactIndex, Entry
+from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
+from prefect_tune.storage.files import Damaged, Files, StoreRefused, place_of
+from prefect_tune.storage.index import ArtifactIndex, Entry, Gone
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.records import Records
@@ -88,13 +88,29 @@ class ArtifactStore:
         _check_remote_has_database(address)
         self.address = address
         self.files = Files(address.url)
-        self.database = Database(_database_url(address, self.files))
-        self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES)
+        try:
+            self.database = Database(_database_url(address, self.files))
+            self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES)
+        except DatabaseRefused as error:
+            raise StoreRefused(str(error)) from error
         self.index = ArtifactIndex(self.database)
         self.records = Records(self.files, self.database)
         self.leases = LeaseBook(self.database)
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
+
+    @classmethod
+    def exists(cls, address: StoreAddress) -> bool:
+        """Whether there is a store at an address; nothing is made.
+
+        Raises:
+            StoreRefused: If it is at a kind of place that is not known.
+        """
+        files = Files(address.url)
+        try:
+            return bool(files.filesystem.exists(files.path(_STORE_FILE)))
+        except OSError as error:
+            raise StoreRefused(f"the store {address.url} cannot be read: {error}") from error
 
     def close(self) -> None:
         """Write what is still to be counted and let go of the database."""
@@ -117,10 +133,12 @@ class ArtifactStore:
                 for part in [entry.parts[name]]
             }
         except (Damaged, OSError) as error:
-            _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
-            self.index.forget([entry.key])
-            self._delete([entry.key])
-            return None
+            now = self.index.entries([entry.key]).get(entry.key)
+            if now is not None and now.is_present and now.place == entry.place:
+                _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
+                self.index.forget(entry)
+                self._delete([(entry.key, entry.place)])
+            return None  # else it was evicted meanwhile, and nothing is wrong
 
     def write(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
         """Keep an artifact, evicting others for it as the budget demands.
@@ -135,28 +153,31 @@ class ArtifactStore:
             facts=made.facts,
             cost_seconds=made.seconds,
             size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
-            parts={name: part for name, (part, _) in encoded.items()},
         )
-        files = {part.file: data for part, data in encoded.values()}
-        files[_PROVENANCE_FILE] = _provenance(entry, lineage)
-        if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
-            _LOGGER.warning(
-                f"artifact {entry.key[:12]} is not kept: the disk of {self.address.url} has less "
-                f"than {FREE_BYTES_KEPT / 1e9:g} GB left"
-            )
-            self.index.count_refusal()
+        if reason := self._reason_to_refuse(entry):
+            _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {reason}")
+            self.index.refuse(entry)
             return replace(entry, is_present=False)
-        fits, victims = self.index.admit(entry)
-        self._delete(victims)
-        if not fits:
-            return replace(entry, is_present=False)
+        folder = artifact_folder(entry.key)
+        besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
         try:
-            self.files.publish(artifact_folder(entry.key), files)
+            parts = self.files.publish(folder, encoded, besides)
         except OSError as error:
             _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {error}")
-            self.index.forget([entry.key])
+            self.index.refuse(entry)
             return replace(entry, is_present=False)
-        return entry
+        entry = replace(entry, parts=parts, place=place_of(parts))
+        fits, gone = self.index.admit(entry)
+        self._delete(gone if fits else [*gone, (entry.key, entry.place)])
+        return replace(entry, is_present=fits)
+
+    def _reason_to_refuse(self, entry: Entry) -> str:
+        """Why an artifact cannot be kept whatever goes for it; empty if it can."""
+        if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
+            return f"the disk of {self.address.url} has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+        if entry.size_bytes > (budget := self.index.budget_bytes()):
+            return f"it has {entry.size_bytes} bytes, and the cache's budget is {budget}"
+        return ""
 
     def get_or_make(
         self,
@@ -187,7 +208,7 @@ class ArtifactStore:
 
     def provenance(self, entry: Entry) -> Any:
         """The lineage kept beside an artifact; None when its files are gone."""
-        path = self.files.path(artifact_folder(entry.key), _PROVENANCE_FILE)
+        path = self.files.path(artifact_folder(entry.key), entry.place, _PROVENANCE_FILE)
         try:
             return json.loads(self.files.filesystem.cat_file(path))["lineage"]
         except (FileNotFoundError, ValueError):
@@ -195,9 +216,9 @@ class ArtifactStore:
 
     def prune(self, size_bytes: int) -> int:
         """Evict the least recently used until the cache is at most this large; how many went."""
-        victims = self.index.shrink(size_bytes)
-        self._delete(victims)
-        return len(victims)
+        gone = self.index.shrink(size_bytes)
+        self._delete(gone)
+        return len(gone)
 
     def _serve(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
         entry = self.index.entries([key]).get(key)
@@ -206,9 +227,9 @@ class ArtifactStore:
         self.index.count_hit(entry)
         return entry
 
-    def _delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self.files.delete(artifact_folder(key))
+    def _delete(self, gone: Iterable[Gone]) -> None:
+        for key, place in gone:
+            self.files.delete(f"{artifact_folder(key)}/{place}")
 
     def _claim(self, budget_bytes: int) -> str:
         """Tie folder and index to each other, or check that they are; returns the store's id."""

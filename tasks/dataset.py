@@ -47,6 +47,10 @@ class Dataset:
     groups: NDArray[np.int64] | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 
+    def __post_init__(self) -> None:
+        order = np.array(self.classes)
+        assert (order[:-1] < order[1:]).all(), self.classes  # noqa: S101 - positions rest on it
+
     def __len__(self) -> int:
         return len(self.y)
 

@@ -40,7 +40,7 @@ class Metric:
         unit: Unit of the loss.
         lower: Smallest loss possible.
         upper: Largest loss possible.
-        loss: Computes it.
+        compute: Computes it.
         chance: Loss of the best guess that does not look at features, from the classes' counts.
     """
 
@@ -48,8 +48,24 @@ class Metric:
     unit: str
     lower: float
     upper: float
-    loss: Loss
+    compute: Loss
     chance: Callable[[NDArray[np.int_]], float]
+
+    def loss(self, y: NDArray[np.int32], predictions: Predictions, n_classes: int) -> float:
+        """The loss of predictions.
+
+        Args:
+            y: True classes, shape (n,).
+            predictions: For the same rows.
+            n_classes: How many classes there are, in these rows or not.
+
+        Raises:
+            ValueError: If the metric is not defined for these rows, or the scores are not finite.
+        """
+        loss = self.compute(y, predictions, n_classes)
+        if not np.isfinite(loss):
+            raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
+        return loss
 
     def objective(self, y: NDArray[np.int32]) -> Objective:
         """What a method may know of it on this data."""

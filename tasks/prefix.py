@@ -248,7 +248,7 @@ class Node:
             parts = {"label": predictions.label}
             if predictions.score is not None:
                 parts["score"] = np.ascontiguousarray(predictions.score)
-            self.fold.store.records.put(self.record, parts)
+            self.fold.store.records.put(self.record, parts, self.fold.context.study)
         self.parent.release()
         return made
 

@@ -10,7 +10,7 @@ from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.metric import Metric, metric_named
 
-__all__ = ["Problem", "StudyContext", "open_store"]
+__all__ = ["Problem", "StudyContext", "open_store", "records_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ class StudyContext:
     problem: Problem
     store: StoreAddress
     use_cache: bool = True
+
+
+def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """Ids of the records of a problem's data and split."""
+    return f"data/{problem['dataset']}", f"splits/{problem['split']}"
 
 
 @lru_cache(maxsize=4)

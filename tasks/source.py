@@ -2,7 +2,8 @@
 
 import io
 import posixpath
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +87,9 @@ def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFr
     Raises:
         BadInput: If the data cannot be read.
     """
-    if training.kind == "table":
-        return pd.concat(_tables(data), ignore_index=True)
+    if isinstance(training.X, pd.DataFrame):
+        texts = [str(c) for c in training.X.select_dtypes("category")]
+        return pd.concat(_tables(data, texts), ignore_index=True)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
@@ -188,8 +190,11 @@ def _labels_path(data: str, labels: str) -> str:
     raise BadInput(f"there are no labels at {labels}, nor at {below}")
 
 
-def _tables(url: str) -> Iterator[pd.DataFrame]:
-    """The table of a file, or those of all Parquet files below a folder, in order of names."""
+def _tables(url: str, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+    """The table of a file, or those of all Parquet files below a folder, in order of names.
+
+    Columns named in `texts` are read as texts where the file does not say what they are.
+    """
     filesystem, path = _located(url)
     if not filesystem.exists(path):
         raise BadInput(f"there is no file or folder {url}")
@@ -200,7 +205,7 @@ def _tables(url: str) -> Iterator[pd.DataFrame]:
     else:
         paths = [path]
     for file in paths:
-        yield _table(filesystem, file, url)
+        yield _table(filesystem, file, url, texts)
 
 
 def _located(url: str) -> tuple[Any, str]:
@@ -212,7 +217,7 @@ def _located(url: str) -> tuple[Any, str]:
     return filesystem, path
 
 
-def _table(filesystem: Any, path: str, url: str) -> pd.DataFrame:
+def _table(filesystem: Any, path: str, url: str, texts: Sequence[str] = ()) -> pd.DataFrame:
     lowered = path.lower()
     try:
         if lowered.endswith((".parquet", ".pq")):
@@ -221,16 +226,28 @@ def _table(filesystem: Any, path: str, url: str) -> pd.DataFrame:
         elif lowered.endswith((".csv", ".csv.gz")):
             with filesystem.open(path, "rb", compression="infer") as file:
                 text = file.read()
-            frame = pd.read_csv(io.BytesIO(text), index_col=False, low_memory=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                frame = pd.read_csv(
+                    io.BytesIO(text),
+                    index_col=False,
+                    low_memory=False,
+                    dtype=dict.fromkeys(texts, str),
+                )
             # pandas renames columns of equal names; their own names tell.
             names = pd.read_csv(io.BytesIO(text), header=None, nrows=1, dtype=str).iloc[0]
             frame.columns = names.fillna(pd.Series(frame.columns))
         else:
             frame = None
+    except pd.errors.ParserWarning as error:
+        raise BadInput(
+            f"{url} has rows with more fields than its first line has names; give each column one"
+        ) from error
     except Exception as error:
         raise BadInput(f"{url} cannot be read: {error}") from error
     if frame is None:
         raise BadInput(f"{url} is no file that is read: use .csv, .csv.gz or .parquet")
+    frame.columns = frame.columns.astype(str)
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):
         raise BadInput(f"{url} has two columns called {doubled[0]!r}; rename one")

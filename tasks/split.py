@@ -24,6 +24,9 @@ TEST = -1
 """The fold of test rows."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
+_MOST_FOLDS = 100
+_MOST_PARTS = 20
+"""Into how many parts groups are dealt, of which some are the test part."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +83,28 @@ def make_split(dataset: Dataset, n_folds: int, test_size: float, seed: int) -> S
     Raises:
         BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
     """
-    if n_folds < 2:
-        raise BadInput(f"--folds {n_folds}: cross-validation needs at least 2 folds")
+    if not 2 <= n_folds <= _MOST_FOLDS:
+        raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
     if not 0 < test_size <= 0.5:
         raise BadInput(f"--test-size {test_size}: the share of test rows is in (0, 0.5]")
     _check_classes(dataset, n_folds)
     fold = np.full(len(dataset), TEST, dtype=np.int16)
     rows = np.arange(len(dataset))
-    if dataset.groups is None:
-        training = np.sort(
-            train_test_split(rows, test_size=test_size, stratify=dataset.y, random_state=seed)[0]
-        )
-    else:  # the nearest share that whole groups allow
-        training, _ = next(_splitter(dataset, max(2, round(1 / test_size)), seed, rows))
-    for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
-        fold[training[held_out]] = number
+    try:
+        if dataset.groups is None:
+            test = train_test_split(
+                rows, test_size=test_size, stratify=dataset.y, random_state=seed
+            )[1]
+        else:
+            test = _grouped_test(dataset, test_size, seed)
+        training = np.setdiff1d(rows, test)
+        for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
+            fold[training[held_out]] = number
+    except ValueError as error:
+        raise BadInput(
+            f"the rows cannot be split into {n_folds} folds and a test part of {test_size}: {error}"
+        ) from error
+    _check_parts(dataset, fold)
     return Split(fold, n_folds, seed)
 
 
@@ -127,6 +137,33 @@ def _splitter(
     else:
         grouped = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
         yield from grouped.split(y, y, dataset.groups[rows])
+
+
+def _grouped_test(dataset: Dataset, test_size: float, seed: int) -> NDArray[np.intp]:
+    """Test rows: whole groups, as near to the share as equal parts of them allow."""
+    assert dataset.groups is not None  # noqa: S101 - the caller's duty
+    fewest = min(
+        len(np.unique(dataset.groups[dataset.y == c])) for c in range(len(dataset.classes))
+    )
+    n_parts = min(
+        range(2, min(fewest, _MOST_PARTS) + 1),
+        key=lambda n: (round(abs(max(1, round(test_size * n)) / n - test_size), 6), n),
+    )
+    rows = np.arange(len(dataset))
+    parts = [held_out for _, held_out in _splitter(dataset, n_parts, seed, rows)]
+    return np.concatenate(parts[: max(1, round(test_size * n_parts))])
+
+
+def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
+    """Every class in every fold and in the test part, or a metric may not be defined there."""
+    for part in np.unique(fold):
+        missing = set(range(len(dataset.classes))) - set(dataset.y[fold == part])
+        if missing:
+            where = "the test part" if part == TEST else f"fold {part}"
+            raise BadInput(
+                f"class {dataset.classes[min(missing)]!r} has too few rows: {where} would have "
+                "none; leave its rows out, or take fewer --folds or another --test-size"
+            )
 
 
 def _check_classes(dataset: Dataset, n_folds: int) -> None:

@@ -1,6 +1,8 @@
 """Tables: a column of classes, and columns of numbers or categories with gaps."""
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,13 @@ from prefect_tune.tasks.bad_input import BadInput, need_column
 
 __all__ = ["classes_of", "features_of", "like_training"]
 
-TEXT_DISTINCT = 100
+_LOGGER = logging.getLogger(__name__)
+
+TEXT_VALUES = 100
 """A column of texts with more values than this, most of them different, is no category."""
 TEXT_SHARE = 0.5
+FEW_VALUES = 20
+"""Nor is one with more values than this, all of them different."""
 
 
 def features_of(
@@ -51,6 +57,11 @@ def features_of(
     for name in map(str, frame):
         column = frame[name]
         if pd.api.types.is_numeric_dtype(column) and name not in categorical:
+            if _is_identifier(column):
+                notes.append(
+                    f"column {name} holds another whole number in each row; if it only names the "
+                    f"row, leave it out with --drop {name}"
+                )
             columns[name] = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
             if np.isinf(columns[name]).any():
                 raise BadInput(
@@ -58,7 +69,7 @@ def features_of(
                     "numbers; leave the cells empty, or --drop the column"
                 )
         else:
-            columns[name] = pd.Series(column.to_numpy(dtype=object))
+            columns[name] = category_texts(column).reset_index(drop=True)
             if name not in categorical and _is_text(column):
                 texts.append(name)
     if texts:
@@ -85,17 +96,28 @@ def classes_of(
             f"{missing} of {len(target)} rows of {where} have no {name!r}; "
             "leave them out with --drop-missing-target"
         )
-    values = target.astype(str) if target.dtype == object else target
-    codes, uniques = pd.factorize(values, sort=True)
-    classes = tuple(value.item() if isinstance(value, np.generic) else value for value in uniques)
-    if any(isinstance(label, float) for label in classes):
-        is_whole = all(float(label).is_integer() for label in classes)
-        classes = tuple(int(label) if is_whole else str(label) for label in classes)
+    if not len(target):
+        raise BadInput(f"{where} has no rows")
+    uniques, codes = np.unique(_labels(target), return_inverse=True)
+    classes = tuple(label.item() for label in uniques)
     if len(classes) < 2:
         raise BadInput(
             f"target {name!r} of {where} is {classes[0]!r} in all rows; there is nothing to learn"
         )
     return codes.astype(np.int32), classes
+
+
+def _labels(target: pd.Series) -> NDArray[Any]:
+    """Labels as estimators learn them and in one order: whole numbers, truth values or texts."""
+    if isinstance(target.dtype, pd.CategoricalDtype):
+        target = target.astype(target.cat.categories.dtype)
+    if pd.api.types.is_bool_dtype(target):
+        return target.to_numpy(dtype=np.bool_)
+    if pd.api.types.is_integer_dtype(target):
+        return target.to_numpy(dtype=np.int64)
+    if pd.api.types.is_float_dtype(target) and (target % 1 == 0).all():
+        return target.to_numpy(dtype=np.float64).astype(np.int64)
+    return np.array([str(label) for label in target])
 
 
 def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +131,12 @@ def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
         need_column(str(name), frame.columns, "the data to predict")
         column = frame[name]
         if isinstance(training[name].dtype, pd.CategoricalDtype):
-            columns[str(name)] = column.astype(object)
+            texts, known = category_texts(column), set(training[name].cat.categories)
+            # A file with a gap writes 1 as 1.0.
+            whole = texts.astype("string").str.removesuffix(".0").astype(object)
+            columns[str(name)] = texts.where(texts.isin(known), whole)
+            if column.notna().any() and not known & set(columns[str(name)].dropna()):
+                _LOGGER.warning(f"no value of column {name} was there in training")
             continue
         numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
         bad = column[numbers.isna() & column.notna()]
@@ -124,5 +151,23 @@ def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
 
 def _is_text(column: pd.Series) -> bool:
     values = column.dropna()
-    distinct = values.nunique()
-    return bool(distinct > TEXT_DISTINCT and distinct > TEXT_SHARE * len(values))
+    share = values.nunique() / len(values)
+    return bool(
+        (len(values) > TEXT_VALUES and share > TEXT_SHARE)
+        or (len(values) > FEW_VALUES and share == 1)
+    )
+
+
+def _is_identifier(column: pd.Series) -> bool:
+    """Whether a column holds a different whole number in every row."""
+    is_whole = pd.api.types.is_integer_dtype(column)
+    return bool(is_whole and len(column) > FEW_VALUES and column.nunique() == len(column))
+
+
+def category_texts(column: pd.Series) -> pd.Series:
+    """Values of a category as texts, gaps kept; 1.0 and 1 are the same category."""
+    values = column.astype(object)
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        whole = column.notna() & (pd.to_numeric(column) % 1 == 0)
+        values[whole] = column[whole].astype(np.int64).astype(object)
+    return values.map(str, na_action="ignore")

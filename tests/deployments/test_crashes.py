@@ -127,7 +127,7 @@ def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(tmp_path) -> N
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on where it was" in said
+    assert "the same command with --study s goes on where it was" in said
     assert "Traceback" not in said
     assert server_of(home) is None
     states_left = {t["state"] for t in trials_of(home, "s")}

@@ -41,7 +41,7 @@ def present(store: ArtifactStore) -> set[str]:
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:
-    return Path(store.files.path("cache", kept.key[:2], kept.key))
+    return Path(store.files.path("cache", kept.key[:2], kept.key, kept.place))
 
 
 def test_what_was_written_is_read_back(store) -> None:
@@ -170,7 +170,7 @@ def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
     (folder_of(store, missing) / "train.parquet").unlink()
     orphan = Path(store.files.path("cache", "ff", "ff" * 32))
     orphan.mkdir(parents=True)
-    damage(Path(store.files.path("records", "data", "x", "y.parquet")))
+    damage(next(Path(store.files.path("records", "data", "x")).rglob("y.parquet")))
     found = verify(store)
     assert found.checked == 4
     assert found.damaged == [damaged.key, "data/x"]

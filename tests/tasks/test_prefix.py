@@ -1,6 +1,7 @@
 """Evaluating queries with the prefix cache on, off, hit and missed."""
 
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,7 +135,8 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
     )
     steps = evaluate(context, query).steps
     gone = [s.key for s in steps if s.step in ("impute", "encode", "rescale")]
-    store.index.forget(gone)
+    for entry in store.index.entries(gone).values():
+        store.index.forget(entry)
     again = evaluate(context, query)
     assert all(s.hit for s in again.steps)
     assert not any(e.is_present for e in store.index.entries(gone).values())
@@ -151,7 +153,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, p
     )
     expected = results(evaluate(replace(context, use_cache=False), second))
     for key in {s.key for s in evaluate(context, first).steps if s.step == step}:
-        path = Path(store.files.path("cache", key[:2], key, part))
+        path = next(Path(store.files.path("cache", key[:2], key)).rglob(part))
         path.write_bytes(path.read_bytes()[:-4] + b"oops")
     with caplog.at_level(logging.WARNING):
         assert results(evaluate(context, second)) == expected
@@ -164,8 +166,7 @@ def test_lost_predictions_are_made_again(tmp_path) -> None:
     first = evaluate(context, query)
     key = first.predictions[0]
     folder = Path(store_of(context).files.path("records", "predictions", key[:2], key))
-    for file in folder.iterdir():
-        file.unlink()
+    shutil.rmtree(folder)
     assert results(evaluate(context, query)) == results(first)
     assert verify(store_of(context)).is_sound
 
