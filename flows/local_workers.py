@@ -67,7 +67,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
             n_workers=n_workers or os.cpu_count() or 1,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             preload=[_PRELOAD],
         )

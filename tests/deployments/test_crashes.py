@@ -101,6 +101,20 @@ def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path) -> None:
     assert server_of(home) is None
 
 
+def test_a_killed_server_ends_no_study(tmp_path) -> None:
+    home = tmp_path / "home"
+    options = ("--target", "target", "--study", "s", "--trials", 4, "--workers", 2)
+    with started("run", slow_table(tmp_path), *options, home=home) as process:
+        wait_for(lambda: n_told(home, "s") >= 1)
+        kill(server_of(home)["pid"])
+        said_to_users, said = process.communicate(timeout=240)
+    assert {t["state"] for t in trials_of(home, "s")} == {"complete"}
+    assert ledger_of(home).study("s").state == "complete"
+    assert process.returncode == 0, said
+    assert "best: trial" in said_to_users
+    assert "Traceback" not in said
+
+
 def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
     home = tmp_path / "home"
     data = write_table(tmp_path)

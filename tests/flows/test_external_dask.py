@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import distributed
 import psutil
 import pytest
-from inputs import write_table
+from inputs import table, write_table
 from processes import wait_for
 
+from prefect_tune.flows.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -62,6 +64,36 @@ def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
             study="far",
         )
     assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 5, 0)
+
+
+def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
+    starts = tmp_path / "starts"
+
+    def work_of_others() -> None:
+        import time
+
+        with starts.open("a") as file:
+            file.write("started\n")
+        time.sleep(20)
+
+    table(20_000).to_parquet(tmp_path / "large.parquet", index=False)
+    with (
+        cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address,
+        distributed.Client(address) as other,
+    ):
+        future = other.submit(work_of_others)
+        wait_for(starts.exists)
+        with pytest.raises(StudyFailed):  # its only trial is cut
+            tune(
+                data=str(tmp_path / "large.parquet"),
+                target="target",
+                budget="0.5s",
+                workers=1,
+                dask=address,
+                store=str(tmp_path / "store"),
+            )
+        future.result(timeout=60)
+    assert starts.read_text() == "started\n"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 import threading
+from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from prefect_tune.storage import Ledger
+from prefect_tune.storage.lease import Holder, LeaseLost, lease_table
 
 
 @pytest.fixture
@@ -74,3 +77,22 @@ def test_appending_from_many_threads_loses_nothing(ledger) -> None:
     events = ledger.events("s")
     assert [e.sequence for e in events] == list(range(80))
     assert sorted(e.body["number"] for e in events) == list(range(80))
+
+
+def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
+    Ledger(store.database).create_study("s", {}, {})
+    assert store.leases.acquire("study s")
+    ledger = Ledger(store.database, lease="study s")
+    ledger.append("s", "ask", {}, {"number": 0, "state": "waiting"})
+    with store.database.write() as connection:  # as another process takes over what has expired
+        other = replace(Holder.this_process(), pid=1).to_text()
+        connection.execute(update(lease_table).values(holder=other))
+    for change in (
+        lambda: ledger.append("s", "ask", {}, {"number": 1, "state": "waiting"}),
+        lambda: ledger.set_trial("s", {"number": 0, "state": "running"}),
+        lambda: ledger.update_study("s", state="running"),
+    ):
+        with pytest.raises(LeaseLost, match="another one has taken over study s"):
+            change()
+    assert [t["state"] for t in ledger.trials("s")] == ["waiting"]
+    assert len(ledger.events("s")) == 1

@@ -256,3 +256,34 @@ def test_a_remote_store_without_a_database_is_refused() -> None:
 def test_a_store_at_an_unknown_kind_of_place_is_refused() -> None:
     with pytest.raises(StoreRefused, match="Protocol not known: gopher"):
         ArtifactStore(StoreAddress("gopher://hole/store", "sqlite://"))
+
+
+def test_while_one_publishes_another_waits_and_is_served(store, address, monkeypatch) -> None:
+    other = ArtifactStore(address)
+    seen = []
+    publish = store.files.publish
+
+    def look_while_publishing(*args, **kwargs):
+        parts = publish(*args, **kwargs)
+        seen.append(other.index.entries(["a".ljust(64, "0")]))  # moved in, and not yet admitted
+        return parts
+
+    monkeypatch.setattr(store.files, "publish", look_while_publishing)
+    kept, _ = store.get_or_make(entry("a"), {}, made)
+    assert seen == [{}]
+    served, again = other.get_or_make(entry("a"), {}, made)
+    assert again is None
+    assert other.read(served, ["train"]) is not None
+    assert store.index.totals().cache_bytes == kept.size_bytes
+    assert verify(store).is_sound
+    other.close()
+
+
+def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store, caplog) -> None:
+    former = put(store, "a")
+    store.prune(0)
+    put(store, "a")
+    assert store.read(former, ["train"]) is None
+    assert caplog.text == ""
+    assert present(store) == {"a"}
+    assert verify(store).is_sound

@@ -11,10 +11,13 @@ from inputs import table
 from studies import configured, context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
+from prefect_tune.tasks import metric
+from prefect_tune.tasks.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.fitting import Facts
 from prefect_tune.tasks.prefix import Prefix
-from prefect_tune.tasks.split import REFIT
+from prefect_tune.tasks.split import REFIT, load_split
 
 TREE = (
     "decision_tree",
@@ -208,6 +211,33 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert "fit_transformer" in came.traceback
     assert came.cost_seconds > 0
     assert store_of(context).index.totals().count == 6
+
+
+def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    dataset = load_dataset(store, context.problem.dataset)
+    test = load_split(store, context.problem.split).held_out(REFIT)
+    X, y = dataset.X.copy(), dataset.y.copy()
+    X.loc[test, ["a", "b", "c", "count"]] = 1e6
+    X.loc[test, "colour"] = X["colour"].iloc[0]
+    y[test] = 1 - y[test]
+    scrambled = replace(dataset, X=canonical(X), y=y)
+    other = replace(
+        context, problem=replace(context.problem, dataset=import_dataset(scrambled, store))
+    )
+    for seed in range(4):
+        query = draw(context, seed)
+        assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
+
+
+def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
+    context = context_of(tmp_path)
+    broken = replace(metric.METRICS["error"], compute=lambda *_: float("nan"))
+    monkeypatch.setitem(metric.METRICS, "error", broken)
+    came = outcome(context, draw(context, 0))
+    assert isinstance(came, Failure)
+    assert "error is nan on 40 held-out rows" in came.message
 
 
 def test_the_refit_trains_on_all_training_rows_and_holds_out_the_test(tmp_path) -> None:

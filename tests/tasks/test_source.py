@@ -9,6 +9,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.events import EventRows
 from prefect_tune.tasks.source import Source, read_features, read_source
+from prefect_tune.tasks.table import like_training
 
 
 def read(path, **options):
@@ -16,7 +17,10 @@ def read(path, **options):
 
 
 def written(frame: pd.DataFrame, path) -> str:
-    frame.to_csv(path, index=False)
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
     return str(path)
 
 
@@ -62,12 +66,42 @@ def test_whatever_changes_the_table_changes_its_digest(tmp_path, change) -> None
         ([2.0, 1.0] * 75, (1, 2)),
         (["b", "a"] * 75, ("a", "b")),
         ([0.5, 1.5] * 75, ("0.5", "1.5")),
+        ([-0.5, -1.5, 10.5] * 50, ("-0.5", "-1.5", "10.5")),
     ],
 )
 def test_classes_may_be_of_any_type(tmp_path, target, classes) -> None:
     dataset = read(written(table().assign(target=target), tmp_path / "a.csv"))
     assert dataset.classes == classes
     assert [type(c) for c in dataset.classes] == [type(c) for c in classes]
+
+
+@pytest.mark.parametrize("values", [["yes", "no"], ["low", "medium", "high"], [3, 1, 2]])
+def test_classes_that_a_file_orders_otherwise_are_ours_in_order(tmp_path, values) -> None:
+    target = pd.Categorical(values * (150 // len(values)), categories=values)
+    dataset = read(written(table().assign(target=target), tmp_path / "a.parquet"))
+    assert dataset.classes == tuple(sorted(values))
+    assert dataset.labels.tolist() == list(target)
+    plain = read(written(table().assign(target=list(target)), tmp_path / "a.csv"))
+    assert plain.digest() == dataset.digest()
+
+
+def test_a_category_is_the_same_with_and_without_gaps_in_its_file(tmp_path) -> None:
+    frame = table().assign(site=[1, 2, 3] * 50)
+    frame["site"] = frame["site"].where(frame.index > 0).astype("float")
+    path = written(frame, tmp_path / "t.csv")
+    training = read(path, categorical=("site",))
+    assert list(training.X["site"].cat.categories) == ["1", "2", "3"]
+    for sites in ([1, 2, 3], [1, None, 3], ["1", "2", "new"]):
+        new = written(frame.head(3).assign(site=sites), tmp_path / "new.csv")
+        known = like_training(read_features(str(new), None, training), training.X)["site"]
+        expected = [str(s) for s in sites if s is not None]
+        assert known.dropna().tolist() == expected
+
+
+def test_a_category_of_which_nothing_is_known_is_warned_of(tmp_path, caplog) -> None:
+    training = read(written(table(), tmp_path / "t.csv"))
+    like_training(table(5).assign(colour="mauve"), training.X)
+    assert "no value of column colour was there in training" in caplog.text
 
 
 def test_an_imported_data_set_comes_back_as_it_was(tmp_path) -> None:
@@ -183,6 +217,8 @@ def text_column(frame: pd.DataFrame) -> pd.DataFrame:
         (None, {"categorical": ("aa",)}, "no column 'aa'"),
         (lambda f: f[["target"]], {}, "no column left to learn from"),
         (lambda f: f.rename(columns={"a": "b"}), {}, "two columns called 'b'"),
+        (lambda f: text_column(f).head(90), {}, "texts or identifiers.*: name"),
+        (lambda f: f.head(0), {}, "has no rows"),
         (None, {"format": "tabel"}, "Did you mean 'table'"),
     ],
 )
@@ -192,6 +228,25 @@ def test_a_table_that_cannot_be_used_is_refused_with_the_way_out(
     path = written(table() if change is None else change(table()), tmp_path / "t.csv")
     with pytest.raises((BadInput, UnknownName), match=message):
         read(path, **options)
+
+
+def test_a_row_with_more_fields_than_names_is_refused(tmp_path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,target\n1,3,2,0\n2,3,4,1\n")
+    with pytest.raises(BadInput, match="more fields than its first line has names"):
+        read(path)
+
+
+def test_columns_may_be_named_by_numbers(tmp_path) -> None:
+    frame = table().rename(columns={"target": 3, "a": 1})
+    path = tmp_path / "t.parquet"
+    frame[[1, "b", 3]].set_axis([1, 2, 3], axis=1).to_parquet(path, index=False)
+    assert read(path, target="3").classes == ("no", "yes")
+
+
+def test_a_column_that_numbers_the_rows_is_noted(tmp_path) -> None:
+    path = written(table().assign(patient=range(150)), tmp_path / "t.csv")
+    assert any("column patient holds another whole number" in n for n in read(path).notes)
 
 
 def test_the_ways_out_that_are_named_lead_out(tmp_path) -> None:

@@ -42,6 +42,12 @@ def test_rows_of_one_group_never_stand_in_two_folds(seed) -> None:
         assert len(set(split.fold[data.groups == group])) == 1
 
 
+@pytest.mark.parametrize("test_size", [0.1, 0.2, 0.25, 0.3, 0.4, 0.5])
+def test_the_test_part_of_groups_is_as_large_as_asked(test_size) -> None:
+    split = make_split(dataset(1200, per_group=4), 3, test_size, 0)
+    assert (split.fold == TEST).mean() == pytest.approx(test_size, abs=0.02)
+
+
 @given(st.integers(0, 3), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 def test_subsets_of_one_draw_are_nested_and_hold_every_class(draw, first, second) -> None:
     data = dataset()
@@ -79,7 +85,7 @@ def test_another_seed_is_another_split() -> None:
 @pytest.mark.parametrize(
     ("n_folds", "test_size", "message"),
     [
-        (1, 0.2, "--folds 1: cross-validation needs at least 2"),
+        (1, 0.2, "--folds 1: cross-validation takes 2 to 100"),
         (3, 0.0, "--test-size 0.0: the share of test rows"),
         (3, 0.7, "--test-size 0.7"),
         (60, 0.2, "fewer than the 60 folds and the test part need"),
@@ -88,6 +94,20 @@ def test_another_seed_is_another_split() -> None:
 def test_a_split_that_cannot_be_made_is_refused(n_folds, test_size, message) -> None:
     with pytest.raises(BadInput, match=message):
         make_split(dataset(), n_folds, test_size, 0)
+
+
+def test_a_class_that_a_part_would_lack_is_named() -> None:
+    y = np.array([0] * 30 + [1] * 4, dtype=np.int32)
+    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(34)}), y, ("a", "b"))
+    with pytest.raises(BadInput, match=r"class 'b' has too few rows|cannot be split"):
+        make_split(data, 3, 0.5, 0)
+
+
+def test_more_classes_than_test_rows_are_refused() -> None:
+    y = np.repeat(np.arange(10), 4).astype(np.int32)
+    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(40)}), y, tuple(range(10)))
+    with pytest.raises(BadInput, match="cannot be split into 3 folds"):
+        make_split(data, 3, 0.2, 0)
 
 
 def test_a_class_that_is_too_rare_is_named() -> None:
