@@ -49,16 +49,16 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
     """Show one artifact: its facts, its files, and all that made it. A part of KEY will do."""
     with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views import print_artifact
-        from prefect_tune.storage.inspection import describe, find_artifact
+        from prefect_tune.storage.inspection import describe, find_artifacts
         from prefect_tune.tasks.bad_input import BadInput
 
-        entry = find_artifact(opened, key)
-        if entry is None:
+        found = find_artifacts(opened, key)
+        if len(found) != 1:
+            how_many = f"{len(found)} artifacts have" if found else "no artifact has"
             raise BadInput(
-                f"no artifact, or more than one, has a key that begins with {key!r}; "
-                "`prefect-tune artifacts ls` lists them"
+                f"{how_many} a key that begins with {key!r}; `prefect-tune artifacts ls` lists them"
             )
-        document = describe(opened, entry)
+        document = describe(opened, found[0])
         print_json(document) if as_json else print_artifact(document)
 
 

@@ -7,6 +7,7 @@ output holds the result and nothing else; what is said along the way goes to sta
 import json
 import re
 from collections.abc import Callable
+from signal import SIGINT, signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -91,7 +92,7 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
 def run(
     *, as_json: bool, json_lines: bool, quiet: bool, keep_server: bool, **parameters: Any
 ) -> None:
-    r"""Tune a pipeline on DATA, or continue a study.
+    """Tune a pipeline on DATA, or continue a study.
 
     DATA is a table as CSV(.gz) or Parquet (name the column to predict with --target), a table of
     patient events or a MEDS folder (name the labels with --labels), or cohort:demo.
@@ -103,7 +104,7 @@ def run(
 
     Shown as it goes: the best trial, trials done and failed, the budget left, and what the cache
     saved. Interrupt it at any time; the same command with the same --study goes on where it was.
-    """
+    """  # noqa: D301 - click reads the backspace
 
     def prepare_study() -> "Prepared":
         from prefect_tune.flows.preparing import prepare
@@ -291,7 +292,7 @@ def predict(
 def export(
     study: str, file: str, *, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Write the final model of STUDY to FILE as a pickled scikit-learn Pipeline."""
+    """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
     with told_plainly(), existing_store(store, database) as opened:
         import pickle
 
@@ -352,6 +353,7 @@ def _run_flow(
                     observer.note(note)
                 observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
                 server.wait()
+                signal(SIGINT, _interrupt)
                 try:
                     return run_flow(preparation)
                 except KeyboardInterrupt:
@@ -366,6 +368,12 @@ def _run_flow(
                         raise
                     observer.note("the Prefect server went away; the study is complete")
                     return summary
+
+
+def _interrupt(*_: object) -> None:
+    """Say at once that the signal has come; what follows takes some seconds."""
+    click.echo("interrupted: ending the trials under way ...", err=True)
+    raise KeyboardInterrupt
 
 
 def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:

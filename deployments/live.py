@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.flows.quantities import format_seconds
+from prefect_tune.flows.quantities import format_seconds, loss_name
 from prefect_tune.optimizers.trial import Trial
 
 __all__ = ["observer_for"]
@@ -104,7 +104,8 @@ def _standing(progress: Progress) -> str:
         parts.append(f"{progress.n_failed} failed")
     if progress.incumbent is not None:
         unit = " %" if progress.unit == "percent" else ""
-        parts.insert(0, f"best {progress.metric} {progress.incumbent.loss:.4g}{unit}")
+        metric = loss_name(progress.metric)
+        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}")
     if progress.seconds_total is not None:
         left = max(progress.seconds_total - progress.seconds, 0)
         parts.append(f"{format_seconds(left)} left")

@@ -31,6 +31,7 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
         limit: Flow runs at the same time.
         say: Called with what a user should know.
     """
+    say("starting")
     with local_server() as url:
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for declared in declared_deployments():

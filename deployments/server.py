@@ -19,9 +19,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event, Thread
 from time import monotonic, sleep, time
 from typing import IO
 from urllib.error import URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import psutil
@@ -44,6 +46,7 @@ _NOT_FOR_OURS = (
 """Variables of another server that must not lead ours to its database."""
 _START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
+_LOOK_SECONDS = 2.0
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by their number."""
 
@@ -112,13 +115,30 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
         with _exclusive(folder / "start.lock"):
             fcntl.flock(users, fcntl.LOCK_SH)
             server = _running(folder) or _start(folder)
+        ended = Event()
+        guard = Thread(target=_keep_up, args=(folder, ended), daemon=True, name="server guard")
+        guard.start()
         try:
             yield Launched(server.url, folder)
         finally:
+            ended.set()
+            guard.join()
             with _exclusive(folder / "start.lock"):
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if not keep and _is_unused(users):
                     _stop(folder)
+
+
+def _keep_up(folder: Path, ended: Event) -> None:
+    """Start a server that was killed again, at its address: clients try for a minute."""
+    while not ended.wait(_LOOK_SECONDS):
+        server = _noted(folder)
+        if server is None or server.process is not None:
+            continue
+        with _exclusive(folder / "start.lock"):
+            server = _noted(folder)
+            if server is not None and server.process is None:
+                _start(folder, server.port)
 
 
 def _may_be_configured() -> bool:
@@ -180,6 +200,10 @@ class _Server:
     url: str
 
     @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+    @property
     def process(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)
@@ -222,10 +246,8 @@ def _running(folder: Path) -> _Server | None:
     return None
 
 
-def _start(folder: Path) -> _Server:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def _start(folder: Path, port: int | None = None) -> _Server:
+    port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     _lay_database(folder)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_OURS)}
@@ -248,6 +270,12 @@ def _start(folder: Path) -> _Server:
     server = _Server(process.pid, psutil.Process(process.pid).create_time(), url)
     (folder / "server.json").write_text(json.dumps(asdict(server)))
     return server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _lay_database(folder: Path) -> None:
@@ -293,9 +321,10 @@ def _stop(folder: Path) -> None:
     """End the server and all that it started, gently first."""
     server = _noted(folder)
     process = server.process if server else None
-    if process is not None:
+    if server is not None and process is not None:
         family = [process, *process.children(recursive=True)]
-        os.killpg(process.pid, signal.SIGTERM)
+        # One that does not answer yet has nothing to finish.
+        os.killpg(process.pid, signal.SIGTERM if _answers(server.url) else signal.SIGKILL)
         _, alive = psutil.wait_procs(family, timeout=_STOP_SECONDS)
         for survivor in alive:
             survivor.kill()

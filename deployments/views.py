@@ -1,13 +1,14 @@
 """What the commands print for people."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from prefect_tune.flows.quantities import format_bytes, format_seconds
+from prefect_tune.flows.quantities import format_bytes, format_seconds, loss_name
 from prefect_tune.storage.inspection import Verification
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "print_verification",
 ]
 
-_CONSOLE = Console(highlight=False, soft_wrap=True)
+_CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 _UNITS = {"error": " %"}
 
 
@@ -44,10 +45,11 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     _CONSOLE.print(
         f"  {summary['n_trials']} trials, {summary['n_failed']} failed, in {total} "
         f"({evaluating} of evaluating)"
+        + (f"; {summary['n_waiting']} more wait for another run" if summary["n_waiting"] else "")
     )
     if incumbent is not None:
         _CONSOLE.print(
-            f"  best: trial {incumbent['trial']}, cross-validated {summary['metric']} "
+            f"  best: trial {incumbent['trial']}, cross-validated {loss_name(summary['metric'])} "
             f"[bold]{incumbent['loss']:.4g}{unit}[/]"
             + (
                 f"; on the test rows [bold]{summary['test_loss']:.4g}{unit}[/]"
@@ -96,7 +98,15 @@ def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
 def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
     """Artifacts, one a line."""
     table = Table(
-        "key", "step", "algorithm", "size", "cost", "hits", "last used", "study", box=None
+        _whole("key"),
+        "step",
+        "algorithm",
+        "size",
+        "cost",
+        "hits",
+        _whole("last used"),
+        "study",
+        box=None,
     )
     for row in rows:
         table.add_row(
@@ -144,7 +154,7 @@ def print_verification(found: Verification) -> None:
 def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
     """Studies, one a line."""
     table = Table(
-        "study", "state", "method", "metric", "best", "trials", "failed", "data", box=None
+        _whole("study"), "state", "method", "metric", "best", "trials", "failed", "data", box=None
     )
     for row in rows:
         best = row["incumbent"]
@@ -152,13 +162,18 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
             row["study"],
             row["state"],
             row["method"],
-            row["metric"],
+            loss_name(row["metric"]),
             f"{best['loss']:.4g}" if best else "",
             str(row["n_trials"]),
             str(row["n_failed"]),
             row["data"],
         )
     _CONSOLE.print(table if rows else "no studies")
+
+
+def _whole(header: str) -> Column:
+    """A column whose values are never cut: others commands need them."""
+    return Column(header, no_wrap=True, overflow="ignore")
 
 
 def _short(value: Any) -> str:

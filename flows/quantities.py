@@ -4,7 +4,7 @@ import re
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["format_bytes", "format_seconds", "parse_bytes", "parse_seconds"]
+__all__ = ["format_bytes", "format_seconds", "loss_name", "parse_bytes", "parse_seconds"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -69,3 +69,8 @@ def format_bytes(size_bytes: float) -> str:
         if size_bytes >= _BYTES[unit]:
             return f"{size_bytes / _BYTES[unit]:.1f}{unit}"
     return f"{size_bytes:.0f}B"
+
+
+def loss_name(metric: str) -> str:
+    """What the loss of a metric is, for people."""
+    return {"auroc": "1 - auroc"}.get(metric, metric)

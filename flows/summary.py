@@ -51,6 +51,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "state": _state(store, record),
         "n_trials": sum(t.is_told for t in trials),
         "n_failed": len(history.failed),
+        "n_waiting": sum(not t.is_told for t in trials),
         "incumbent": None if incumbent is None else _incumbent(incumbent),
         "test_loss": record.result.get("test_loss"),
         "chance_loss": record.settings["chance_loss"],

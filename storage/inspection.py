@@ -8,7 +8,7 @@ from prefect_tune.storage.files import Damaged, Part
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.store import ArtifactStore, artifact_folder
 
-__all__ = ["Verification", "describe", "find_artifact", "list_artifacts", "stats", "verify"]
+__all__ = ["Verification", "describe", "find_artifacts", "list_artifacts", "stats", "verify"]
 
 
 def list_artifacts(store: ArtifactStore, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
@@ -21,10 +21,9 @@ def list_artifacts(store: ArtifactStore, keys: Iterable[str] | None = None) -> l
     return [_row(entry) for entry in entries]
 
 
-def find_artifact(store: ArtifactStore, key: str) -> Entry | None:
-    """The artifact whose key is given or begins so; None when there is none, or more than one."""
-    found = [e for e in store.index.all_entries(present_only=False) if e.key.startswith(key)]
-    return found[0] if len(found) == 1 else None
+def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
+    """The artifacts whose key is given or begins so."""
+    return [e for e in store.index.all_entries(present_only=False) if e.key.startswith(key)]
 
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:

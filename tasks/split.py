@@ -4,6 +4,7 @@ A split is made once per study and kept with it. Folds are stratified by class, 
 group never stand in two folds. Test rows are looked at once, after the search has ended.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -98,8 +99,10 @@ def make_split(dataset: Dataset, n_folds: int, test_size: float, seed: int) -> S
         else:
             test = _grouped_test(dataset, test_size, seed)
         training = np.setdiff1d(rows, test)
-        for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
-            fold[training[held_out]] = number
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a class too rare for the folds; see below
+            for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
+                fold[training[held_out]] = number
     except ValueError as error:
         raise BadInput(
             f"the rows cannot be split into {n_folds} folds and a test part of {test_size}: {error}"

@@ -22,7 +22,8 @@ RUN_ELSEWHERE = {
     ". .venv/bin/activate": "the tests run in that environment",
     "deployments/demo": "test_the_demo_runs",
     "prefect-tune serve": "deployments/test_serve.py",
-    "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
+    "PREFECT_API_URL=http://127.0.0.1:4200/api prefect deployment run tune/healthcare "
+    "--param trials=40 --watch": "deployments/test_serve.py",
 }
 
 

@@ -165,14 +165,14 @@ def test_predictions_and_the_model_are_files_of_the_users(studied) -> None:
         (("show", "nothing"), "unknown study in the store"),
         (("show", "S"), "Did you mean 's'"),
         (("trials", "nothing"), "unknown study"),
-        (("artifacts", "show", "xyz"), "no artifact, or more than one"),
+        (("artifacts", "show", "xyz"), "no artifact has a key that begins with 'xyz'"),
         (("artifacts", "prune", "--to", "5"), "a size is a number with its unit"),
         (("artifacts", "ls", "--study", "t"), "unknown study"),
         (("predict", "s", "nowhere.csv"), "there is no file or folder nowhere.csv"),
         (("predict", "s", "DATA", "--out", "no/where.csv"), "no/where.csv cannot be written"),
         (("predict", "s", "OTHER"), "has no column 'a'"),
-        (("export", "s", "/"), "is a folder"),
-        (("show", "s", "--store", "/tmp/there/is/none"), "there is no store at /tmp/there/is/none"),
+        (("export", "s", "FOLDER"), "is a folder"),
+        (("show", "s", "--store", "/no/such/store"), "there is no store at /no/such/store"),
         (("study", "rm", "nothing"), "unknown study"),
         (("retry", "s", "--trial", "0"), "trial 0 of study 's' has not failed"),
         (
@@ -184,7 +184,7 @@ def test_predictions_and_the_model_are_files_of_the_users(studied) -> None:
 def test_a_mistake_is_told_in_one_message_with_exit_code_2(studied, arguments, message) -> None:
     other = studied.folder / "other.csv"
     other.write_text("x,y\n1,2\n")
-    named = {"DATA": studied.data, "OTHER": other}
+    named = {"DATA": studied.data, "OTHER": other, "FOLDER": studied.folder}
     done = studied.run(*(named.get(a, a) for a in arguments))
     assert done.exit_code == 2
     assert message in done.stderr

@@ -106,8 +106,11 @@ def test_a_killed_server_ends_no_study(tmp_path) -> None:
     options = ("--target", "target", "--study", "s", "--trials", 4, "--workers", 2)
     with started("run", slow_table(tmp_path), *options, home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
-        kill(server_of(home)["pid"])
-        said_to_users, said = process.communicate(timeout=240)
+        former = server_of(home)
+        kill(former["pid"])
+        again = wait_for(lambda: (s := server_of(home)) and s["pid"] != former["pid"] and s)
+        assert again["url"] == former["url"]
+        said_to_users, said = process.communicate(timeout=120)
     assert {t["state"] for t in trials_of(home, "s")} == {"complete"}
     assert ledger_of(home).study("s").state == "complete"
     assert process.returncode == 0, said

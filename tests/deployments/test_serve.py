@@ -82,6 +82,7 @@ def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_ho
     stop(first)
     assert schedules(server) == {"nightly": True}  # stopping does not pause it
     second = serve()
+    assert second.stderr.readline() == "starting\n"
     assert "serving tune/healthcare" in second.stderr.readline()
     wait_for(lambda: "start one with" in second.stderr.readline())
     assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest

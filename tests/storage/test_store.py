@@ -9,7 +9,7 @@ import pytest
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import store as store_module
 from prefect_tune.storage.index import Entry
-from prefect_tune.storage.inspection import describe, find_artifact, stats, verify
+from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 
 
 def entry(key: str, **values) -> Entry:
@@ -191,9 +191,9 @@ def test_provenance_stands_beside_the_data(store) -> None:
 def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
     put(store, "ab1")
     put(store, "ab2")
-    assert find_artifact(store, "ab1").key.startswith("ab1")
-    assert find_artifact(store, "ab") is None
-    assert find_artifact(store, "zz") is None
+    assert [e.key[:3] for e in find_artifacts(store, "ab1")] == ["ab1"]
+    assert len(find_artifacts(store, "ab")) == 2
+    assert find_artifacts(store, "zz") == []
 
 
 def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
