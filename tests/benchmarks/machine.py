@@ -2,10 +2,36 @@
 
 import os
 import platform
+import sys
 
 import psutil
 
-__all__ = ["describe"]
+__all__ = ["Goals", "describe"]
+
+
+class Goals:
+    """What a benchmark has to reach; it exits with 1 when it does not."""
+
+    def __init__(self) -> None:
+        self._missed: list[str] = []
+
+    def at_most(self, what: str, value: float, goal: float) -> None:
+        """Compare, and remember what was missed."""
+        self._check(what, value, f"at most {goal:g}", is_reached=value <= goal)
+
+    def at_least(self, what: str, value: float, goal: float) -> None:
+        """Compare, and remember what was missed."""
+        self._check(what, value, f"at least {goal:g}", is_reached=value >= goal)
+
+    def end(self) -> None:
+        """Exit with 1 if a goal was missed."""
+        if self._missed:
+            sys.exit("missed: " + "; ".join(self._missed))
+
+    def _check(self, what: str, value: float, goal: str, *, is_reached: bool) -> None:
+        print(f"{what}: {value:.3g} ({goal}: {'reached' if is_reached else 'MISSED'})")
+        if not is_reached:
+            self._missed.append(what)
 
 
 def describe() -> str:

@@ -18,7 +18,7 @@ from time import monotonic
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from machine import describe  # noqa: E402
+from machine import Goals, describe  # noqa: E402
 from processes import COMMAND, environment  # noqa: E402
 
 
@@ -54,7 +54,9 @@ def main() -> None:
     helps = [timed(*COMMAND, "--help") for _ in range(5)]
     print(describe())
     alone = median(imports) - median(bare)
-    print(f"import prefect_tune: {alone:.3f} s; --help: {median(helps):.2f} s")
+    goals = Goals()
+    goals.at_most("import prefect_tune, s", alone, 0.1)
+    goals.at_most("prefect-tune --help, s", median(helps), 0.5)
     with tempfile.TemporaryDirectory() as home:
         evaluating = []
         for study in ("first", "again"):
@@ -65,13 +67,15 @@ def main() -> None:
                 f"{study}: first trial seen after {seen:.1f} s, finished after {total:.1f} s; "
                 f"search {found[1]}, evaluating {found[2]}"
             )
+            if study == "first":
+                goals.at_most("first trial seen, s", seen, 20)
+                goals.at_most("finished, s", total, 180)
             print(
                 "\n".join(line for line in said.splitlines() if "best:" in line or "cache:" in line)
             )
-    print(
-        f"the same configurations with the cache warm: {evaluating[0] / evaluating[1]:.1f} x faster"
-    )
+    goals.at_least("times faster with the cache warm", evaluating[0] / evaluating[1], 3)
     print(describe())
+    goals.end()
 
 
 def _seconds(text: str) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import psutil  # noqa: E402
-from machine import describe  # noqa: E402
+from machine import Goals, describe  # noqa: E402
 from null_trials import N_STEPS, burn, burning_trial, null_trial  # noqa: E402
 from prefect import flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
@@ -154,7 +154,10 @@ def main() -> None:
                 a["ours"] / b["ours"]
                 for a, b in zip(results["lean"], results["stock"], strict=True)
             ]
-            print(f"CPU per trial, lean / stock, pair by pair: median {median(ratios):.3f}")
+            goals = Goals()
+            rate = median(r["rate"] for r in results["lean"])
+            goals.at_least("trials that do nothing per second", rate, 10)
+            goals.at_most("CPU per trial, lean / stock, median of the pairs", median(ratios), 0.25)
             started = monotonic()
             for _ in range(10):
                 burn()
@@ -162,9 +165,11 @@ def main() -> None:
             r = measure("lean", 40, pid, burning=True)
             print(
                 f"trials of 1 s CPU: {r['rate']:.2f} trials/s on 2 workers, a bare loop "
-                f"{bare:.2f}/s in one process: {r['rate'] / bare / 2:.2f} x 2; {recorded(r)}"
+                f"{bare:.2f}/s in one process; {recorded(r)}"
             )
+            goals.at_least("share of two bare loops", r["rate"] / bare / 2, 0.9)
             print(describe())
+            goals.end()
 
 
 if __name__ == "__main__":

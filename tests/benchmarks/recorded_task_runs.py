@@ -16,7 +16,7 @@ from time import monotonic
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from inputs import table  # noqa: E402
-from machine import describe  # noqa: E402
+from machine import Goals, describe  # noqa: E402
 from prefect_api import flow_runs, states, task_runs  # noqa: E402
 
 from prefect_tune.deployments.server import local_server  # noqa: E402
@@ -43,13 +43,17 @@ def main() -> None:
             seconds = monotonic() - started
             runs = task_runs(flow_runs()[0].id)
     n_trials = sum(run.name.startswith("trial ") for run in runs)
+    ended = [run.state is not None and run.state.is_final() for run in runs]
     expected = (options.trials + 1) * 7  # and the refit
     print(
         f"{summary['n_trials']} trials in {seconds:.0f} s "
         f"({expected / seconds:.0f} task runs/s): {len(runs)} task runs recorded of {expected}, "
         f"{n_trials} of them trials; states {dict(states(runs))}"
     )
+    goals = Goals()
+    goals.at_least("task runs recorded and ended", sum(ended), expected)
     print(describe())
+    goals.end()
 
 
 if __name__ == "__main__":
