@@ -12,7 +12,7 @@ from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.problem import Problem
 
-__all__ = ["failed_trials", "find_study", "keys_of", "list_trials", "summarize"]
+__all__ = ["failed_trials", "find_study", "keys_of", "list_trials", "summarize", "trials_using"]
 
 
 def find_study(store: ArtifactStore, name: str) -> StudyRecord:
@@ -99,6 +99,17 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
         for step in trial["evaluation"]["steps"]
     )
     return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
+
+
+def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
+    """Completed trials, of any study, that made or used an artifact."""
+    ledger = Ledger(store.database)
+    return [
+        {"study": study, "number": trial["number"]}
+        for study in ledger.study_names()
+        for trial in ledger.trials(study)
+        if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
+    ]
 
 
 def _state(store: ArtifactStore, record: StudyRecord) -> str:

@@ -1,13 +1,19 @@
-"""Values as bytes and back: matrices and frames as Parquet, everything else as pickle.
+"""Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
 Any Parquet reader reads the files. A dense matrix is one column `values` of fixed-size lists, a
 sparse matrix has per row its column `indices` and `values`, a vector is one plain column `values`,
-a frame has its own columns. The schema's metadata says shape and type.
+a frame has its own columns. The schema's metadata says shape and type, and all that made it.
+
+A pickle is of protocol 5 with its large buffers beside it: a count, the length of each piece, then
+the pieces, so that reading copies nothing.
 """
 
 import json
 import pickle
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -69,18 +75,23 @@ def canonical(value: Any) -> Any:
 
 
 def layout(value: Any) -> str:
-    """How a value is laid out: dense, vector, sparse, frame or pickle; also its codec's name."""
+    """How a value is laid out: dense, vector, sparse, frame, json or pickle; its codec's name."""
     if sparse.issparse(value):
         return "sparse"
     if isinstance(value, np.ndarray) and value.dtype != object and value.ndim in (1, 2):
         return "dense" if value.ndim == 2 else "vector"
     if isinstance(value, pd.DataFrame):
         return "frame"
-    return "pickle"
+    return "json" if _is_document(value) else "pickle"
 
 
-def encode(value: Any) -> Encoded:
-    """A value as bytes; matrices and frames must be canonical."""
+def encode(value: Any, about: Mapping[str, Any] = MappingProxyType({})) -> Encoded:
+    """A value as bytes.
+
+    Args:
+        value: The value; matrices and frames must be canonical.
+        about: What made it, as JSON values, for the metadata of a Parquet file.
+    """
     codec = layout(value)
     match codec:
         case "dense":
@@ -96,9 +107,11 @@ def encode(value: Any) -> Encoded:
             table = pa.table({"indices": indices, "values": values})
         case "frame":
             table = _frame_to_table(value)
+        case "json":
+            return Encoded(codec, ".json", json.dumps(value, allow_nan=False).encode())
         case _:
-            return Encoded(codec, ".pkl", pickle.dumps(value, protocol=5))
-    description: dict[str, Any] = {"layout": codec, "shape": list(value.shape)}
+            return Encoded(codec, ".pkl", _pickled(value))
+    description: dict[str, Any] = {"layout": codec, "shape": list(value.shape), **about}
     if codec != "frame":
         description["dtype"] = str(value.dtype)
     return Encoded(codec, ".parquet", _write_parquet(table, description))
@@ -113,7 +126,9 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
         ValueError: If no codec bears that name.
     """
     if codec == "pickle":
-        return pickle.loads(data)
+        return _unpickled(memoryview(data))
+    if codec == "json":
+        return json.loads(bytes(data))
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     if codec == "frame":
         return _frame_from_table(table)
@@ -138,6 +153,37 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
             matrix.has_sorted_indices = True
             return matrix
     raise ValueError(f"no codec is called {codec!r}")
+
+
+def _is_document(value: Any) -> bool:
+    """Whether JSON gives the value back as it is."""
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_document(v) for k, v in value.items())
+    if isinstance(value, list):
+        return all(map(_is_document, value))
+    return (
+        value is None
+        or type(value) in {str, int, bool}
+        or (type(value) is float and np.isfinite(value))
+    )
+
+
+def _pickled(value: Any) -> bytes:
+    buffers: list[pickle.PickleBuffer] = []
+    stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
+    lengths = [len(piece) for piece in pieces]
+    return b"".join([struct.pack(f"<{1 + len(pieces)}Q", len(pieces), *lengths), *pieces])
+
+
+def _unpickled(data: memoryview) -> Any:
+    (count,) = struct.unpack_from("<Q", data)
+    lengths = struct.unpack_from(f"<{count}Q", data, 8)
+    pieces, start = [], 8 * (1 + count)
+    for length in lengths:
+        pieces.append(data[start : start + length])
+        start += length
+    return pickle.loads(pieces[0], buffers=pieces[1:])
 
 
 def _write_parquet(table: pa.Table, description: dict[str, Any]) -> memoryview:

@@ -40,6 +40,8 @@ store_table = Table(
     Column("schema", Integer, nullable=False),
     Column("url", String, nullable=False),
     Column("budget_bytes", BigInteger, nullable=False),
+    Column("policy", String, nullable=False),
+    Column("clock", Double, nullable=False, default=0.0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
     Column("hits", BigInteger, nullable=False, default=0),
     Column("misses", BigInteger, nullable=False, default=0),

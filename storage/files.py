@@ -5,6 +5,8 @@ replaced: a reader sees all of one publication or nothing of it, and deleting on
 the next.
 """
 
+import hmac
+import mmap
 import posixpath
 import shutil
 from collections.abc import Mapping
@@ -20,8 +22,9 @@ from fsspec.implementations.local import LocalFileSystem
 
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
+from prefect_tune.storage.signing import sign, signing_key
 
-__all__ = ["Damaged", "Files", "Part", "StoreRefused", "place_of"]
+__all__ = ["Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -45,12 +48,19 @@ class Part:
         digest: Digest of its bytes.
         size_bytes: How many they are.
         codec: Name of the rule that reads them.
+        signature: HMAC of a pickle; empty when there was no signing key.
     """
 
     file: str
     digest: str
     size_bytes: int
     codec: str
+    signature: str = ""
+
+
+def new_place() -> str:
+    """A name that no publication ever had."""
+    return uuid4().hex[:16]
 
 
 def place_of(parts: Mapping[str, Part]) -> str:
@@ -72,35 +82,48 @@ class Files:
         """A path below the root."""
         return posixpath.join(self.root, *names)
 
-    def encode(self, parts: Mapping[str, Any]) -> dict[str, tuple[Part, bytes | memoryview]]:
-        """Parts as bytes with their descriptions."""
-        encoded = {name: encode(value) for name, value in parts.items()}
-        return {
-            name: (Part(name + e.suffix, digest(e.data), len(e.data), e.codec), e.data)
-            for name, e in encoded.items()
-        }
+    def encode(
+        self, folder: str, parts: Mapping[str, Any], about: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, tuple[Part, bytes | memoryview]]:
+        """Parts as bytes with their descriptions.
+
+        Args:
+            folder: Where they are to be published.
+            parts: Values by name, in canonical form.
+            about: What made them, as JSON values.
+        """
+        key = signing_key()
+        encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
+        for name, value in parts.items():
+            e = encode(value, about)
+            is_signed = key is not None and e.codec == "pickle"
+            signature = sign(key, f"{folder}/{name}", e.data) if key and is_signed else ""
+            part = Part(name + e.suffix, digest(e.data), len(e.data), e.codec, signature)
+            encoded[name] = (part, e.data)
+        return encoded
 
     def publish(
         self,
         folder: str,
+        place: str,
         encoded: Mapping[str, tuple[Part, bytes | memoryview]],
         besides: Mapping[str, bytes] = MappingProxyType({}),
     ) -> dict[str, Part]:
-        """Write parts to a new place below a folder, all or none.
+        """Write parts to a place below a folder, all or none.
 
         Args:
             folder: Folder of the key or record.
+            place: A new place (`new_place`).
             encoded: What `encode` gave.
             besides: More files to stand beside them, by name.
 
         Returns:
             The parts as they must be read.
         """
-        place = uuid4().hex[:12]
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(besides)
         if self.is_local:
-            self._move_in(target, files)
+            self._move_in(place, target, files)
         else:  # nobody knows the place before all is there
             for name, data in files.items():
                 self.filesystem.pipe_file(posixpath.join(target, name), bytes(data))
@@ -108,9 +131,9 @@ class Files:
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
 
-    def _move_in(self, target: str, files: Mapping[str, bytes | memoryview]) -> None:
+    def _move_in(self, place: str, target: str, files: Mapping[str, bytes | memoryview]) -> None:
         """Write files under a temporary name and move them to their place at once."""
-        temporary = Path(self.path("tmp", uuid4().hex))
+        temporary = Path(self.path("tmp", place))
         temporary.mkdir(parents=True)
         try:
             for name, data in files.items():
@@ -124,20 +147,40 @@ class Files:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
 
-    def read(self, folder: str, part: Part) -> bytes:
-        """The bytes of a part.
+    def read(self, folder: str, name: str, part: Part) -> bytes | memoryview:
+        """The bytes of a part, checked; those of a local Parquet file are not copied.
+
+        Args:
+            folder: Where it was published.
+            name: Its name among the parts.
+            part: Its description.
 
         Raises:
-            Damaged: If they are missing or are not those that were written.
+            Damaged: If they are missing or not those that were written, or if they are a pickle
+                that was not signed with the key of this process.
         """
         path = self.path(folder, part.file)
         try:
-            data: bytes = self.filesystem.cat_file(path)
+            # What is checked must be what is unpickled, so a pickle is read into memory first.
+            is_mapped = self.is_local and part.codec != "pickle"
+            data = _mapped(path) if is_mapped else self.filesystem.cat_file(path)
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
         if len(data) != part.size_bytes or digest(data) != part.digest:
             raise Damaged(f"{path} is not what was written: its digest differs")
+        key = signing_key()
+        if key is not None and part.codec == "pickle":
+            expected = sign(key, f"{folder}/{name}", data)
+            if not hmac.compare_digest(expected, part.signature):
+                state = "not signed with the signing key" if part.signature else "not signed"
+                raise Damaged(f"{path} is {state}, and is not loaded")
         return data
+
+    def abandon(self, folder: str, place: str) -> None:
+        """Delete what there may be of a publication that was never finished."""
+        with suppress(OSError):
+            self.delete(f"tmp/{place}")
+            self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
         """Delete a folder and what is in it, if it is there, and the one above if it is empty."""
@@ -152,3 +195,11 @@ class Files:
     def free_bytes(self) -> float:
         """What the disk has left; infinite where that means nothing."""
         return shutil.disk_usage(self.root).free if self.is_local else float("inf")
+
+
+def _mapped(path: str) -> bytes | memoryview:
+    with open(path, "rb") as file:  # noqa: PTH123 - fsspec's paths are strings
+        try:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except ValueError:  # an empty file cannot be mapped
+            return b""

@@ -1,103 +1,70 @@
-"""What the store holds: one row per artifact that was ever made, and the totals.
+"""The index of artifacts: entering, using, evicting and forgetting them, and the totals.
 
-A row outlives the bytes of its artifact. Its facts (rows, columns, layout, ...) are what the keys
-of later steps are computed from, so evicting an artifact never makes another one unreachable.
+All that changes the cache's total happens under the lock of the store's row, so that the byte
+budget holds however many processes write.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from time import monotonic, time
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     Double,
-    Index,
-    Integer,
     String,
     Table,
     bindparam,
+    delete,
     func,
     insert,
+    literal,
     select,
     update,
 )
 from sqlalchemy.engine import Connection, Row
 
-from prefect_tune.storage.database import Database, Document, metadata, store_table
-from prefect_tune.storage.files import Part
+from prefect_tune.storage.artifact_rows import (
+    ENTRY_COLUMNS,
+    Entry,
+    Selection,
+    artifact_table,
+    entry_of,
+)
+from prefect_tune.storage.database import Database, epoch, metadata, store_table
+from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
+from prefect_tune.storage.measured import Measured
 
-__all__ = ["ArtifactIndex", "Entry", "Gone", "Totals"]
+__all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
 
 _FLUSH_SECONDS = 1.0
 """Uses are written at most this long after they happened: LRU order is right to within it."""
 
+CHEAP = "cheaper to make again than to read"
+NO_ROOM = "everything else is pinned"
+"""Reasons to refuse an artifact."""
+
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
-artifact_table = Table(
-    "artifacts",
+pin_table = Table(
+    "pins",
     metadata,
     Column("key", String(64), primary_key=True),
-    Column("parent", String(64), nullable=True),
-    Column("study", String, nullable=False),
-    Column("step", String, nullable=False),
-    Column("algorithm", String, nullable=False),
-    Column("fold", Integer, nullable=False),
-    Column("is_present", Boolean, nullable=False),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("cost_seconds", Double, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("last_used", Double, nullable=False),
-    Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),
-    Column("parts", Document, nullable=False),
-    Column("place", String, nullable=False),
-    Index("artifacts_by_use", "is_present", "last_used"),
-    Index("artifacts_by_study", "study"),
+    Column("owner", String, primary_key=True),
+    Column("expires", Double, nullable=False),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """What the index knows of an artifact.
-
-    Attributes:
-        key: Prefix key.
-        parent: Key of the artifact it was made from; None when made from the data set.
-        study: The study that made it.
-        step: Name of the step.
-        algorithm: Id of the step's algorithm.
-        fold: Number of the fold.
-        is_present: Whether its bytes are in the cache.
-        size_bytes: Size of all its parts.
-        cost_seconds: Time to make it from its parent.
-        created: Seconds since 1970.
-        last_used: Seconds since 1970, right to within a second.
-        hits: How often it was served.
-        facts: What keys of later steps need.
-        parts: Its files by name.
-        place: The folder of this publication, below that of the key.
-    """
-
-    key: str
-    parent: str | None
-    study: str
-    step: str
-    algorithm: str
-    fold: int
-    cost_seconds: float
-    facts: Mapping[str, Any]
-    is_present: bool = True
-    size_bytes: int = 0
-    created: float = 0.0
-    last_used: float = 0.0
-    hits: int = 0
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    place: str = ""
+publication_table = Table(
+    "publications",
+    metadata,
+    Column("place", String, primary_key=True),
+    Column("folder", String, nullable=False),
+    Column("started", Double, nullable=False),
+)
+"""What is being written; a row that is left over is of a writer that died."""
 
 
 Gone = tuple[str, str]
@@ -108,6 +75,7 @@ Gone = tuple[str, str]
 class Totals:
     """Sums over the life of a store."""
 
+    policy: str
     budget_bytes: int
     cache_bytes: int
     count: int
@@ -118,19 +86,36 @@ class Totals:
     refused: int
 
 
+@dataclass(slots=True)
+class _Uses:
+    """What happened since it was last written: uses of artifacts, and counts by step."""
+
+    used: dict[str, tuple[float, int]] = field(default_factory=dict)
+    counts: dict[str, dict[str, float]] = field(default_factory=dict)
+    loads: list[tuple[Entry, float]] = field(default_factory=list)
+
+    def count(self, step: str, name: str, amount: float) -> None:
+        empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
+        self.counts.setdefault(step, empty)[name] += amount
+
+
 class ArtifactIndex:
     """The table of artifacts and the store's counters in one database.
 
     Uses and counters are collected in memory and written together, at the latest with the next
     change, so that a hit costs no transaction of its own.
+
+    Args:
+        database: Where it is kept.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.measured = Measured(database)
         self._lock = threading.Lock()
-        self._used: dict[str, tuple[float, int]] = {}
-        self._counts = {"hits": 0, "misses": 0, "seconds_saved": 0.0, "refused": 0}
+        self._uses = _Uses()
         self._flushed = monotonic()
+        self._latest = 0.0
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
@@ -138,17 +123,14 @@ class ArtifactIndex:
         with self._database.read() as connection:
             for first in range(0, len(keys), _KEYS_PER_QUERY):
                 some = list(keys[first : first + _KEYS_PER_QUERY])
-                query = select(artifact_table).where(artifact_table.c.key.in_(some))
-                found |= {row.key: _entry(row) for row in connection.execute(query)}
+                query = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(some))
+                found |= {row.key: entry_of(row) for row in connection.execute(query)}
         return found
 
-    def all_entries(self, *, present_only: bool = True) -> list[Entry]:
-        """Every entry, newest first."""
-        query = select(artifact_table).order_by(artifact_table.c.created.desc())
-        if present_only:
-            query = query.where(artifact_table.c.is_present)
+    def select(self, selection: Selection) -> list[Entry]:
+        """The entries that are selected, in its order."""
         with self._database.read() as connection:
-            return [_entry(row) for row in connection.execute(query)]
+            return [entry_of(row) for row in connection.execute(selection.query())]
 
     def keys_of(self, study: str) -> list[str]:
         """Keys of all artifacts that a study was the last to make."""
@@ -156,19 +138,29 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return list(connection.execute(query).scalars())
 
-    def count_hit(self, entry: Entry, load_seconds: float = 0.0) -> None:
+    def count_hit(self, entry: Entry) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:
-            _, hits = self._used.get(entry.key, (0.0, 0))
-            self._used[entry.key] = (time(), hits + 1)
-            self._counts["hits"] += 1
-            self._counts["seconds_saved"] += max(entry.cost_seconds - load_seconds, 0.0)
+            # A clock that is set back must not make what is used now the first to go.
+            self._latest = max(time(), self._latest)
+            _, hits = self._uses.used.get(entry.key, (0.0, 0))
+            self._uses.used[entry.key] = (self._latest, hits + 1)
+            self._uses.count(entry.step, "hits", 1)
+            self._uses.count(entry.step, "seconds_saved", entry.cost_seconds)
         self._flush_if_due()
 
-    def count_miss(self) -> None:
+    def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
+        """Note how long reading some of an artifact took."""
+        whole = seconds * entry.size_bytes / max(read_bytes, 1)
+        with self._lock:
+            self._uses.loads.append((entry, whole))
+            self._uses.count(entry.step, "seconds_saved", -seconds)
+        self._flush_if_due()
+
+    def count_miss(self, step: str) -> None:
         """Note that an artifact had to be made."""
         with self._lock:
-            self._counts["misses"] += 1
+            self._uses.count(step, "misses", 1)
         self._flush_if_due()
 
     def budget_bytes(self) -> int:
@@ -176,135 +168,229 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return int(connection.execute(select(store_table.c.budget_bytes)).scalar_one())
 
-    def refuse(self, entry: Entry) -> None:
-        """Note that the bytes of an artifact are not kept; its facts are."""
+    def announce(self, place: str, folder: str) -> None:
+        """Note that a place is about to be written to."""
         with self._database.write() as connection:
-            self._write_uses(connection)
-            self._enter(connection, entry, is_present=False)
-            connection.execute(update(store_table).values(refused=store_table.c.refused + 1))
+            connection.execute(
+                insert(publication_table).values(place=place, folder=folder, started=epoch())
+            )
 
-    def admit(self, entry: Entry) -> tuple[bool, list[Gone]]:
-        """Enter a published artifact, making room by forgetting the least recently used.
+    def withdraw(self, place: str) -> None:
+        """Note that a place is not written to any more."""
+        with self._database.write() as connection:
+            self.end_publication(connection, place)
+
+    def abandoned(self, older_than_seconds: float) -> list[tuple[str, str]]:
+        """Folders and places whose writers died."""
+        table = publication_table.c
+        query = select(table.folder, table.place).where(
+            table.started < epoch() - older_than_seconds
+        )
+        with self._database.read() as connection:
+            return [(row.folder, row.place) for row in connection.execute(query)]
+
+    def refuse(self, entry: Entry, reason: str) -> None:
+        """Note that the bytes of an artifact are not kept, and why; its facts are."""
+        with self._changing() as (connection, _):
+            self._refuse(connection, entry, reason)
+
+    def admit(self, entry: Entry) -> tuple[str, list[Gone]]:
+        """Enter a published artifact, making room for it as the policy says.
+
+        While there is room everything is kept. Without it, what is cheaper to make again than to
+        read is refused, and what is pinned stays.
 
         Returns:
-            Whether it fits, and what must now be deleted. One that is larger than the whole budget
-            is refused; its facts are kept.
+            Why it is refused, or nothing; and what must now be deleted.
         """
-        with self._database.write() as connection:
-            self._write_uses(connection)
-            row = connection.execute(select(store_table).with_for_update()).one()
-            fits = entry.size_bytes <= row.budget_bytes
-            gone, freed = self._remove(connection, [entry.key])
-            if fits:
-                room = row.budget_bytes - row.cache_bytes + freed - entry.size_bytes
-                gone += self._evict(connection, -room)
-            self._enter(connection, entry, is_present=fits)
-            connection.execute(
-                update(store_table).values(
-                    cache_bytes=store_table.c.cache_bytes + (entry.size_bytes if fits else 0),
-                    refused=store_table.c.refused + (0 if fits else 1),
-                )
+        with self._changing() as (connection, store):
+            self.measured.note_times(
+                connection,
+                entry.step,
+                entry.algorithm,
+                entry.size_bytes,
+                make_seconds=entry.cost_seconds,
             )
-        return fits, gone
+            is_cheap = self.measured.is_cheap(
+                connection, entry.step, entry.algorithm, entry.size_bytes
+            )
+            gone, freed = self._remove(connection, [entry.key])
+            cache_bytes = store.cache_bytes - freed
+            surplus = cache_bytes + entry.size_bytes - store.budget_bytes
+            reason = ""
+            if surplus > 0 and is_cheap:
+                reason = CHEAP
+            elif surplus > 0:
+                victims, found = self._choose(connection, surplus, with_pinned=False)
+                if found < surplus:
+                    reason = NO_ROOM
+                else:
+                    gone += self._evict(connection, victims)
+            self.end_publication(connection, entry.place)
+            if reason:
+                self._refuse(connection, entry, reason)
+                return reason, [*gone, (entry.key, entry.place)]
+            policy = POLICIES[store.policy]
+            clock = connection.execute(select(store_table.c.clock)).scalar_one()
+            self._enter(
+                connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
+            )
+            connection.execute(
+                update(store_table).values(cache_bytes=store_table.c.cache_bytes + entry.size_bytes)
+            )
+        return "", gone
 
     def forget(self, entry: Entry) -> None:
         """Note that the bytes of this publication are gone; a later one of the key stays."""
-        with self._database.write() as connection:
+        with self._changing() as (connection, _):
             self._remove(connection, [entry.key], place=entry.place)
 
     def shrink(self, size_bytes: int) -> list[Gone]:
-        """Forget the least recently used until the cache is this small; what must be deleted."""
-        with self._database.write() as connection:
-            self._write_uses(connection)
-            total = connection.execute(select(store_table.c.cache_bytes)).scalar_one()
-            return self._evict(connection, total - size_bytes)
+        """Evict until the cache is this small, pinned artifacts last; what must be deleted."""
+        with self._changing() as (connection, store):
+            return self._make_room(connection, store.cache_bytes - size_bytes)
 
     def set_budget(self, budget_bytes: int) -> list[Gone]:
         """Change the cache's budget; returns what must be deleted for it."""
-        with self._database.write() as connection:
-            self._write_uses(connection)
+        with self._changing() as (connection, store):
             connection.execute(update(store_table).values(budget_bytes=budget_bytes))
-            total = connection.execute(select(store_table.c.cache_bytes)).scalar_one()
-            return self._evict(connection, total - budget_bytes)
+            return self._make_room(connection, store.cache_bytes - budget_bytes)
+
+    def set_policy(self, name: str) -> None:
+        """Change the policy of eviction, for what is there too."""
+        with self._changing() as (connection, _):
+            connection.execute(update(store_table).values(policy=name, clock=0.0))
+            zero = literal(0.0, Double)
+            priority = POLICIES[name].priority(dict(artifact_table.c), zero)
+            connection.execute(update(artifact_table).values(priority=priority))
+
+    def pin(self, keys: Sequence[str], owner: str, seconds: float) -> None:
+        """Have artifacts stay for some time, instead of those that the owner pinned before."""
+        with self._database.write() as connection:
+            connection.execute(delete(pin_table).where(pin_table.c.owner == owner))
+            if keys:
+                connection.execute(
+                    insert(pin_table).values(expires=epoch() + seconds),
+                    [{"key": key, "owner": owner} for key in dict.fromkeys(keys)],
+                )
+
+    def unpin(self, owner: str) -> None:
+        """Let go of all that an owner pinned."""
+        self.pin([], owner, 0.0)
 
     def totals(self) -> Totals:
         """The counters, with what this process has not written yet."""
         self.flush()
+        by_step = self.measured.by_step().values()
         with self._database.read() as connection:
             row = connection.execute(select(store_table)).one()
             count = connection.execute(
                 select(func.count()).select_from(artifact_table).where(artifact_table.c.is_present)
             ).scalar_one()
         return Totals(
+            policy=row.policy,
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
             count=count,
-            hits=row.hits,
-            misses=row.misses,
-            seconds_saved=row.seconds_saved,
+            hits=sum(counts["hits"] for counts in by_step),
+            misses=sum(counts["misses"] for counts in by_step),
+            seconds_saved=sum(counts["seconds_saved"] for counts in by_step),
             evicted=row.evicted,
-            refused=row.refused,
+            refused=sum(self.measured.refusals().values()),
         )
-
-    def count_refusal(self) -> None:
-        """Note that an artifact could not be kept."""
-        with self._lock:
-            self._counts["refused"] += 1
-        self._flush_if_due()
 
     def flush(self) -> None:
         """Write the uses and counters collected so far."""
         with self._lock:
-            is_idle = not self._used and not any(self._counts.values())
+            is_idle = not self._uses.used and not self._uses.counts
         if not is_idle:
-            with self._database.write() as connection:
-                self._write_uses(connection)
+            with self._changing():
+                pass
 
     def _flush_if_due(self) -> None:
         if monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
 
-    def _write_uses(self, connection: Connection) -> None:
-        with self._lock:
-            used, self._used = self._used, {}
-            counts, self._counts = self._counts, dict.fromkeys(self._counts, 0)
-            self._flushed = monotonic()
-        if used:
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
+        """A transaction that writes the uses first; the store's row is locked from its start."""
+        with self._database.write() as connection:
+            store = connection.execute(select(store_table).with_for_update()).one()
+            with self._lock:
+                uses, self._uses = self._uses, _Uses()
+                self._flushed = monotonic()
+            self._write(connection, uses, POLICIES[store.policy], store.clock)
+            yield connection, store
+
+    def _write(self, connection: Connection, uses: _Uses, policy: Policy, clock: float) -> None:
+        if uses.used:
+            table = artifact_table.c
+            after = {
+                "last_used": bindparam("used_at", type_=Double),
+                "hits": table.hits + bindparam("used_times", type_=BigInteger),
+                "cost_seconds": table.cost_seconds,
+                "size_bytes": table.size_bytes,
+            }
             connection.execute(
                 update(artifact_table)
-                .where(artifact_table.c.key == bindparam("used_key"))
+                .where(table.key == bindparam("used_key"))
                 .values(
-                    last_used=bindparam("used_at"),
-                    hits=artifact_table.c.hits + bindparam("used_times"),
+                    last_used=after["last_used"],
+                    hits=after["hits"],
+                    priority=policy.priority(after, literal(clock, Double)),
                 ),
                 [
                     {"used_key": key, "used_at": at, "used_times": times}
-                    for key, (at, times) in used.items()
+                    for key, (at, times) in uses.used.items()
                 ],
             )
-        if any(counts.values()):
-            connection.execute(
-                update(store_table).values({c: store_table.c[c] + n for c, n in counts.items()})
+        for entry, seconds in uses.loads:
+            self.measured.note_times(
+                connection, entry.step, entry.algorithm, entry.size_bytes, load_seconds=seconds
             )
+        for step, counts in uses.counts.items():
+            self.measured.note_counts(connection, step, counts)
 
-    def _evict(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
-        """Forget artifacts in order of their last use until `surplus_bytes` are free."""
-        if surplus_bytes <= 0:
-            return []
-        victims: list[str] = []
-        candidates = connection.execute(
-            select(artifact_table.c.key, artifact_table.c.size_bytes)
-            .where(artifact_table.c.is_present)
-            .order_by(artifact_table.c.last_used, artifact_table.c.key)
-        )
-        for key, size_bytes in candidates:
-            if surplus_bytes <= 0:
+    def _make_room(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
+        victims, _ = self._choose(connection, surplus_bytes, with_pinned=True)
+        return self._evict(connection, victims)
+
+    def _choose(
+        self, connection: Connection, surplus_bytes: int, *, with_pinned: bool
+    ) -> tuple[list[str], int]:
+        """Keys to evict until `surplus_bytes` are free, cheap ones first, and their bytes."""
+        table, victims, found = artifact_table.c, [], 0
+        is_pinned = table.key.in_(select(pin_table.c.key).where(pin_table.c.expires >= epoch()))
+        rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
+        for is_cheap, pinned in rounds:
+            if found >= surplus_bytes:
                 break
-            victims.append(key)
-            surplus_bytes -= size_bytes
-        candidates.close()
-        gone, _ = self._remove(connection, victims)
-        connection.execute(update(store_table).values(evicted=store_table.c.evicted + len(gone)))
+            candidates = connection.execute(
+                select(table.key, table.size_bytes)
+                .where(table.is_present, table.is_cheap == is_cheap)
+                .where(is_pinned if pinned else ~is_pinned)
+                .order_by(table.priority, table.key)
+                .execution_options(yield_per=500)
+            )
+            for key, size_bytes in candidates:
+                if found >= surplus_bytes:
+                    break
+                victims.append(key)
+                found += size_bytes
+            candidates.close()
+        return victims, found
+
+    def _evict(self, connection: Connection, keys: list[str]) -> list[Gone]:
+        """Forget artifacts to make room; the clock of the cache moves on to their priority."""
+        gone, _ = self._remove(connection, keys)
+        if gone:
+            table = artifact_table.c
+            latest = connection.execute(
+                select(func.max(table.priority)).where(table.key.in_(keys[-_KEYS_PER_QUERY:]))
+            ).scalar_one()
+            connection.execute(
+                update(store_table).values(evicted=store_table.c.evicted + len(gone), clock=latest)
+            )
         return gone
 
     def _remove(
@@ -312,41 +398,55 @@ class ArtifactIndex:
     ) -> tuple[list[Gone], int]:
         """Mark artifacts as absent and take their bytes off the total; what they were."""
         table, gone, freed = artifact_table.c, [], 0
-        for key in keys:
-            here = [table.key == key, table.is_present]
+        for first in range(0, len(keys), _KEYS_PER_QUERY):
+            here = [table.key.in_(keys[first : first + _KEYS_PER_QUERY]), table.is_present]
             if place is not None:
                 here.append(table.place == place)
-            row = connection.execute(select(table.size_bytes, table.place).where(*here)).first()
-            if row is not None:
-                gone.append((key, row.place))
-                freed += row.size_bytes
-                connection.execute(update(artifact_table).where(*here).values(is_present=False))
+            query = select(table.key, table.size_bytes, table.place).where(*here)
+            rows = connection.execute(query).all()
+            gone += [(row.key, row.place) for row in rows]
+            freed += sum(row.size_bytes for row in rows)
+            connection.execute(update(artifact_table).where(*here).values(is_present=False))
         if freed:
             connection.execute(
                 update(store_table).values(cache_bytes=store_table.c.cache_bytes - freed)
             )
         return gone, freed
 
-    def _enter(self, connection: Connection, entry: Entry, *, is_present: bool) -> None:
+    def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
+        here = [artifact_table.c.key == entry.key, artifact_table.c.is_present]
+        if connection.execute(select(artifact_table.c.key).where(*here)).first() is None:
+            self._enter(connection, entry, is_present=False)
+        self.measured.note_refusal(connection, reason)
+
+    def _enter(
+        self,
+        connection: Connection,
+        entry: Entry,
+        *,
+        is_present: bool,
+        is_cheap: bool = False,
+        policy: Policy = POLICIES[DEFAULT_POLICY],
+        clock: float = 0.0,
+    ) -> None:
         """Insert the row of an artifact, or replace it."""
-        values = {**_values(entry), "is_present": is_present}
+        self._latest = max(time(), self._latest)
+        values = {
+            **{k: v for k, v in asdict(entry).items() if k != "is_present"},
+            "created": entry.created or self._latest,
+            "last_used": self._latest,
+            "is_present": is_present,
+            "is_cheap": is_cheap,
+        }
+        numbers = {name: literal(values[name]) for name in ("hits", "cost_seconds", "size_bytes")}
+        numbers["last_used"] = literal(self._latest, Double)
+        values["priority"] = policy.priority(numbers, literal(clock, Double))
         here = artifact_table.c.key == entry.key
         if connection.execute(select(artifact_table.c.key).where(here)).first() is None:
             connection.execute(insert(artifact_table).values(values))
         else:
             connection.execute(update(artifact_table).where(here).values(values))
 
-
-def _values(entry: Entry) -> dict[str, Any]:
-    now = time()
-    return {
-        **{k: v for k, v in asdict(entry).items() if k != "is_present"},
-        "created": entry.created or now,
-        "last_used": now,
-    }
-
-
-def _entry(row: Row[Any]) -> Entry:
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-    values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
-    return Entry(**values)
+    def end_publication(self, connection: Connection, place: str) -> None:
+        """Note within a transaction that a place is written, or never will be."""
+        connection.execute(delete(publication_table).where(publication_table.c.place == place))

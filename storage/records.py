@@ -24,7 +24,8 @@ from sqlalchemy import (
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, metadata
-from prefect_tune.storage.files import Damaged, Files, Part, place_of
+from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
+from prefect_tune.storage.index import ArtifactIndex
 
 __all__ = ["RecordDamaged", "Records"]
 
@@ -54,10 +55,11 @@ class Records:
     Args:
         files: The store's files.
         database: The store's database.
+        index: The store's index, which knows what is being written.
     """
 
-    def __init__(self, files: Files, database: Database) -> None:
-        self._files = files
+    def __init__(self, files: Files, database: Database, index: ArtifactIndex) -> None:
+        self._files, self._index = files, index
         self._database = database
 
     def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
@@ -68,7 +70,10 @@ class Records:
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
         """
-        published = self._files.publish(_folder(record), self._files.encode(parts))
+        folder, place = _folder(record), new_place()
+        encoded = self._files.encode(folder, parts, {"record": record})
+        self._index.announce(place, folder)
+        published = self._files.publish(folder, place, encoded)
         values = {
             "size_bytes": sum(part.size_bytes for part in published.values()),
             "created": time(),
@@ -81,6 +86,7 @@ class Records:
                 connection.execute(insert(record_table).values(id=record, **values))
             else:
                 connection.execute(update(record_table).where(here).values(values))
+            self._index.end_publication(connection, place)
         if former:
             place = place_of({name: Part(**part) for name, part in former.items()})
             self._files.delete(f"{_folder(record)}/{place}")
@@ -97,7 +103,9 @@ class Records:
         while True:
             try:
                 return {
-                    name: decode(parts[name].codec, self._files.read(_folder(record), parts[name]))
+                    name: decode(
+                        parts[name].codec, self._files.read(_folder(record), name, parts[name])
+                    )
                     for name in (parts if names is None else names)
                 }
             except (Damaged, KeyError, OSError) as error:
@@ -108,8 +116,8 @@ class Records:
     def is_whole(self, record: str) -> bool:
         """Whether a record is there and each of its parts is what was written."""
         try:
-            for part in self.parts(record).values():
-                self._files.read(_folder(record), part)
+            for name, part in self.parts(record).items():
+                self._files.read(_folder(record), name, part)
         except (Damaged, RecordDamaged):
             return False
         return True

@@ -11,18 +11,22 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
 
+from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
-from prefect_tune.storage.files import Damaged, Files, StoreRefused, place_of
-from prefect_tune.storage.index import ArtifactIndex, Entry, Gone
+from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES
+from prefect_tune.storage.files import Files, StoreRefused, new_place
+from prefect_tune.storage.index import ArtifactIndex, Gone
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.lease import LEASE_SECONDS, LeaseBook
+from prefect_tune.storage.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.records import Records
 
 __all__ = [
@@ -78,26 +82,42 @@ class ArtifactStore:
     Args:
         address: Where it is. A local folder is made if it does not exist.
         budget_bytes: New byte budget of the cache; None leaves that of the store as it is.
+        policy: New policy of eviction (`storage.eviction`); None leaves that of the store.
+        memory_bytes: Byte budget of this process's memory tier.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
             newer version; or if a remote URL comes without a database.
     """
 
-    def __init__(self, address: StoreAddress, budget_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        address: StoreAddress,
+        budget_bytes: int | None = None,
+        policy: str | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> None:
+        if policy is not None and policy not in POLICIES:
+            raise StoreRefused(
+                f"unknown policy {policy!r} of eviction; known: {', '.join(POLICIES)}"
+            )
         _check_remote_has_database(address)
         self.address = address
+        self._said: set[str] = set()
         self.files = Files(address.url)
         try:
             self.database = Database(_database_url(address, self.files))
-            self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES)
+            self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY)
         except DatabaseRefused as error:
             raise StoreRefused(str(error)) from error
         self.index = ArtifactIndex(self.database)
-        self.records = Records(self.files, self.database)
+        self.memory = MemoryTier(memory_bytes)
+        self.records = Records(self.files, self.database, self.index)
         self.leases = LeaseBook(self.database)
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
+        if policy is not None:
+            self.index.set_policy(policy)
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
@@ -124,60 +144,90 @@ class ArtifactStore:
 
     def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
         """The named parts of an artifact, or None when one of them is missing or damaged."""
+        if not entry.is_present:
+            return None
+        folder, started, read_bytes = artifact_folder(entry.key), perf_counter(), 0
+        read: dict[str, Any] = {}
         try:
-            return {
-                name: decode(
-                    entry.parts[name].codec, self.files.read(artifact_folder(entry.key), part)
-                )
-                for name in names
-                for part in [entry.parts[name]]
-            }
-        except (Damaged, OSError) as error:
+            for name in names:
+                part = entry.parts[name]
+                value = self.memory.get(entry.place, name)
+                if value is None:
+                    value = decode(part.codec, self.files.read(folder, name, part))
+                    self.memory.put(entry.place, name, value)
+                    read_bytes += part.size_bytes
+                read[name] = value
+        except Exception as error:  # whatever is wrong with it, it can be made again
+            self.memory.drop(entry.place)
             now = self.index.entries([entry.key]).get(entry.key)
             if now is not None and now.is_present and now.place == entry.place:
                 _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
                 self.index.forget(entry)
                 self._delete([(entry.key, entry.place)])
             return None  # else it was evicted meanwhile, and nothing is wrong
+        if read_bytes:
+            self.index.count_load(entry, read_bytes, perf_counter() - started)
+        return read
 
     def write(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
         """Keep an artifact, evicting others for it as the budget demands.
 
         Returns:
-            The entry as kept. When it was refused, because it is larger than the whole budget or
-            the disk is full, `is_present` is False.
+            The entry as kept. When it was refused, `is_present` is False.
         """
-        encoded = self.files.encode(made.parts)
+        folder, place = artifact_folder(entry.key), new_place()
+        about = {"key": entry.key, "lineage": dict(lineage)}
+        encoded = self.files.encode(folder, made.parts, about)
         entry = replace(
             entry,
             facts=made.facts,
             cost_seconds=made.seconds,
             size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
+            place=place,
         )
         if reason := self._reason_to_refuse(entry):
-            _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {reason}")
-            self.index.refuse(entry)
-            return replace(entry, is_present=False)
-        folder = artifact_folder(entry.key)
+            return self._refused(entry, reason)
+        self.index.announce(place, folder)
         besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
         try:
-            parts = self.files.publish(folder, encoded, besides)
-        except OSError as error:
+            parts = self.files.publish(folder, place, encoded, besides)
+        except Exception as error:  # a full disk, a bucket that does not answer
             _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {error}")
-            self.index.refuse(entry)
-            return replace(entry, is_present=False)
-        entry = replace(entry, parts=parts, place=place_of(parts))
-        fits, gone = self.index.admit(entry)
-        self._delete(gone if fits else [*gone, (entry.key, entry.place)])
-        return replace(entry, is_present=fits)
+            self.files.abandon(folder, place)
+            self.index.withdraw(place)
+            return self._refused(entry, "it could not be written")
+        entry = replace(entry, parts=parts)
+        reason, gone = self.index.admit(entry)
+        self._delete(gone)
+        if not reason:
+            for name, value in made.parts.items():
+                self.memory.put(place, name, value)
+        return replace(entry, is_present=not reason)
+
+    def sweep(self) -> int:
+        """Delete what writers that died have left half written; how much that was."""
+        abandoned = self.index.abandoned(LEASE_SECONDS)
+        for folder, place in abandoned:
+            self.files.abandon(folder, place)
+            self.index.withdraw(place)
+        return len(abandoned)
+
+    def _refused(self, entry: Entry, reason: str) -> Entry:
+        self.index.refuse(entry, reason)
+        return replace(entry, is_present=False)
 
     def _reason_to_refuse(self, entry: Entry) -> str:
         """Why an artifact cannot be kept whatever goes for it; empty if it can."""
         if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
-            return f"the disk of {self.address.url} has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
-        if entry.size_bytes > (budget := self.index.budget_bytes()):
-            return f"it has {entry.size_bytes} bytes, and the cache's budget is {budget}"
-        return ""
+            reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+        elif entry.size_bytes > self.index.budget_bytes():
+            reason = "larger than the whole cache may be"
+        else:
+            return ""
+        if reason not in self._said:
+            self._said.add(reason)
+            _LOGGER.warning(f"artifacts are not kept in {self.address.url}: {reason}")
+        return reason
 
     def get_or_make(
         self,
@@ -203,7 +253,7 @@ class ArtifactStore:
             if served := self._serve(entry.key, is_whole):
                 return served, None
             made = make()
-            self.index.count_miss()
+            self.index.count_miss(entry.step)
             return self.write(entry, made, lineage), made
 
     def provenance(self, entry: Entry) -> Any:
@@ -229,9 +279,10 @@ class ArtifactStore:
 
     def _delete(self, gone: Iterable[Gone]) -> None:
         for key, place in gone:
+            self.memory.drop(place)
             self.files.delete(f"{artifact_folder(key)}/{place}")
 
-    def _claim(self, budget_bytes: int) -> str:
+    def _claim(self, budget_bytes: int, policy: str) -> str:
         """Tie folder and index to each other, or check that they are; returns the store's id."""
         where = self.files.path(_STORE_FILE)
         self.database.create_tables()
@@ -246,7 +297,11 @@ class ArtifactStore:
                 store_id = uuid4().hex
                 connection.execute(
                     insert(store_table).values(
-                        id=store_id, schema=SCHEMA, url=self.address.url, budget_bytes=budget_bytes
+                        id=store_id,
+                        schema=SCHEMA,
+                        url=self.address.url,
+                        budget_bytes=budget_bytes,
+                        policy=policy,
                     )
                 )
                 self._write_claim(where, {"format": ARTIFACT_FORMAT, "index": store_id})

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.configuration import Choice, Query
 from prefect_tune.optimizers.space import Algorithm, Step
 from prefect_tune.optimizers.trial import StepCost
-from prefect_tune.storage.index import Entry
+from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made

@@ -7,11 +7,15 @@ os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 os.environ.setdefault("PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL", "WARNING")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Where the tests run in the background, interrupts are ignored, and programs inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("contracts", "studies", "processes")
 settings.register_profile("here", derandomize=True, deadline=None)

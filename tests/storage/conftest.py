@@ -13,6 +13,6 @@ def address(tmp_path: Path) -> StoreAddress:
 
 @pytest.fixture
 def store(address: StoreAddress) -> Iterator[ArtifactStore]:
-    opened = ArtifactStore(address)
+    opened = ArtifactStore(address, memory_bytes=0)
     yield opened
     opened.close()

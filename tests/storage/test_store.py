@@ -8,7 +8,7 @@ import pytest
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import store as store_module
-from prefect_tune.storage.index import Entry
+from prefect_tune.storage.artifact_rows import Entry, Selection
 from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 
 
@@ -37,7 +37,7 @@ def put(store: ArtifactStore, key: str, n: int = 1000) -> Entry:
 
 
 def present(store: ArtifactStore) -> set[str]:
-    return {e.key.rstrip("0") for e in store.index.all_entries()}
+    return {e.key.rstrip("0") for e in store.index.select(Selection())}
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:

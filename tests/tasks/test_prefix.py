@@ -13,6 +13,7 @@ from studies import configured, context_of, draw, evaluate, outcome, store_of
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.memory import MemoryTier
 from prefect_tune.tasks import metric
 from prefect_tune.tasks.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.fitting import Facts
@@ -150,6 +151,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
 def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
+    store.memory = MemoryTier(0)
     first = configured(context, rescale="minmax", balance="none", preprocess=PCA, fit_model=TREE)
     second = configured(
         context, rescale="minmax", balance="none", preprocess=PCA, fit_model="gaussian_nb"

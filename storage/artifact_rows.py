@@ -1,0 +1,152 @@
+"""Rows of artifacts: one for each that was ever made, and which of them to list.
+
+A row outlives the bytes of its artifact. Its facts (rows, columns, layout, ...) are what the keys
+of later steps are computed from, so evicting an artifact never makes another one unreachable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    Select,
+    String,
+    Table,
+    select,
+)
+from sqlalchemy.engine import Row
+
+from prefect_tune.storage.database import Document, metadata
+from prefect_tune.storage.files import Part
+
+__all__ = ["ENTRY_COLUMNS", "SORTS", "Entry", "Selection", "artifact_table", "entry_of"]
+
+artifact_table = Table(
+    "artifacts",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("parent", String(64), nullable=True),
+    Column("study", String, nullable=False),
+    Column("step", String, nullable=False),
+    Column("algorithm", String, nullable=False),
+    Column("fold", Integer, nullable=False),
+    Column("is_present", Boolean, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("cost_seconds", Double, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("last_used", Double, nullable=False),
+    Column("hits", BigInteger, nullable=False, default=0),
+    Column("facts", Document, nullable=False),
+    Column("parts", Document, nullable=False),
+    Column("place", String, nullable=False),
+    Column("priority", Double, nullable=False),
+    Column("is_cheap", Boolean, nullable=False),
+    Index("artifacts_by_priority", "is_present", "is_cheap", "priority", "key"),
+    Index("artifacts_by_study", "study"),
+    Index("artifacts_by_parent", "parent"),
+    Index("artifacts_by_age", "created"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What the index knows of an artifact.
+
+    Attributes:
+        key: Prefix key.
+        parent: Key of the artifact it was made from; None when made from the data set.
+        study: The study that made it.
+        step: Name of the step.
+        algorithm: Id of the step's algorithm.
+        fold: Number of the fold.
+        is_present: Whether its bytes are in the cache.
+        size_bytes: Size of all its parts.
+        cost_seconds: Time to make it from its parent.
+        created: Seconds since 1970.
+        last_used: Seconds since 1970, right to within a second.
+        hits: How often it was served.
+        facts: What keys of later steps need.
+        parts: Its files by name.
+        place: The folder of this publication, below that of the key.
+    """
+
+    key: str
+    parent: str | None
+    study: str
+    step: str
+    algorithm: str
+    fold: int
+    cost_seconds: float
+    facts: Mapping[str, Any]
+    is_present: bool = True
+    size_bytes: int = 0
+    created: float = 0.0
+    last_used: float = 0.0
+    hits: int = 0
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    place: str = ""
+
+
+ENTRY_COLUMNS = tuple(artifact_table.c[f.name] for f in fields(Entry))
+
+SORTS: Mapping[str, Any] = {
+    "age": artifact_table.c.created,
+    "cost": artifact_table.c.cost_seconds,
+    "size": artifact_table.c.size_bytes,
+    "use": artifact_table.c.last_used,
+}
+"""Orders in which artifacts are listed, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which artifacts to list, and in which order.
+
+    Attributes:
+        step: Only of this step.
+        algorithm: Only of this algorithm.
+        beginning: Only those whose key begins so.
+        parent: Only those made from this one.
+        sort: One of `SORTS`; the largest or newest comes first.
+        limit: At most so many.
+        present_only: Only those whose bytes are in the cache.
+    """
+
+    step: str | None = None
+    algorithm: str | None = None
+    beginning: str = ""
+    parent: str | None = None
+    sort: str = "age"
+    limit: int | None = None
+    present_only: bool = True
+
+    def query(self) -> Select[Any]:
+        """The statement."""
+        table = artifact_table.c
+        query = select(*ENTRY_COLUMNS).order_by(SORTS[self.sort].desc(), table.key)
+        for column, value in (
+            (table.step, self.step),
+            (table.algorithm, self.algorithm),
+            (table.parent, self.parent),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        if self.beginning:
+            last = self.beginning + "g"  # keys are of hexadecimal digits
+            query = query.where(table.key >= self.beginning, table.key < last)
+        if self.present_only:
+            query = query.where(table.is_present)
+        return query.limit(self.limit)
+
+
+def entry_of(row: Row[Any]) -> Entry:
+    """The entry that a row of `ENTRY_COLUMNS` holds."""
+    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
+    return Entry(**values)

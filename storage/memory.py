@@ -1,0 +1,71 @@
+"""Decoded matrices of hot artifacts in the memory of one worker, least recently used goes first.
+
+Only what cannot be changed is held: read-only arrays. An entry is named by its place, so what was
+evicted from the store and made again is another one, and nothing stale is ever served.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["DEFAULT_MEMORY_BYTES", "MemoryTier"]
+
+DEFAULT_MEMORY_BYTES = 256 * 1000**2
+"""Byte budget of a worker's memory tier."""
+
+
+class MemoryTier:
+    """Values by place and name, within a byte budget.
+
+    Args:
+        budget_bytes: Most that they may hold together; 0 turns it off.
+    """
+
+    def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
+        self.budget_bytes = budget_bytes
+        self.size_bytes = 0
+        self._values: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, place: str, name: str) -> Any:
+        """A value, or None."""
+        with self._lock:
+            held = self._values.get((place, name))
+            if held is None:
+                return None
+            self._values.move_to_end((place, name))
+            return held[0]
+
+    def put(self, place: str, name: str, value: Any) -> None:
+        """Hold a value, if it is of a kind that nobody can change, and fits."""
+        size_bytes = _frozen_bytes(value)
+        if size_bytes is None or size_bytes > self.budget_bytes:
+            return
+        with self._lock:
+            if (former := self._values.pop((place, name), None)) is not None:
+                self.size_bytes -= former[1]
+            self._values[place, name] = (value, size_bytes)
+            self.size_bytes += size_bytes
+            while self.size_bytes > self.budget_bytes:
+                _, (_, freed) = self._values.popitem(last=False)
+                self.size_bytes -= freed
+
+    def drop(self, place: str) -> None:
+        """Let go of all values of a place."""
+        with self._lock:
+            for held in [held for held in self._values if held[0] == place]:
+                self.size_bytes -= self._values.pop(held)[1]
+
+
+def _frozen_bytes(value: Any) -> int | None:
+    """Bytes of a value whose arrays are all read-only; None for others."""
+    if isinstance(value, np.ndarray):
+        arrays = [value]
+    elif sparse.issparse(value):
+        arrays = [value.data, value.indices, value.indptr]
+    else:
+        return None
+    return None if any(a.flags.writeable for a in arrays) else sum(a.nbytes for a in arrays)

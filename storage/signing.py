@@ -1,0 +1,46 @@
+"""Signatures of pickles: who can write to a store's files must not thereby run code on workers.
+
+Unpickling runs what the bytes say. The index holds the digest of every file, so changed files are
+never read; but who can write to the index too could enter what they like. With a signing key each
+pickle carries an HMAC-SHA256, and without the right one it is never loaded.
+"""
+
+import hmac
+import os
+from collections.abc import Callable
+from functools import cache
+
+__all__ = ["KEY_VARIABLE", "sign", "signing_key", "take_key_from"]
+
+KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
+"""Environment variable of the key, for the flow and for every worker."""
+
+_SOURCES: list[Callable[[], str | None]] = [lambda: os.environ.get(KEY_VARIABLE)]
+
+
+def take_key_from(source: Callable[[], str | None]) -> None:
+    """Look for the key there too, when the environment has none."""
+    _SOURCES.append(source)
+    signing_key.cache_clear()
+
+
+@cache
+def signing_key() -> bytes | None:
+    """The key of this process; None when pickles are not signed."""
+    for source in _SOURCES:
+        if key := source():
+            return key.encode()
+    return None
+
+
+def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
+    """HMAC-SHA256 of bytes at a place, 64 hexadecimal digits.
+
+    Args:
+        key: The signing key.
+        where: Folder and name of the file: a signature does not hold for another artifact.
+        data: The bytes.
+    """
+    signature = hmac.new(key, f"prefect-tune pickle\n{where}\n".encode(), "sha256")
+    signature.update(data)
+    return signature.hexdigest()
