@@ -36,7 +36,7 @@ from prefect_tune.storage.artifact_rows import (
 )
 from prefect_tune.storage.database import Database, epoch, metadata, store_table
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
-from prefect_tune.storage.measured import Measured
+from prefect_tune.storage.measured import Measured, size_class
 
 __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
 
@@ -345,11 +345,25 @@ class ArtifactIndex:
                 ],
             )
         for entry, seconds in uses.loads:
-            self.measured.note_times(
-                connection, entry.step, entry.algorithm, entry.size_bytes, load_seconds=seconds
-            )
+            self._note_load(connection, entry, seconds)
         for step, counts in uses.counts.items():
             self.measured.note_counts(connection, step, counts)
+
+    def _note_load(self, connection: Connection, entry: Entry, seconds: float) -> None:
+        """Take a load into its average, which may change the rank of all of its kind."""
+        kind = (entry.step, entry.algorithm, entry.size_bytes)
+        before = self.measured.is_cheap(connection, *kind)
+        self.measured.note_times(connection, *kind, load_seconds=seconds)
+        after = self.measured.is_cheap(connection, *kind)
+        if after != before:
+            table = artifact_table.c
+            smallest = 2 ** (size_class(entry.size_bytes) - 1)
+            connection.execute(
+                update(artifact_table)
+                .where(table.step == entry.step, table.algorithm == entry.algorithm)
+                .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
+                .values(is_cheap=after)
+            )
 
     def _make_room(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
         victims, _ = self._choose(connection, surplus_bytes, with_pinned=True)

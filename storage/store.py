@@ -105,9 +105,11 @@ class ArtifactStore:
         self.address = address
         self._said: set[str] = set()
         self.files = Files(address.url)
+        if self.files.is_local:
+            _make_folder(address, self.files)
         try:
             self.database = Database(_database_url(address, self.files))
-            self.id = self._claim(budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY)
+            self.id = self._opened(budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY)
         except DatabaseRefused as error:
             raise StoreRefused(str(error)) from error
         self.index = ArtifactIndex(self.database)
@@ -282,6 +284,13 @@ class ArtifactStore:
             self.memory.drop(place)
             self.files.delete(f"{artifact_folder(key)}/{place}")
 
+    def _opened(self, budget_bytes: int, policy: str) -> str:
+        try:
+            return self._claim(budget_bytes, policy)
+        except BaseException:
+            self.database.close()
+            raise
+
     def _claim(self, budget_bytes: int, policy: str) -> str:
         """Tie folder and index to each other, or check that they are; returns the store's id."""
         where = self.files.path(_STORE_FILE)
@@ -357,22 +366,26 @@ def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
     return json.dumps(document, indent=1).encode()
 
 
+def _make_folder(address: StoreAddress, files: Files) -> None:
+    """Make the folder of a local store, and make sure that it can be written."""
+    folder = Path(files.root)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise StoreRefused(
+            f"the store {address.url} cannot be written: {error}; name a folder that can, "
+            "with --store"
+        ) from error
+
+
 def _database_url(address: StoreAddress, files: Files) -> str:
     if address.database:
         return address.database
     if files.is_local:
-        folder = Path(files.root)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            probe = folder / f".{uuid4().hex}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise StoreRefused(
-                f"the store {address.url} cannot be written: {error}; name a folder that can, "
-                "with --store"
-            ) from error
-        return f"sqlite:///{folder / 'index.sqlite'}"
+        return f"sqlite:///{Path(files.root) / 'index.sqlite'}"
     return "sqlite://"  # for memory://, which is one process's own as well
 
 

@@ -17,7 +17,7 @@ from hypothesis import settings
 # Where the tests run in the background, interrupts are ignored, and programs inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest.register_assert_rewrite("contracts", "studies", "processes")
+pytest.register_assert_rewrite("contracts", "services", "studies", "processes")
 settings.register_profile("here", derandomize=True, deadline=None)
 settings.load_profile("here")
 

@@ -4,13 +4,23 @@ import subprocess
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
 import pytest
 
+from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import Holder, LeaseBook
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, address, postgres):
+    database = postgres.new_database() if request.param == "postgresql" else ""
+    opened = ArtifactStore(replace(address, database=database))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

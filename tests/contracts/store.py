@@ -1,0 +1,233 @@
+"""What a store promises, whatever keeps its files and its index."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.artifact_rows import Entry, Selection
+from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.index import CHEAP, NO_ROOM
+from prefect_tune.storage.inspection import part_of, repair, verify
+from prefect_tune.storage.lease import LEASE_SECONDS
+from prefect_tune.storage.store import artifact_folder
+
+
+def entry(key: str, **values: Any) -> Entry:
+    plain = {"parent": None, "study": "s", "step": "rescale", "algorithm": "minmax", "fold": 0}
+    return Entry(key=key.ljust(64, "0"), cost_seconds=0.0, facts={}, **{**plain, **values})
+
+
+def made(n: int = 1000, seconds: float = 2.0) -> Made:
+    matrix = canonical(np.random.default_rng(n).random((n, 1)))
+    return Made({"train": matrix}, {"rows": n}, seconds)
+
+
+def put(
+    store: ArtifactStore, key: str, n: int = 1000, seconds: float = 2.0, **values: Any
+) -> Entry:
+    return store.write(entry(key, **values), made(n, seconds), {"key": key})
+
+
+def use(store: ArtifactStore, key: str) -> None:
+    (found,) = store.index.entries([key.ljust(64, "0")]).values()
+    store.index.count_hit(found)
+
+
+def present(store: ArtifactStore) -> set[str]:
+    return {e.key.rstrip("0") for e in store.index.select(Selection())}
+
+
+class StoreContract:
+    """Inherit, and have the fixture `address` name an empty store."""
+
+    @pytest.fixture
+    def store(self, address: StoreAddress) -> Iterator[ArtifactStore]:
+        opened = ArtifactStore(address, memory_bytes=0)
+        yield opened
+        opened.close()
+
+    def test_every_kind_of_value_comes_back(self, store) -> None:
+        X, y = np.arange(40.0).reshape(20, 2), np.repeat(["a", "b"], 10)
+        model = LogisticRegression().fit(X, y)
+        frame = canonical(pd.DataFrame({"n": [1.5, None], "c": ["x", None]}))
+        parts = {
+            "dense": canonical(X.astype(np.float32)),
+            "sparse": canonical(sparse.csr_array(np.eye(5))),
+            "vector": canonical(np.arange(3)),
+            "frame": frame,
+            "estimator": model,
+            "document": {"a": [1, None, "x"]},
+        }
+        kept = store.write(entry("a"), Made(parts, {}, 1.0), {})
+        read = store.read(kept, list(parts))
+        assert (read["dense"] == parts["dense"]).all()
+        assert read["dense"].dtype == np.float32
+        assert (read["sparse"].toarray() == np.eye(5)).all()
+        assert read["vector"].tolist() == [0, 1, 2]
+        pd.testing.assert_frame_equal(read["frame"], frame)
+        assert (read["estimator"].predict(X) == y).all()
+        assert read["document"] == parts["document"]
+
+    def test_it_is_made_once_and_then_served(self, store, address) -> None:
+        store.get_or_make(entry("a"), {}, made)
+        other = ArtifactStore(address)
+        served, again = other.get_or_make(entry("a"), {}, made)
+        assert again is None
+        assert (other.read(served, ["train"])["train"] == made().parts["train"]).all()
+        other.close()
+        totals = store.index.totals()
+        assert (totals.hits, totals.misses) == (1, 1)
+
+    def test_least_recently_used_goes_first_and_the_budget_holds(self, store) -> None:
+        size = put(store, "a").size_bytes
+        store.set_budget(3 * size)
+        put(store, "b")
+        put(store, "c")
+        use(store, "a")
+        put(store, "d")
+        assert present(store) == {"a", "c", "d"}
+        assert store.index.totals().cache_bytes == 3 * size
+        assert verify(store).is_sound
+
+    def test_gdsf_keeps_what_is_dear_for_its_size(self, store) -> None:
+        store.index.set_policy("gdsf")
+        size = put(store, "a", seconds=100.0, algorithm="dear").size_bytes
+        store.set_budget(3 * size)
+        put(store, "b", seconds=1.0)
+        put(store, "c", seconds=1.0)
+        use(store, "b")
+        put(store, "d", seconds=2.0)
+        assert present(store) == {"a", "b", "d"}
+
+    def test_what_gdsf_evicted_raises_what_newcomers_start_with(self, store) -> None:
+        store.index.set_policy("gdsf")
+        size = put(store, "a", seconds=10.0).size_bytes
+        store.set_budget(2 * size)
+        for name in ("b", "c", "d", "e", "f"):  # all as dear; the clock ages the first away
+            put(store, name, seconds=11.0)
+        assert "a" not in present(store)
+
+    def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(self, store) -> None:
+        size = put(store, "a").size_bytes
+        store.set_budget(2 * size)
+        put(store, "b")
+        store.index.pin([entry("a").key], "study s", 60)
+        put(store, "c")
+        assert present(store) == {"a", "c"}
+        store.index.pin([entry("a").key, entry("c").key], "study s", 60)
+        assert not put(store, "d").is_present
+        assert present(store) == {"a", "c"}
+        assert store.index.measured.refusals() == {NO_ROOM: 1}
+        store.index.unpin("study s")
+        put(store, "d")
+        assert present(store) == {"c", "d"}
+
+    def test_a_pin_that_expired_holds_nothing(self, store) -> None:
+        size = put(store, "a").size_bytes
+        store.set_budget(size)
+        store.index.pin([entry("a").key], "study s", -1)
+        put(store, "b")
+        assert present(store) == {"b"}
+
+    def test_a_smaller_budget_is_kept_to_even_against_pins(self, store) -> None:
+        size = put(store, "a").size_bytes
+        put(store, "b")
+        store.index.pin([entry("a").key], "study s", 60)
+        store.set_budget(size)
+        assert present(store) == {"a"}
+        store.set_budget(1)
+        assert present(store) == set()
+
+    def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(self, store) -> None:
+        kept = put(store, "a", seconds=1e-9, algorithm="cheap")
+        store.read(kept, ["train"])  # which takes longer than making it did
+        put(store, "b", seconds=1e-9, algorithm="cheap")
+        size = put(store, "c", seconds=50.0).size_bytes
+        assert present(store) == {"a", "b", "c"}
+        store.set_budget(3 * size)
+        use(store, "a")
+        use(store, "b")
+        put(store, "d", seconds=50.0)
+        assert "c" in present(store)  # though it was used least recently
+        put(store, "e", seconds=50.0)
+        assert present(store) == {"c", "d", "e"}
+        assert not put(store, "f", seconds=1e-9, algorithm="cheap").is_present
+        assert store.index.measured.refusals() == {CHEAP: 1}
+
+    def test_facts_outlive_eviction_and_children_their_parents(self, store) -> None:
+        parent = put(store, "a")
+        child = put(store, "b", parent=parent.key)
+        use(store, "b")
+        store.set_budget(child.size_bytes)
+        found = store.index.entries([parent.key, child.key])
+        assert [e.is_present for e in (found[parent.key], found[child.key])] == [False, True]
+        assert found[parent.key].facts == {"rows": 1000}
+        assert store.read(found[child.key], ["train"]) is not None
+
+    @pytest.mark.parametrize("fault", ["flipped", "truncated", "missing"])
+    def test_a_damaged_part_is_a_miss_and_one_warning(self, store, caplog, fault) -> None:
+        kept = put(store, "a")
+        path = store.files.path(artifact_folder(kept.key), kept.parts["train"].file)
+        filesystem = store.files.filesystem
+        data = bytearray(filesystem.cat_file(path))
+        filesystem.rm(path)
+        if fault != "missing":
+            data[len(data) // 2] ^= 1
+            filesystem.pipe_file(path, bytes(data[:-5] if fault == "truncated" else data))
+        assert not verify(store).is_sound
+        with caplog.at_level(logging.WARNING):
+            assert store.read(kept, ["train"]) is None
+            assert store.read(kept, ["train"]) is None
+        assert caplog.text.count("is made again") == 1
+        _, again = store.get_or_make(entry("a"), {}, made)
+        assert again is not None
+        assert verify(store).is_sound
+
+    def test_repair_forgets_what_is_wrong_and_deletes_what_nobody_knows(self, store) -> None:
+        kept, whole = put(store, "a"), put(store, "b")
+        store.files.filesystem.rm(
+            store.files.path(artifact_folder(kept.key), kept.parts["train"].file)
+        )
+        store.files.publish("cache/ff/" + "f" * 64, "0123", store.files.encode("x", {"y": "z"}))
+        found = verify(store)
+        assert found.missing == [kept.key]
+        assert found.orphans == [f"cache/ff/{'f' * 64}/0123"]
+        repair(store, found)
+        assert verify(store).is_sound
+        assert present(store) == {"b"}
+        assert part_of(store, whole, "train")
+
+    def test_what_a_dead_writer_left_is_swept_and_counts_nothing(self, store) -> None:
+        folder = artifact_folder(entry("a").key)
+        store.index.announce("place", folder)
+        store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))
+        assert verify(store).is_sound  # its writer may still live
+        assert store.sweep() == 0
+        with store.database.write() as connection:
+            connection.exec_driver_sql(
+                f"UPDATE publications SET started = started - {2 * LEASE_SECONDS}"
+            )
+        assert store.sweep() == 1
+        assert verify(store).is_sound
+        assert not store.files.filesystem.exists(store.files.path(folder, "place"))
+        assert store.index.totals().cache_bytes == 0
+
+    def test_records_are_apart_from_the_cache(self, store) -> None:
+        store.records.put("data/x", {"y": canonical(np.arange(3))}, "s")
+        put(store, "a")
+        store.set_budget(1)
+        store.prune(0)
+        assert present(store) == set()
+        assert store.records.get("data/x")["y"].tolist() == [0, 1, 2]
+        store.records.put("data/x", {"y": canonical(np.arange(4))})
+        assert store.records.get("data/x")["y"].tolist() == [0, 1, 2, 3]
+        assert store.records.unlink_study("s") == ["data/x"]
+        assert not store.records.exists("data/x")
+        assert verify(store).is_sound

