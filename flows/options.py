@@ -59,9 +59,10 @@ _OPTIONS = (
     Option("study", "text", "Where", "Name of the study; a study of that name is continued.  [default: data, method and time]", "NAME"),
     Option("workers", "whole", "Where", "Trials at the same time.  [default: the cores]", "N"),
     Option("dask", "text", "Where", "Address of a Dask scheduler to use instead of local processes, for instance tcp://host:8786.", "ADDRESS"),
-    Option("store", "text", "Where", "Folder or URL of the artifact store.  [default: below PREFECT_TUNE_HOME]", "URL"),
+    Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.  [default: below PREFECT_TUNE_HOME]", "URL"),
     Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.  [default: SQLite in the store]", "URL"),
     Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.  [default: the store's own, 10GB for a new one]", "SIZE"),
+    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (least dear for its size and use); a property of the store from then on.  [default: the store's own, lru for a new one]", "POLICY"),
     Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
     Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).  [default: auto]", "WHICH"),
 )  # fmt: skip

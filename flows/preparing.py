@@ -107,6 +107,9 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
         if before != settings.cache_budget_bytes:
             budgets = (format_bytes(b) for b in (before, settings.cache_budget_bytes))
             notes.append("the store's cache may now hold {1}, before {0}".format(*budgets))
+    if settings.eviction is not None and store.index.totals().policy != settings.eviction:
+        store.index.set_policy(settings.eviction)
+        notes.append(f"the store's cache now evicts by {settings.eviction}")
     return Prepared(
         settings,
         store,

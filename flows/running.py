@@ -65,6 +65,7 @@ def run_study(
         )
         pace = ServerPace(preparation.settings.task_runs, flow_run_id, observer)
         study.set_state("running")
+        preparation.store.sweep()
         try:
             with DaskTrials.started(preparation.settings, context, flow_run_id) as running:
                 with study.session() if limits.only is None else nullcontext():

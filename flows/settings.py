@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, get_args
 from prefect_tune.flows.home import home
 from prefect_tune.flows.quantities import parse_bytes, parse_seconds
 from prefect_tune.optimizers.naming import UnknownName
+from prefect_tune.storage.eviction import POLICIES
 from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.source import Source
@@ -18,6 +19,7 @@ TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 _LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
+_BLOCK = "block:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -36,8 +38,25 @@ def check_study_name(name: str) -> str:
 
 
 def store_address(store: str | None, database: str | None) -> StoreAddress:
-    """Where the store is, by default below `PREFECT_TUNE_HOME`."""
+    """Where the store is, by default below `PREFECT_TUNE_HOME`.
+
+    Raises:
+        BadInput: If a Prefect block is named and cannot be loaded.
+    """
+    if store is not None and store.startswith(_BLOCK):
+        return _address_in_block(store.removeprefix(_BLOCK))
     return StoreAddress(store or str(home() / "store"), database or "")
+
+
+def _address_in_block(name: str) -> StoreAddress:
+    from prefect_tune.storage.blocks import ArtifactStoreBlock  # noqa: PLC0415 - only if named
+
+    try:
+        block = ArtifactStoreBlock.load(name)
+    except ValueError as error:
+        raise BadInput(f"--store block:{name}: {error}") from error
+    assert isinstance(block, ArtifactStoreBlock)  # noqa: S101 - a coroutine only in async code
+    return block.address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +81,7 @@ class TuneSettings:
         dask: Address of a Dask scheduler.
         address: Where the store is.
         cache_budget_bytes: New budget of the store's cache.
+        eviction: New policy of eviction of the store's cache.
         use_cache: Whether to use the cache.
         task_runs: Which steps are task runs.
     """
@@ -81,6 +101,7 @@ class TuneSettings:
     dask: str | None = None
     address: StoreAddress
     cache_budget_bytes: int | None = None
+    eviction: str | None = None
     use_cache: bool = True
     task_runs: TaskRuns = "auto"
 
@@ -130,6 +151,13 @@ class TuneSettings:
             dask=p["dask"],
             address=store_address(p["store"], p["database"]),
             cache_budget_bytes=parse_bytes(cache_budget, "cache-budget") if cache_budget else None,
+            eviction=_known_policy(p["eviction"]),
             use_cache=not p["no_cache"],
             task_runs=task_runs,
         )
+
+
+def _known_policy(name: str | None) -> str | None:
+    if name is not None and name not in POLICIES:
+        raise UnknownName("policy of --eviction", name, POLICIES)
+    return name

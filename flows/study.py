@@ -31,6 +31,8 @@ from prefect_tune.tasks.problem import Problem
 __all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
 
 _EVENTS: Mapping[str, type[Asked | Told | Retried]] = {e.kind: e for e in (Asked, Told, Retried)}
+_PIN_SECONDS = 86_400.0
+"""For so long at most the incumbent's artifacts stay when a session is killed."""
 _BEAT_SECONDS = 5.0
 """At most this much of a session's time is forgotten when its process is killed."""
 
@@ -175,6 +177,9 @@ class Study:
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
         self.ledger.append(self.name, Told.kind, trial.to_json(), trial.to_json())
         self.trials[trial.number] = trial
+        if self.incumbent == trial and trial.evaluation is not None:
+            keys = [step.key for step in trial.evaluation.steps]
+            self.store.index.pin(keys, study_lease(self.name), _PIN_SECONDS)
 
     def retry(self, number: int) -> None:
         """Have a failed trial wait for another start."""
@@ -201,6 +206,7 @@ class Study:
             stop.set()
             beat.join()
             self.ledger.beat(self._session, monotonic() - self._session_started)
+            self.store.index.unpin(study_lease(self.name))
 
     def most_frequent_failure(self) -> str:
         """One line on why trials failed."""

@@ -10,10 +10,12 @@ import os
 from collections.abc import Callable
 from functools import cache
 
-__all__ = ["KEY_VARIABLE", "sign", "signing_key", "take_key_from"]
+__all__ = ["KEY_BLOCK_VARIABLE", "KEY_VARIABLE", "sign", "signing_key", "take_key_from"]
 
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
 """Environment variable of the key, for the flow and for every worker."""
+KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
+"""Environment variable that names a Prefect secret block with the signing key."""
 
 _SOURCES: list[Callable[[], str | None]] = [lambda: os.environ.get(KEY_VARIABLE)]
 

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
@@ -57,9 +58,10 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
         with one_thread():
             prefix = Prefix(context, query)
             outcome: StepOutcome | None = None
-            for position in range(len(prefix.steps)):
-                outcome = run_step(prefix, position, outcome)
-            return _evaluation(prefix, started)
+            with prefix.pinned() if context.use_cache else nullcontext():
+                for position in range(len(prefix.steps)):
+                    outcome = run_step(prefix, position, outcome)
+                return _evaluation(prefix, started)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error

@@ -6,10 +6,12 @@ read, and one that was evicted is not made again when a later one is still there
 on is in canonical form whether it was made, read, or never kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,9 @@ from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.split import load_split
 
 __all__ = ["Node", "Prefix", "StepFailed", "StepOutcome"]
+
+_LONGEST_PIN_SECONDS = 3600.0
+"""After this the pins of a trial whose worker died hold nothing any more."""
 
 
 class StepFailed(Exception):  # noqa: N818 - it says what happened
@@ -283,6 +288,10 @@ class _Chain:
         """Whether nothing has to be made at a position."""
         return position <= self._deepest or self._steps[position][1].passes_on
 
+    def planned_keys(self) -> list[str]:
+        """Keys of what is there and will be served or read."""
+        return [node.key for node in self._planned.values() if node.is_there]
+
     def _plan(self) -> None:
         """Follow the chain as far as facts are known, and find the last node that is there."""
         tip, is_balanced = self.tip, False
@@ -348,6 +357,19 @@ class Prefix:
             tuple(chain.tip.key for chain in self._chains),
             sum(bool(chain.tip.hit) for chain in self._chains),
         )
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Have what this query will be served stay in the cache while it runs."""
+        keys = [key for chain in self._chains for key in chain.planned_keys()]
+        owner = f"trial {uuid4().hex}"
+        if keys:
+            self.store.index.pin(keys, owner, _LONGEST_PIN_SECONDS)
+        try:
+            yield
+        finally:
+            if keys:
+                self.store.index.unpin(owner)
 
     def is_served(self, position: int) -> bool:
         """Whether a step will be served in every fold, as far as is known before it runs."""

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.artifact_rows import Entry, Selection
 from prefect_tune.storage.codec import canonical
-from prefect_tune.storage.index import CHEAP, NO_ROOM
+from prefect_tune.storage.index import CHEAP, NO_ROOM, publication_table
 from prefect_tune.storage.inspection import part_of, repair, verify
 from prefect_tune.storage.lease import LEASE_SECONDS
 from prefect_tune.storage.store import artifact_folder
@@ -211,8 +212,9 @@ class StoreContract:
         assert verify(store).is_sound  # its writer may still live
         assert store.sweep() == 0
         with store.database.write() as connection:
-            connection.exec_driver_sql(
-                f"UPDATE publications SET started = started - {2 * LEASE_SECONDS}"
+            table = publication_table.c
+            connection.execute(
+                update(publication_table).values(started=table.started - 2 * LEASE_SECONDS)
             )
         assert store.sweep() == 1
         assert verify(store).is_sound

@@ -1,0 +1,55 @@
+"""Prefect blocks: a store that a deployment opens by name, and where the signing key may be.
+
+    ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
+    store = ArtifactStoreBlock.load("main").open()
+
+`--store block:main` has a study use it.
+"""
+
+import os
+
+from prefect.blocks.core import Block
+from prefect.blocks.system import Secret
+from pydantic import Field, SecretStr
+
+from prefect_tune.storage.signing import KEY_BLOCK_VARIABLE, take_key_from
+from prefect_tune.storage.store import ArtifactStore, StoreAddress
+
+__all__ = ["ArtifactStoreBlock", "look_for_the_key_in_prefect"]
+
+
+class ArtifactStoreBlock(Block):
+    """Where an artifact store is.
+
+    Attributes:
+        url: fsspec URL of its folder.
+        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
+    """
+
+    _block_type_name = "ArtifactStore"
+    _block_type_slug = "prefect-tune-artifact-store"
+
+    url: str = Field(description="fsspec URL of the store's folder.")
+    database: SecretStr = Field(
+        default=SecretStr(""), description="SQLAlchemy URL of its index, for a remote store."
+    )
+
+    def open(self) -> ArtifactStore:
+        """The store.
+
+        Raises:
+            StoreRefused: If it cannot be used.
+        """
+        return ArtifactStore(self.address)
+
+    @property
+    def address(self) -> StoreAddress:
+        """Where it is, as it travels to workers."""
+        return StoreAddress(self.url, self.database.get_secret_value())
+
+
+def look_for_the_key_in_prefect() -> None:
+    """Have the signing key taken from a secret block, where the environment names one."""
+    name = os.environ.get(KEY_BLOCK_VARIABLE)
+    if name is not None:
+        take_key_from(lambda: str(Secret.load(name).get()))  # type: ignore[union-attr]
