@@ -8,6 +8,7 @@ from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study
 from prefect_tune.optimizers.optimizer import Budget, SpaceExhausted
 from prefect_tune.optimizers.trial import Failure, Trial, TrialState
+from prefect_tune.storage.files import StoreLost
 
 __all__ = ["Limits", "progress_of", "search"]
 
@@ -129,6 +130,9 @@ def _settle(
 ) -> None:
     """Tell what came of a trial; one whose worker died is started once more."""
     trial, outcome = ended.trial, ended.outcome
+    if outcome is not None and outcome.lost:
+        study.put_back(trial)
+        raise StoreLost(outcome.lost)
     if outcome is not None and outcome.evaluation is not None:
         trial = trial.completed(outcome.evaluation)
     elif outcome is not None and outcome.failure is not None:

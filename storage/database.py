@@ -1,6 +1,9 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import (
@@ -30,6 +33,8 @@ SCHEMA = 1
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
+
+_RETRY_SECONDS = 0.5
 
 metadata = MetaData()
 
@@ -85,6 +90,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._was_reached = False
         try:
             parsed = make_url(url)
         except ArgumentError as error:
@@ -97,6 +103,8 @@ class Database:
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
                 options["poolclass"] = StaticPool
+        else:
+            options["pool_pre_ping"] = True
         try:
             self.engine: Engine = create_engine(parsed, **options)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
@@ -122,13 +130,32 @@ class Database:
                 f"the database {self.engine.url} cannot be used: {error.orig}"
             ) from error
 
-    def write(self) -> Any:
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
         """A transaction that may change things; SQLite's holds the write lock from its start."""
-        return self.engine.begin()
+        with self._connected(self.engine) as connection, connection.begin():
+            yield connection
 
-    def read(self) -> Any:
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
         """A connection whose statements each see the newest committed state."""
-        return self.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+        engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with self._connected(engine) as connection:
+            yield connection
+
+    def _connected(self, engine: Engine) -> Connection:
+        """A connection; a server that was reached once and does not answer is waited for."""
+        until = monotonic() + (BUSY_SECONDS if self._was_reached else 0)
+        while True:
+            try:
+                connection = engine.connect()
+            except OperationalError:
+                if monotonic() > until:
+                    raise
+                sleep(_RETRY_SECONDS)
+            else:
+                self._was_reached = True
+                return connection
 
     def close(self) -> None:
         """Close all connections."""

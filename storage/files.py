@@ -24,7 +24,7 @@ from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.signing import sign, signing_key
 
-__all__ = ["Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
+__all__ = ["Damaged", "Files", "Part", "StoreLost", "StoreRefused", "new_place", "place_of"]
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -33,6 +33,10 @@ class Damaged(Exception):  # noqa: N818 - it says what is the matter
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)
         self.is_missing = is_missing
+
+
+class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
+    """Records or ledger cannot be read or written any more; the run cannot go on."""
 
 
 class StoreRefused(ValueError):  # noqa: N818 - it says what happened

@@ -230,7 +230,8 @@ class Ledger:
             result = connection.execute(
                 insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             )
-            return int(result.inserted_primary_key[0])
+            (number,) = result.inserted_primary_key or (0,)
+            return int(number)
 
     def beat(self, session: int, seconds: float) -> None:
         """Note how long a session has lasted so far."""

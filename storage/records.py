@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, metadata
-from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
+from prefect_tune.storage.files import Damaged, Files, Part, StoreLost, new_place, place_of
 from prefect_tune.storage.index import ArtifactIndex
 
 __all__ = ["RecordDamaged", "Records"]
@@ -45,7 +45,7 @@ record_user_table = Table(
 )
 
 
-class RecordDamaged(RuntimeError):  # noqa: N818 - it says what is the matter
+class RecordDamaged(StoreLost):
     """A record is missing or damaged; nothing can replace it but reading the same input again."""
 
 
@@ -69,11 +69,17 @@ class Records:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
+
+        Raises:
+            StoreLost: If it cannot be written.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
         self._index.announce(place, folder)
-        published = self._files.publish(folder, place, encoded)
+        try:
+            published = self._files.publish(folder, place, encoded)
+        except Exception as error:
+            raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
         values = {
             "size_bytes": sum(part.size_bytes for part in published.values()),
             "created": time(),

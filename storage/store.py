@@ -194,7 +194,7 @@ class ArtifactStore:
         try:
             parts = self.files.publish(folder, place, encoded, besides)
         except Exception as error:  # a full disk, a bucket that does not answer
-            _LOGGER.warning(f"artifact {entry.key[:12]} is not kept: {error}")
+            self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
             self.files.abandon(folder, place)
             self.index.withdraw(place)
             return self._refused(entry, "it could not be written")
@@ -226,10 +226,14 @@ class ArtifactStore:
             reason = "larger than the whole cache may be"
         else:
             return ""
-        if reason not in self._said:
-            self._said.add(reason)
-            _LOGGER.warning(f"artifacts are not kept in {self.address.url}: {reason}")
+        self._warn_once(f"artifacts are not kept in {self.address.url}: {reason}", reason)
         return reason
+
+    def _warn_once(self, text: str, what: str) -> None:
+        """Warn of what would otherwise be said for every artifact; the counters count the rest."""
+        if what not in self._said:
+            self._said.add(what)
+            _LOGGER.warning(text)
 
     def get_or_make(
         self,
@@ -282,7 +286,11 @@ class ArtifactStore:
     def _delete(self, gone: Iterable[Gone]) -> None:
         for key, place in gone:
             self.memory.drop(place)
-            self.files.delete(f"{artifact_folder(key)}/{place}")
+            try:
+                self.files.delete(f"{artifact_folder(key)}/{place}")
+            except Exception as error:  # `verify --repair` finds it
+                text = f"the bytes of artifact {key[:12]} could not be deleted: {error}"
+                self._warn_once(text, f"delete {type(error).__name__}")
 
     def _opened(self, budget_bytes: int, policy: str) -> str:
         try:

@@ -11,9 +11,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
+from sqlalchemy.exc import DBAPIError
 
 from prefect_tune.optimizers.configuration import Query
 from prefect_tune.optimizers.trial import Evaluation, Failure
+from prefect_tune.storage.files import StoreLost
 from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
@@ -35,11 +37,13 @@ class TrialOutcome:
         evaluation: The outcome, or None.
         failure: The reason why there is none, or None.
         n_task_runs: Task runs that were reported, that of the trial included.
+        lost: Why the study cannot go on, whatever the trial; empty otherwise.
     """
 
     evaluation: Evaluation | None
     failure: Failure | None
     n_task_runs: int
+    lost: str = ""
 
 
 def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
@@ -52,7 +56,17 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
 
     Returns:
         The evaluation, or why there is none: whatever goes wrong in a trial is a result.
+
+    Raises:
+        StoreLost: If the study's records are gone or cannot be written.
     """
+    try:
+        return _evaluated(context, query, run_step)
+    except DBAPIError:  # the database was restarted under a transaction
+        return _evaluated(context, query, run_step)
+
+
+def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
     started = perf_counter()
     try:
         with one_thread():
@@ -65,6 +79,10 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
+        if isinstance(cause, StoreLost) or (
+            isinstance(cause, DBAPIError) and cause.connection_invalidated
+        ):
+            raise cause from None
         return Failure(
             kind="error",
             message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
@@ -116,7 +134,11 @@ def evaluate(
     """
     reported = ReportedSteps(report)
     space = context.problem.find_space()
-    came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+    try:
+        came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+    except (StoreLost, DBAPIError) as error:
+        lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))
+        return Failed(message=str(error), data=lost)
     if isinstance(came, Evaluation):
         message = f"loss {came.loss:.4g} in {came.cost_seconds:.1f} s"
         return Completed(message=message, data=TrialOutcome(came, None, reported.n_task_runs))

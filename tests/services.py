@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from urllib.error import URLError
 from urllib.request import urlopen
 from uuid import uuid4
@@ -34,6 +35,12 @@ class Postgres:
             connection.execute(text(f"CREATE DATABASE {name}"))
         engine.dispose()
         return self._uri.replace("/postgres?", f"/{name}?")
+
+    def restart(self) -> None:
+        """Stop it, all connections with it, and start it again a second later."""
+        self._server._stop()
+        sleep(1)
+        self._server.ensure_postgres_running()
 
     def stop(self) -> None:
         self._server.cleanup()

@@ -17,10 +17,15 @@ from prefect_tune.tasks.split import import_split, make_split
 
 
 def context_of(
-    folder: Path, *, events: bool = False, data: Path | None = None, use_cache: bool = True
+    folder: Path,
+    *,
+    events: bool = False,
+    data: Path | None = None,
+    use_cache: bool = True,
+    address: StoreAddress | None = None,
 ) -> StudyContext:
     """A study of the test table (space small) or the test events (space healthcare)."""
-    address = StoreAddress(str(folder / "store"))
+    address = address or StoreAddress(str(folder / "store"))
     store = open_store(address)
     if events:
         meds = folder / "meds"

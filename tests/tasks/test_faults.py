@@ -1,0 +1,262 @@
+"""Faults of disks, databases and buckets: a trial's result is what it is with no cache at all."""
+
+import logging
+import multiprocessing
+import resource
+import shutil
+import signal
+import socketserver
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from time import sleep
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+from services import Postgres, s3_server
+from studies import context_of, draw, evaluate, outcome, store_of
+
+from prefect_tune.optimizers import Evaluation
+from prefect_tune.storage import ArtifactStore, StoreAddress, StoreLost
+from prefect_tune.storage import store as store_module
+from prefect_tune.storage.database import BUSY_SECONDS
+from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.memory import MemoryTier
+from prefect_tune.tasks.problem import StudyContext, open_store
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def result(evaluation: Evaluation) -> tuple:
+    return evaluation.fold_losses, evaluation.predictions
+
+
+def expected(context: StudyContext, seed: int = 3) -> tuple:
+    return result(evaluate(replace(context, use_cache=False), draw(context, seed)))
+
+
+@pytest.fixture
+def context(tmp_path) -> StudyContext:
+    context = context_of(tmp_path)
+    store_of(context).memory = MemoryTier(0)
+    return context
+
+
+def test_a_cache_that_is_deleted_between_trials_is_made_again(context) -> None:
+    first = evaluate(context, draw(context, 3))
+    shutil.rmtree(store_of(context).files.path("cache"))
+    assert result(evaluate(context, draw(context, 3))) == result(first) == expected(context)
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(context, caplog) -> None:
+    cache = Path(store_of(context).files.path("cache"))
+    cache.write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        assert result(evaluate(context, draw(context, 3))) == expected(context)
+    assert "is not kept" in caplog.text
+    cache.unlink()
+    assert verify(store_of(context)).is_sound
+
+
+def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(context) -> None:
+    evaluate(context, draw(context, 3))
+    cache = Path(store_of(context).files.path("cache"))
+    shutil.rmtree(cache)
+    cache.write_text("in the way")
+    assert result(evaluate(context, draw(context, 3))) == expected(context)
+
+
+def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
+    from prefect_tune.storage import index
+
+    store = store_of(context)
+    evaluate(context, draw(context, 3))
+    before = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
+    monkeypatch.setattr(index, "time", lambda: 1000.0)
+    evaluate(context, draw(context, 3))
+    after = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
+    assert all(after[key] >= before[key] > 1000.0 for key in before)
+
+
+def _keys(context: StudyContext) -> list[str]:
+    return [s.key for s in evaluate(context, draw(context, 3)).steps]
+
+
+def evaluate_with_a_full_disk(context: StudyContext, out) -> None:
+    """No file may become larger than 64 kB more than the index has; as on a full disk."""
+    store_module.FREE_BYTES_KEPT = 0
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    publish = store_of(context).files.publish
+
+    def publish_on_a_full_disk(folder, *args):
+        if folder.startswith("cache/"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+        try:
+            return publish(folder, *args)
+        finally:
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            )
+
+    store_of(context).files.publish = publish_on_a_full_disk
+    came = outcome(context, draw(context, 3))
+    out.put((result(came), store_of(context).index.totals().count))
+
+
+def test_a_disk_that_fills_while_writing_changes_nothing(context) -> None:
+    out = SPAWN.Queue()
+    process = SPAWN.Process(target=evaluate_with_a_full_disk, args=(context, out))
+    process.start()
+    came, count = out.get(timeout=120)
+    process.join()
+    assert came == expected(context)
+    assert count == 0
+    assert verify(store_of(context)).is_sound
+    assert not any(Path(store_of(context).files.path("tmp")).glob("*"))
+
+
+def test_a_database_that_is_locked_for_a_while_is_waited_for(context) -> None:
+    assert BUSY_SECONDS > 30
+    path = store_of(context).database.url.removeprefix("sqlite:///")
+    locked = threading.Event()
+
+    def lock() -> None:
+        connection = sqlite3.connect(path)
+        connection.execute("BEGIN EXCLUSIVE")
+        locked.set()
+        sleep(3)
+        connection.rollback()
+        connection.close()
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    locked.wait()
+    came = evaluate(context, draw(context, 3))
+    thread.join()
+    assert result(came) == expected(context)
+
+
+def test_a_postgres_that_is_restarted_is_waited_for(tmp_path) -> None:
+    server = Postgres(tmp_path / "postgres")
+    address = StoreAddress(str(tmp_path / "store"), server.new_database())
+    context = context_of(tmp_path, address=address)
+    restart = threading.Timer(0.3, server.restart)
+    restart.start()
+    came = [result(evaluate(context, draw(context, seed))) for seed in range(4)]
+    restart.join()
+    came += [result(evaluate(context, draw(context, 0)))]
+    assert came == [expected(context, seed) for seed in (0, 1, 2, 3, 0)]
+    open_store(address).close()
+    open_store.cache_clear()
+    server.stop()
+
+
+def test_records_that_cannot_be_written_end_the_run(context) -> None:
+    records = Path(store_of(context).files.path("records"))
+    records.rename(records.with_name("moved"))
+    records.write_text("in the way")
+    with pytest.raises(StoreLost, match="records/"):
+        outcome(context, draw(context, 3))
+
+
+class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Hands requests on to a server, late or not at all where `fault` says so."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = urlsplit(target)
+        self.fault = ""
+        self.n_faults = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FaultyProxy
+    protocol_version = "HTTP/1.1"
+
+    def handle_any(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length) if length else None
+        is_of_cache = "/cache/" in self.path
+        self.server.n_faults += bool(self.server.fault) and is_of_cache
+        if self.server.fault == "errors" and is_of_cache:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if self.server.fault == "slow" and is_of_cache:
+            sleep(0.3)
+        target = HTTPConnection(self.server.target.hostname, self.server.target.port)
+        headers = {k: v for k, v in self.headers.items() if k.lower() != "connection"}
+        target.request(self.command, self.path, body, headers)
+        answer = target.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "server", "date"):
+                self.send_header(name, value)
+        if answer.getheader("Content-Length") is None:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+        target.close()
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def faulty_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    import s3fs
+
+    with s3_server() as url, FaultyProxy(url) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_address[1]}")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem().mkdir("bucket")
+        yield proxy
+        proxy.shutdown()
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, monkeypatch, caplog) -> None:
+    with faulty_bucket(monkeypatch) as proxy:
+        database = f"sqlite:///{tmp_path}/index.sqlite"
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
+        context = context_of(tmp_path, address=address)
+        store_of(context).memory = MemoryTier(0)
+        unhurt = expected(context)
+        assert result(evaluate(context, draw(context, 3))) == unhurt
+        proxy.fault = "slow"
+        assert result(evaluate(context, draw(context, 3))) == unhurt
+        proxy.fault = "errors"
+        with caplog.at_level(logging.WARNING):
+            other = result(evaluate(context, draw(context, 4)))
+        assert proxy.n_faults > 3
+        assert "is not kept" in caplog.text
+        assert result(evaluate(context, draw(context, 3))) == unhurt
+        proxy.fault = ""
+        assert other == expected(context, 4)
+        found = verify(store_of(context))
+        assert not found.damaged
+        open_store(address).close()
+        open_store.cache_clear()
+
+
+def test_one_address_is_one_store(context) -> None:
+    assert open_store(context.store) is store_of(context)
+    assert isinstance(store_of(context), ArtifactStore)
