@@ -39,12 +39,10 @@ def told_plainly() -> Iterator[None]:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except Exception as error:
-        from sqlalchemy.exc import DBAPIError
-
         from prefect_tune.deployments.server import ServerFailed
         from prefect_tune.flows.study import StudyFailed
         from prefect_tune.optimizers.naming import UnknownName
-        from prefect_tune.storage.files import StoreLost
+        from prefect_tune.storage.database import StoreLost
         from prefect_tune.storage.lease import LeaseLost
         from prefect_tune.storage.store import StoreRefused
         from prefect_tune.tasks.bad_input import BadInput
@@ -52,7 +50,7 @@ def told_plainly() -> Iterator[None]:
         if isinstance(error, BadInput | UnknownName | StoreRefused):
             click.echo(f"Error: {error}", err=True)
             sys.exit(2)
-        if isinstance(error, StudyFailed | ServerFailed | StoreLost | LeaseLost | DBAPIError):
+        if isinstance(error, StudyFailed | ServerFailed | StoreLost | LeaseLost):
             click.echo(f"Failed: {error}", err=True)
             sys.exit(1)
         if is_of_server(error):

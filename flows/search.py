@@ -8,7 +8,7 @@ from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study
 from prefect_tune.optimizers.optimizer import Budget, SpaceExhausted
 from prefect_tune.optimizers.trial import Failure, Trial, TrialState
-from prefect_tune.storage.files import StoreLost
+from prefect_tune.storage.database import StoreLost
 
 __all__ = ["Limits", "progress_of", "search"]
 

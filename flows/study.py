@@ -177,9 +177,8 @@ class Study:
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
         self.ledger.append(self.name, Told.kind, trial.to_json(), trial.to_json())
         self.trials[trial.number] = trial
-        if self.incumbent == trial and trial.evaluation is not None:
-            keys = [step.key for step in trial.evaluation.steps]
-            self.store.index.pin(keys, study_lease(self.name), _PIN_SECONDS)
+        if self.incumbent == trial:
+            self._pin_incumbent()
 
     def retry(self, number: int) -> None:
         """Have a failed trial wait for another start."""
@@ -197,6 +196,7 @@ class Study:
         """Count the time of the body as the study's."""
         self._session = self.ledger.start_session(self.name)
         self._session_started = monotonic()
+        self._pin_incumbent()
         stop = Event()
         beat = Thread(target=self._beat, args=(self._session, stop), daemon=True, name="session")
         beat.start()
@@ -219,6 +219,12 @@ class Study:
             return "no trial was finished"
         reason, times = reasons.most_common(1)[0]
         return f"{sum(reasons.values())} trials failed, {times} of them with: {reason}"
+
+    def _pin_incumbent(self) -> None:
+        """Have what the incumbent was made of stay in the cache."""
+        if self.incumbent is not None and self.incumbent.evaluation is not None:
+            keys = [step.key for step in self.incumbent.evaluation.steps]
+            self.store.index.pin(keys, study_lease(self.name), _PIN_SECONDS)
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())

@@ -5,7 +5,7 @@
 the studies. `lease` says who is making what. All tables are in one `database`.
 """
 
-from prefect_tune.storage.files import StoreLost
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.records import RecordDamaged, Records

@@ -50,7 +50,11 @@ artifact_table = Table(
     Index("artifacts_by_priority", "is_present", "is_cheap", "priority", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
-    Index("artifacts_by_age", "created"),
+    Index("artifacts_by_kind", "step", "algorithm", "size_bytes"),
+    Index("artifacts_by_age", "is_present", "created", "key"),
+    Index("artifacts_by_use", "is_present", "last_used", "key"),
+    Index("artifacts_by_cost", "is_present", "cost_seconds", "key"),
+    Index("artifacts_by_size", "is_present", "size_bytes", "key"),
 )
 
 
@@ -129,7 +133,7 @@ class Selection:
     def query(self) -> Select[Any]:
         """The statement."""
         table = artifact_table.c
-        query = select(*ENTRY_COLUMNS).order_by(SORTS[self.sort].desc(), table.key)
+        query = select(*ENTRY_COLUMNS).order_by(SORTS[self.sort].desc(), table.key.desc())
         for column, value in (
             (table.step, self.step),
             (table.algorithm, self.algorithm),

@@ -6,16 +6,13 @@
 `--store block:main` has a study use it.
 """
 
-import os
-
 from prefect.blocks.core import Block
 from prefect.blocks.system import Secret
 from pydantic import Field, SecretStr
 
-from prefect_tune.storage.signing import KEY_BLOCK_VARIABLE, take_key_from
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
-__all__ = ["ArtifactStoreBlock", "look_for_the_key_in_prefect"]
+__all__ = ["ArtifactStoreBlock", "secret"]
 
 
 class ArtifactStoreBlock(Block):
@@ -48,8 +45,12 @@ class ArtifactStoreBlock(Block):
         return StoreAddress(self.url, self.database.get_secret_value())
 
 
-def look_for_the_key_in_prefect() -> None:
-    """Have the signing key taken from a secret block, where the environment names one."""
-    name = os.environ.get(KEY_BLOCK_VARIABLE)
-    if name is not None:
-        take_key_from(lambda: str(Secret.load(name).get()))  # type: ignore[union-attr]
+def secret(name: str) -> str:
+    """What a Prefect secret block holds.
+
+    Raises:
+        ValueError: If there is no such block.
+    """
+    block = Secret.load(name)
+    assert isinstance(block, Secret)  # noqa: S101 - a coroutine only in async code
+    return str(block.get())

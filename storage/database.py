@@ -20,13 +20,30 @@ from sqlalchemy import (
     event,
     make_url,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-__all__ = ["SCHEMA", "Database", "DatabaseRefused", "epoch", "metadata", "store_table"]
+__all__ = [
+    "SCHEMA",
+    "Database",
+    "DatabaseLost",
+    "DatabaseRefused",
+    "StoreLost",
+    "epoch",
+    "insert_new",
+    "metadata",
+    "store_table",
+]
 
 SCHEMA = 1
 """Number of the schema; a database with a higher one was written by a newer version."""
@@ -47,6 +64,7 @@ store_table = Table(
     Column("budget_bytes", BigInteger, nullable=False),
     Column("policy", String, nullable=False),
     Column("clock", Double, nullable=False, default=0.0),
+    Column("count_present", BigInteger, nullable=False, default=0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
     Column("hits", BigInteger, nullable=False, default=0),
     Column("misses", BigInteger, nullable=False, default=0),
@@ -74,6 +92,14 @@ def _epoch_sqlite(*_: Any, **__: Any) -> str:
 @compiles(epoch, "postgresql")
 def _epoch_postgresql(*_: Any, **__: Any) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
+
+
+class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
+    """Records or ledger cannot be read or written any more; the run cannot go on."""
+
+
+class DatabaseLost(StoreLost):
+    """The database does not answer, or cannot be written."""
 
 
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
@@ -125,23 +151,35 @@ class Database:
         try:
             with self.write() as connection:
                 metadata.create_all(connection)
-        except (OperationalError, DatabaseError) as error:
-            raise DatabaseRefused(
-                f"the database {self.engine.url} cannot be used: {error.orig}"
-            ) from error
+        except DatabaseLost as error:
+            raise DatabaseRefused(f"{error}; name another with --database") from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that may change things; SQLite's holds the write lock from its start."""
-        with self._connected(self.engine) as connection, connection.begin():
+        """A transaction that may change things; SQLite's holds the write lock from its start.
+
+        Raises:
+            DatabaseLost: If the database does not answer, or cannot be written.
+        """
+        with self._named(), self._connected(self.engine) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection whose statements each see the newest committed state."""
         engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        with self._connected(engine) as connection:
+        with self._named(), self._connected(engine) as connection:
             yield connection
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of the database itself under a name that says which one it is."""
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}") from error
 
     def _connected(self, engine: Engine) -> Connection:
         """A connection; a server that was reached once and does not answer is waited for."""
@@ -160,6 +198,12 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def insert_new(connection: Connection, table: Table, rows: Any) -> None:
+    """Insert rows; those whose primary key is there already are left as they are."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
 
 
 def _to_json(value: Any) -> str:

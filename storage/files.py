@@ -24,7 +24,11 @@ from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.signing import sign, signing_key
 
-__all__ = ["Damaged", "Files", "Part", "StoreLost", "StoreRefused", "new_place", "place_of"]
+__all__ = ["RECORDS", "Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
+
+
+RECORDS = "records"
+"""The area of what must never go; made with the store, and never again."""
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -33,10 +37,6 @@ class Damaged(Exception):  # noqa: N818 - it says what is the matter
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)
         self.is_missing = is_missing
-
-
-class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
-    """Records or ledger cannot be read or written any more; the run cannot go on."""
 
 
 class StoreRefused(ValueError):  # noqa: N818 - it says what happened
@@ -137,6 +137,9 @@ class Files:
 
     def _move_in(self, place: str, target: str, files: Mapping[str, bytes | memoryview]) -> None:
         """Write files under a temporary name and move them to their place at once."""
+        area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
+        if area.name == RECORDS and not area.is_dir():
+            raise FileNotFoundError(f"{area} is gone")  # and with it what was in it
         temporary = Path(self.path("tmp", place))
         temporary.mkdir(parents=True)
         try:
@@ -144,8 +147,12 @@ class Files:
                 (temporary / name).write_bytes(data)
             while True:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # somebody deleted the empty folder meanwhile
+                try:
                     temporary.rename(target)
+                except FileNotFoundError:
+                    if not temporary.exists():
+                        raise
+                else:  # else somebody deleted the empty folder meanwhile
                     break
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -190,7 +197,8 @@ class Files:
         """Delete a folder and what is in it, if it is there, and the one above if it is empty."""
         path = self.path(folder)
         if self.is_local:
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path)
             with suppress(OSError):
                 Path(path).parent.rmdir()
         elif self.filesystem.exists(path):

@@ -4,6 +4,7 @@ All that changes the cache's total happens under the lock of the store's row, so
 budget holds however many processes write.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -36,6 +38,8 @@ from prefect_tune.storage.artifact_rows import (
 )
 from prefect_tune.storage.database import Database, epoch, metadata, store_table
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.measured import Measured, size_class
 
 __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
@@ -43,9 +47,13 @@ __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
 _FLUSH_SECONDS = 1.0
 """Uses are written at most this long after they happened: LRU order is right to within it."""
 
+_LOGGER = logging.getLogger(__name__)
+
 CHEAP = "cheaper to make again than to read"
 NO_ROOM = "everything else is pinned"
 """Reasons to refuse an artifact."""
+
+_LONGEST_PUBLICATION_SECONDS = 86_400.0
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
@@ -62,9 +70,10 @@ publication_table = Table(
     metadata,
     Column("place", String, primary_key=True),
     Column("folder", String, nullable=False),
+    Column("holder", String, nullable=False),
     Column("started", Double, nullable=False),
 )
-"""What is being written; a row that is left over is of a writer that died."""
+"""What is being written or deleted; a row that is left over is of a process that died."""
 
 
 Gone = tuple[str, str]
@@ -116,6 +125,7 @@ class ArtifactIndex:
         self._uses = _Uses()
         self._flushed = monotonic()
         self._latest = 0.0
+        self._timer: threading.Timer | None = None
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
@@ -141,13 +151,12 @@ class ArtifactIndex:
     def count_hit(self, entry: Entry) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:
-            # A clock that is set back must not make what is used now the first to go.
-            self._latest = max(time(), self._latest)
+            self._latest = self._now()
             _, hits = self._uses.used.get(entry.key, (0.0, 0))
             self._uses.used[entry.key] = (self._latest, hits + 1)
             self._uses.count(entry.step, "hits", 1)
             self._uses.count(entry.step, "seconds_saved", entry.cost_seconds)
-        self._flush_if_due()
+        self._flush_soon()
 
     def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
         """Note how long reading some of an artifact took."""
@@ -155,13 +164,13 @@ class ArtifactIndex:
         with self._lock:
             self._uses.loads.append((entry, whole))
             self._uses.count(entry.step, "seconds_saved", -seconds)
-        self._flush_if_due()
+        self._flush_soon()
 
     def count_miss(self, step: str) -> None:
         """Note that an artifact had to be made."""
         with self._lock:
             self._uses.count(step, "misses", 1)
-        self._flush_if_due()
+        self._flush_soon()
 
     def budget_bytes(self) -> int:
         """The cache's byte budget."""
@@ -171,23 +180,33 @@ class ArtifactIndex:
     def announce(self, place: str, folder: str) -> None:
         """Note that a place is about to be written to."""
         with self._database.write() as connection:
+            self._announce(connection, [(folder, place)])
+
+    def withdraw(self, places: Sequence[str]) -> None:
+        """Note that these places are not written to, or deleted, any more."""
+        with self._database.write() as connection:
             connection.execute(
-                insert(publication_table).values(place=place, folder=folder, started=epoch())
+                delete(publication_table).where(publication_table.c.place.in_(places))
             )
 
-    def withdraw(self, place: str) -> None:
-        """Note that a place is not written to any more."""
-        with self._database.write() as connection:
-            self.end_publication(connection, place)
-
-    def abandoned(self, older_than_seconds: float) -> list[tuple[str, str]]:
-        """Folders and places whose writers died."""
+    def under_way(self) -> list[tuple[str, str]]:
+        """Folders and places that are being written or deleted, or whose process died."""
         table = publication_table.c
-        query = select(table.folder, table.place).where(
-            table.started < epoch() - older_than_seconds
-        )
         with self._database.read() as connection:
-            return [(row.folder, row.place) for row in connection.execute(query)]
+            rows = connection.execute(select(table.folder, table.place))
+            return [(row.folder, row.place) for row in rows]
+
+    def abandoned(self) -> list[tuple[str, str]]:
+        """Folders and places whose process died: on this machine, or a day ago."""
+        table = publication_table.c
+        is_old = (table.started < epoch() - _LONGEST_PUBLICATION_SECONDS).label("is_old")
+        with self._database.read() as connection:
+            rows = connection.execute(select(table.folder, table.place, table.holder, is_old))
+            return [
+                (row.folder, row.place)
+                for row in rows
+                if row.is_old or Holder.from_text(row.holder).is_dead
+            ]
 
     def refuse(self, entry: Entry, reason: str) -> None:
         """Note that the bytes of an artifact are not kept, and why; its facts are."""
@@ -204,16 +223,7 @@ class ArtifactIndex:
             Why it is refused, or nothing; and what must now be deleted.
         """
         with self._changing() as (connection, store):
-            self.measured.note_times(
-                connection,
-                entry.step,
-                entry.algorithm,
-                entry.size_bytes,
-                make_seconds=entry.cost_seconds,
-            )
-            is_cheap = self.measured.is_cheap(
-                connection, entry.step, entry.algorithm, entry.size_bytes
-            )
+            is_cheap = self._note(connection, entry, make_seconds=entry.cost_seconds)
             gone, freed = self._remove(connection, [entry.key])
             cache_bytes = store.cache_bytes - freed
             surplus = cache_bytes + entry.size_bytes - store.budget_bytes
@@ -229,6 +239,7 @@ class ArtifactIndex:
             self.end_publication(connection, entry.place)
             if reason:
                 self._refuse(connection, entry, reason)
+                self._announce(connection, [(artifact_folder(entry.key), entry.place)])
                 return reason, [*gone, (entry.key, entry.place)]
             policy = POLICIES[store.policy]
             clock = connection.execute(select(store_table.c.clock)).scalar_one()
@@ -236,14 +247,22 @@ class ArtifactIndex:
                 connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
             )
             connection.execute(
-                update(store_table).values(cache_bytes=store_table.c.cache_bytes + entry.size_bytes)
+                update(store_table).values(
+                    cache_bytes=store_table.c.cache_bytes + entry.size_bytes,
+                    count_present=store_table.c.count_present + 1,
+                )
             )
         return "", gone
 
-    def forget(self, entry: Entry) -> None:
-        """Note that the bytes of this publication are gone; a later one of the key stays."""
+    def forget(self, entry: Entry) -> list[Gone]:
+        """Note that this publication counts no more; a later one of the key stays.
+
+        Returns:
+            What must be deleted.
+        """
         with self._changing() as (connection, _):
-            self._remove(connection, [entry.key], place=entry.place)
+            gone, _ = self._remove(connection, [entry.key], place=entry.place)
+        return gone
 
     def shrink(self, size_bytes: int) -> list[Gone]:
         """Evict until the cache is this small, pinned artifacts last; what must be deleted."""
@@ -267,7 +286,8 @@ class ArtifactIndex:
     def pin(self, keys: Sequence[str], owner: str, seconds: float) -> None:
         """Have artifacts stay for some time, instead of those that the owner pinned before."""
         with self._database.write() as connection:
-            connection.execute(delete(pin_table).where(pin_table.c.owner == owner))
+            is_over = pin_table.c.expires < epoch()
+            connection.execute(delete(pin_table).where((pin_table.c.owner == owner) | is_over))
             if keys:
                 connection.execute(
                     insert(pin_table).values(expires=epoch() + seconds),
@@ -284,14 +304,11 @@ class ArtifactIndex:
         by_step = self.measured.by_step().values()
         with self._database.read() as connection:
             row = connection.execute(select(store_table)).one()
-            count = connection.execute(
-                select(func.count()).select_from(artifact_table).where(artifact_table.c.is_present)
-            ).scalar_one()
         return Totals(
             policy=row.policy,
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
-            count=count,
+            count=row.count_present,
             hits=sum(counts["hits"] for counts in by_step),
             misses=sum(counts["misses"] for counts in by_step),
             seconds_saved=sum(counts["seconds_saved"] for counts in by_step),
@@ -307,9 +324,29 @@ class ArtifactIndex:
             with self._changing():
                 pass
 
-    def _flush_if_due(self) -> None:
+    def stop(self) -> None:
+        """Flush for the last time."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+        self._flush_quietly()
+
+    def _flush_soon(self) -> None:
+        """Flush within a second, also when this process does something else meanwhile."""
         if monotonic() - self._flushed > _FLUSH_SECONDS:
+            self._flush_quietly()
+            return
+        with self._lock:
+            if self._timer is None or not self._timer.is_alive():
+                self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _flush_quietly(self) -> None:
+        try:
             self.flush()
+        except Exception as error:  # counting must not end what is counted
+            _LOGGER.warning(f"uses of the cache are not counted: {error}")
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
@@ -326,7 +363,11 @@ class ArtifactIndex:
         if uses.used:
             table = artifact_table.c
             after = {
-                "last_used": bindparam("used_at", type_=Double),
+                # Another process may have written a later use already.
+                "last_used": case(
+                    (table.last_used > bindparam("used_at", type_=Double), table.last_used),
+                    else_=bindparam("used_at", type_=Double),
+                ),
                 "hits": table.hits + bindparam("used_times", type_=BigInteger),
                 "cost_seconds": table.cost_seconds,
                 "size_bytes": table.size_bytes,
@@ -345,25 +386,25 @@ class ArtifactIndex:
                 ],
             )
         for entry, seconds in uses.loads:
-            self._note_load(connection, entry, seconds)
+            self._note(connection, entry, load_seconds=seconds)
         for step, counts in uses.counts.items():
             self.measured.note_counts(connection, step, counts)
 
-    def _note_load(self, connection: Connection, entry: Entry, seconds: float) -> None:
-        """Take a load into its average, which may change the rank of all of its kind."""
-        kind = (entry.step, entry.algorithm, entry.size_bytes)
-        before = self.measured.is_cheap(connection, *kind)
-        self.measured.note_times(connection, *kind, load_seconds=seconds)
-        after = self.measured.is_cheap(connection, *kind)
-        if after != before:
+    def _note(self, connection: Connection, entry: Entry, **seconds: float) -> bool:
+        """Take a time into its average, which may change the rank of all of its kind."""
+        is_cheap, is_news = self.measured.note_times(
+            connection, entry.step, entry.algorithm, entry.size_bytes, **seconds
+        )
+        if is_news:
             table = artifact_table.c
             smallest = 2 ** (size_class(entry.size_bytes) - 1)
             connection.execute(
                 update(artifact_table)
                 .where(table.step == entry.step, table.algorithm == entry.algorithm)
                 .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
-                .values(is_cheap=after)
+                .values(is_cheap=is_cheap)
             )
+        return is_cheap
 
     def _make_room(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
         victims, _ = self._choose(connection, surplus_bytes, with_pinned=True)
@@ -397,14 +438,16 @@ class ArtifactIndex:
     def _evict(self, connection: Connection, keys: list[str]) -> list[Gone]:
         """Forget artifacts to make room; the clock of the cache moves on to their priority."""
         gone, _ = self._remove(connection, keys)
-        if gone:
-            table = artifact_table.c
-            latest = connection.execute(
-                select(func.max(table.priority)).where(table.key.in_(keys[-_KEYS_PER_QUERY:]))
-            ).scalar_one()
-            connection.execute(
-                update(store_table).values(evicted=store_table.c.evicted + len(gone), clock=latest)
-            )
+        table, clock = artifact_table.c, store_table.c.clock
+        for first in range(0, len(keys), _KEYS_PER_QUERY):
+            here = table.key.in_(keys[first : first + _KEYS_PER_QUERY])
+            latest = select(func.max(table.priority)).where(here, ~table.is_cheap)
+            risen = connection.execute(latest).scalar() or 0.0
+            connection.execute(update(store_table).where(clock < risen).values(clock=risen))
+            by_step = select(table.step, func.count()).where(here).group_by(table.step)
+            for step, n in connection.execute(by_step).all():
+                self.measured.note_counts(connection, step, {"evicted": n})
+        connection.execute(update(store_table).values(evicted=store_table.c.evicted + len(gone)))
         return gone
 
     def _remove(
@@ -421,10 +464,15 @@ class ArtifactIndex:
             gone += [(row.key, row.place) for row in rows]
             freed += sum(row.size_bytes for row in rows)
             connection.execute(update(artifact_table).where(*here).values(is_present=False))
-        if freed:
+        if gone:
+            store = store_table.c
             connection.execute(
-                update(store_table).values(cache_bytes=store_table.c.cache_bytes - freed)
+                update(store_table).values(
+                    cache_bytes=store.cache_bytes - freed,
+                    count_present=store.count_present - len(gone),
+                )
             )
+            self._announce(connection, [(artifact_folder(key), place) for key, place in gone])
         return gone, freed
 
     def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
@@ -444,7 +492,7 @@ class ArtifactIndex:
         clock: float = 0.0,
     ) -> None:
         """Insert the row of an artifact, or replace it."""
-        self._latest = max(time(), self._latest)
+        self._latest = self._now()
         values = {
             **{k: v for k, v in asdict(entry).items() if k != "is_present"},
             "created": entry.created or self._latest,
@@ -460,6 +508,16 @@ class ArtifactIndex:
             connection.execute(insert(artifact_table).values(values))
         else:
             connection.execute(update(artifact_table).where(here).values(values))
+
+    def _now(self) -> float:
+        """A time later than any before: a clock that is set back must not reverse the order."""
+        return max(time(), self._latest + 1e-6)
+
+    def _announce(self, connection: Connection, places: Sequence[tuple[str, str]]) -> None:
+        """Note what is about to be written or deleted, and by whom."""
+        holder = Holder.this_process().to_text()
+        rows = [{"folder": f, "place": p, "holder": holder} for f, p in places]
+        connection.execute(insert(publication_table).values(started=epoch()), rows)
 
     def end_publication(self, connection: Connection, place: str) -> None:
         """Note within a transaction that a place is written, or never will be."""

@@ -1,15 +1,16 @@
 """Looking into a store: what is in it, and whether it is what was written."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prefect_tune.storage.artifact_rows import SORTS, Entry, Selection
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.contents import summary
-from prefect_tune.storage.files import Damaged, Part
-from prefect_tune.storage.lease import LEASE_SECONDS
-from prefect_tune.storage.store import ArtifactStore, artifact_folder
+from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.files import Damaged, Part, place_of
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.store import ArtifactStore
 
 __all__ = [
     "SORTS",
@@ -145,17 +146,26 @@ class Verification:
 
 
 def verify(store: ArtifactStore) -> Verification:
-    """Read every part of every artifact and record, and compare it with its digest."""
+    """Read every part of every artifact and record, and compare it with its digest.
+
+    Others may use the store meanwhile: what is written or evicted while this looks is not wrong.
+    """
     found = Verification()
-    entries = store.index.select(Selection())
-    for entry in entries:
-        _check(store, entry.key, artifact_folder(entry.key), entry.parts, found)
+    folders = [*_folders(store, "cache"), *_folders(store, "records")]
+    known = {f"{folder}/{place}" for folder, place in store.index.under_way()}
+    for entry in store.index.select(Selection()):
+        known.add(f"{artifact_folder(entry.key)}/{entry.place}")
+        damage = _damage(store, artifact_folder(entry.key), entry.parts)
+        now = store.index.entries([entry.key])[entry.key] if damage else entry
+        _note(found, entry.key, damage if now.is_present and now.place == entry.place else None)
     for record in store.records.ids():
-        _check(store, record, f"records/{record}", store.records.parts(record), found)
-    known = {f"{artifact_folder(entry.key)}/{entry.place}" for entry in entries}
-    # What a living writer is about to enter is no orphan.
-    known |= {f"{folder}/{place}" for folder, place in store.index.abandoned(-LEASE_SECONDS)}
-    found.orphans = sorted(folder for folder in _folders(store) if folder not in known)
+        try:
+            parts = store.records.parts(record)
+        except StoreLost:  # its study was removed meanwhile
+            continue
+        known.add(f"records/{record}/{place_of(parts)}")
+        _note(found, record, _damage(store, f"records/{record}", parts))
+    found.orphans = sorted(folder for folder in folders if folder not in known)
     return found
 
 
@@ -166,37 +176,41 @@ def repair(store: ArtifactStore, found: Verification) -> None:
     """
     wrong = store.index.entries([*found.damaged, *found.missing])
     for entry in wrong.values():
-        store.index.forget(entry)
-        store.files.delete(f"{artifact_folder(entry.key)}/{entry.place}")
+        store.forget(entry)
     for folder in found.orphans:
         store.files.delete(folder)
     store.sweep()
 
 
-def _check(
-    store: ArtifactStore, what: str, folder: str, parts: Mapping[str, Part], found: Verification
-) -> None:
-    found.checked += 1
+def _damage(store: ArtifactStore, folder: str, parts: Mapping[str, Part]) -> Damaged | None:
+    """What is wrong with the files of an artifact or record."""
     for name, part in parts.items():
         try:
             store.files.read(folder, name, part)
         except Damaged as damage:
-            (found.missing if damage.is_missing else found.damaged).append(what)
-            return
+            return damage
+        except OSError as error:
+            return Damaged(str(error))
+    return None
 
 
-def _folders(store: ArtifactStore) -> Iterator[str]:
-    """Every publication in the cache area."""
+def _note(found: Verification, what: str, damage: Damaged | None) -> None:
+    found.checked += 1
+    if damage is not None:
+        (found.missing if damage.is_missing else found.damaged).append(what)
 
-    def below(path: str) -> list[str]:
-        filesystem = store.files.filesystem
-        found = filesystem.ls(path, detail=False) if filesystem.exists(path) else []
-        return sorted(name.rstrip("/") for name in found)
 
-    for fan in below(store.files.path("cache")):
-        for folder in below(fan):
-            for place in below(folder) or [folder]:
-                yield place[len(store.files.root) :].lstrip("/")
+def _folders(store: ArtifactStore, area: str) -> list[str]:
+    """Every publication in an area: the folders that hold files, and those that hold nothing."""
+    filesystem, root = store.files.filesystem, store.files.path(area)
+    if not filesystem.exists(root):
+        return []
+    found = [
+        folder
+        for folder, below, files in filesystem.walk(root)
+        if (files or not below) and folder.rstrip("/") != root.rstrip("/")
+    ]
+    return [folder[len(store.files.root) :].strip("/") for folder in found]
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from typing import Any
 
 from blake3 import blake3
 
-__all__ = ["ARTIFACT_FORMAT", "canonical_json", "content_digest", "digest", "prefix_key"]
+__all__ = [
+    "ARTIFACT_FORMAT",
+    "artifact_folder",
+    "canonical_json",
+    "content_digest",
+    "digest",
+    "prefix_key",
+]
 
 ARTIFACT_FORMAT = 1
 """Number of the format of artifacts; part of every key.
@@ -38,6 +45,11 @@ def prefix_key(lineage: Mapping[str, Any]) -> str:
     """
     tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
     return hashlib.sha256(tagged.encode()).hexdigest()
+
+
+def artifact_folder(key: str) -> str:
+    """Where an artifact is, below the store's root."""
+    return f"cache/{key[:2]}/{key}"
 
 
 def digest(data: bytes | memoryview) -> str:

@@ -204,6 +204,11 @@ def _holder(pid: int) -> Holder:
 
 @cache
 def _host() -> str:
-    """The machine, and where processes are numbered apart also the namespace of the numbers."""
-    namespace = Path("/proc/self/ns/pid")
-    return f"{socket.gethostname()}/{namespace.readlink() if namespace.is_symlink() else ''}"
+    """The machine since it was started, and the namespace in which processes are numbered."""
+    namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
+    parts = [
+        socket.gethostname(),
+        str(namespace.readlink()) if namespace.is_symlink() else "",
+        boot.read_text().strip() if boot.exists() else "",
+    ]
+    return "/".join(parts)

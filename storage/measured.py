@@ -7,7 +7,18 @@ that something else could have (DESIGN: eviction and admission).
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Double, Integer, String, Table, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    String,
+    Table,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, metadata
@@ -16,6 +27,8 @@ __all__ = ["Measured", "size_class"]
 
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
+_CLEARLY = 0.8
+"""What is made in less than this share of its load time becomes cheap; it stays so up to one."""
 
 time_table = Table(
     "step_times",
@@ -25,6 +38,7 @@ time_table = Table(
     Column("size_class", Integer, primary_key=True),
     Column("make_seconds", Double, nullable=True),
     Column("load_seconds", Double, nullable=True),
+    Column("is_cheap", Boolean, nullable=False, default=False),
 )
 count_table = Table(
     "step_counts",
@@ -33,6 +47,7 @@ count_table = Table(
     Column("hits", BigInteger, nullable=False),
     Column("misses", BigInteger, nullable=False),
     Column("seconds_saved", Double, nullable=False),
+    Column("evicted", BigInteger, nullable=False),
 )
 refusal_table = Table(
     "refusals",
@@ -64,37 +79,32 @@ class Measured:
         algorithm: str,
         size_bytes: int,
         **seconds: float,
-    ) -> None:
-        """Take `make_seconds` or `load_seconds` of an artifact into their average."""
+    ) -> tuple[bool, bool]:
+        """Take `make_seconds` or `load_seconds` of an artifact into their average.
+
+        Returns:
+            Whether artifacts of that kind and size are made in less time than they are read, and
+            whether that is news.
+        """
         table = time_table.c
         values = {"step": step, "algorithm": algorithm, "size_class": size_class(size_bytes)}
         here = [table[name] == value for name, value in values.items()]
         row = connection.execute(select(time_table).where(*here)).first()
         if row is None:
-            connection.execute(insert(time_table).values(**values, **seconds))
-            return
-        averages = {}
+            connection.execute(insert(time_table).values(**values, **seconds, is_cheap=False))
+            return False, False
+        averages = {"make_seconds": row.make_seconds, "load_seconds": row.load_seconds}
         for name, newest in seconds.items():
-            before = getattr(row, name)
+            before = averages[name]
             averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
-        connection.execute(update(time_table).where(*here).values(averages))
-
-    def is_cheap(self, connection: Connection, step: str, algorithm: str, size_bytes: int) -> bool:
-        """Whether artifacts of that kind and size are made in less time than they are read."""
-        table = time_table.c
-        row = connection.execute(
-            select(table.make_seconds, table.load_seconds).where(
-                table.step == step,
-                table.algorithm == algorithm,
-                table.size_class == size_class(size_bytes),
-            )
-        ).first()
-        if row is None or row.make_seconds is None or row.load_seconds is None:
-            return False
-        return bool(row.make_seconds < row.load_seconds)
+        make, load = averages["make_seconds"], averages["load_seconds"]
+        limit = 1.0 if row.is_cheap else _CLEARLY
+        is_cheap = make is not None and load is not None and make < limit * load
+        connection.execute(update(time_table).where(*here).values(**averages, is_cheap=is_cheap))
+        return is_cheap, is_cheap != row.is_cheap
 
     def note_counts(self, connection: Connection, step: str, counts: Mapping[str, float]) -> None:
-        """Add to the hits, misses and saved seconds of a step."""
+        """Add to the hits, misses, saved seconds or evictions of a step."""
         table = count_table.c
         changed = connection.execute(
             update(count_table)
@@ -102,7 +112,8 @@ class Measured:
             .values({name: table[name] + n for name, n in counts.items()})
         )
         if not changed.rowcount:
-            connection.execute(insert(count_table).values(step=step, **counts))
+            nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
+            connection.execute(insert(count_table).values(step=step, **{**nothing, **counts}))
 
     def note_refusal(self, connection: Connection, reason: str) -> None:
         """Count an artifact that was not kept."""
@@ -120,7 +131,7 @@ class Measured:
             return {row.reason: row.times for row in rows}
 
     def by_step(self) -> dict[str, dict[str, Any]]:
-        """Hits, misses and saved seconds by step."""
+        """Hits, misses, saved seconds and evictions by step."""
         with self._database.read() as connection:
             rows = connection.execute(select(count_table).order_by(count_table.c.step))
             return {
@@ -128,6 +139,7 @@ class Measured:
                     "hits": row.hits,
                     "misses": row.misses,
                     "seconds_saved": row.seconds_saved,
+                    "evicted": row.evicted,
                 }
                 for row in rows
             }

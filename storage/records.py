@@ -17,14 +17,13 @@ from sqlalchemy import (
     Table,
     delete,
     func,
-    insert,
     select,
     update,
 )
 
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.database import Database, Document, metadata
-from prefect_tune.storage.files import Damaged, Files, Part, StoreLost, new_place, place_of
+from prefect_tune.storage.database import Database, Document, StoreLost, insert_new, metadata
+from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
 from prefect_tune.storage.index import ArtifactIndex
 
 __all__ = ["RecordDamaged", "Records"]
@@ -87,10 +86,13 @@ class Records:
         }
         here = record_table.c.id == record
         with self._database.write() as connection:
-            former = connection.execute(select(record_table.c.parts).where(here)).scalar()
+            query = select(record_table.c.parts).where(here).with_for_update()
+            former = connection.execute(query).scalar()
             if former is None:
-                connection.execute(insert(record_table).values(id=record, **values))
-            else:
+                insert_new(connection, record_table, [{"id": record, **values}])
+                now = connection.execute(query).scalar_one()
+                former = None if now == values["parts"] else now  # else somebody was quicker
+            if former is not None:
                 connection.execute(update(record_table).where(here).values(values))
             self._index.end_publication(connection, place)
         if former:
@@ -144,7 +146,7 @@ class Records:
             )
             new = [{"record": r, "study": study} for r in dict.fromkeys(records) if r not in noted]
             if new:
-                connection.execute(insert(users), new)
+                insert_new(connection, users, new)
 
     def unlink_study(self, study: str) -> list[str]:
         """Note that a study is gone; delete the records that only it used and return their ids."""

@@ -7,32 +7,32 @@ pickle carries an HMAC-SHA256, and without the right one it is never loaded.
 
 import hmac
 import os
-from collections.abc import Callable
 from functools import cache
 
-__all__ = ["KEY_BLOCK_VARIABLE", "KEY_VARIABLE", "sign", "signing_key", "take_key_from"]
+__all__ = ["KEY_BLOCK_VARIABLE", "KEY_VARIABLE", "key_fingerprint", "sign", "signing_key"]
 
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
 """Environment variable of the key, for the flow and for every worker."""
 KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
 """Environment variable that names a Prefect secret block with the signing key."""
 
-_SOURCES: list[Callable[[], str | None]] = [lambda: os.environ.get(KEY_VARIABLE)]
-
-
-def take_key_from(source: Callable[[], str | None]) -> None:
-    """Look for the key there too, when the environment has none."""
-    _SOURCES.append(source)
-    signing_key.cache_clear()
-
 
 @cache
 def signing_key() -> bytes | None:
     """The key of this process; None when pickles are not signed."""
-    for source in _SOURCES:
-        if key := source():
-            return key.encode()
+    if key := os.environ.get(KEY_VARIABLE):
+        return key.encode()
+    if block := os.environ.get(KEY_BLOCK_VARIABLE):
+        from prefect_tune.storage.blocks import secret  # noqa: PLC0415 - heavy, and Prefect
+
+        return secret(block).encode()
     return None
+
+
+def key_fingerprint() -> str:
+    """What tells keys apart without telling them; empty without a key."""
+    key = signing_key()
+    return sign(key, "fingerprint", b"") if key else ""
 
 
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:

@@ -8,10 +8,10 @@ part that is damaged or missing is a miss and a warning.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 from uuid import uuid4
 
@@ -22,10 +22,10 @@ from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES
-from prefect_tune.storage.files import Files, StoreRefused, new_place
+from prefect_tune.storage.files import RECORDS, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.index import ArtifactIndex, Gone
-from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.lease import LEASE_SECONDS, LeaseBook
+from prefect_tune.storage.key import ARTIFACT_FORMAT, artifact_folder, canonical_json
+from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.records import Records
 
@@ -35,7 +35,6 @@ __all__ = [
     "Made",
     "StoreAddress",
     "StoreRefused",
-    "artifact_folder",
 ]
 
 DEFAULT_BUDGET_BYTES = 10 * 1000**3
@@ -44,6 +43,9 @@ FREE_BYTES_KEPT = 1000**3
 """The cache stops growing when the disk has no more than this left."""
 _STORE_FILE = "store.json"
 _PROVENANCE_FILE = "provenance.json"
+
+_IN_MEMORY: dict[str, Database] = {}
+"""Indexes of stores in the memory of this process, by URL; they live as long as it does."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -108,7 +110,7 @@ class ArtifactStore:
         if self.files.is_local:
             _make_folder(address, self.files)
         try:
-            self.database = Database(_database_url(address, self.files))
+            self.database = _database(address, self.files)
             self.id = self._opened(budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY)
         except DatabaseRefused as error:
             raise StoreRefused(str(error)) from error
@@ -136,9 +138,10 @@ class ArtifactStore:
 
     def close(self) -> None:
         """Write what is still to be counted and let go of the database."""
-        self.index.flush()
+        self.index.stop()
         self.leases.close()
-        self.database.close()
+        if self.database not in _IN_MEMORY.values():
+            self.database.close()
 
     def set_budget(self, budget_bytes: int) -> None:
         """Change the cache's byte budget, for everyone who uses the store."""
@@ -159,14 +162,12 @@ class ArtifactStore:
                     self.memory.put(entry.place, name, value)
                     read_bytes += part.size_bytes
                 read[name] = value
-        except Exception as error:  # whatever is wrong with it, it can be made again
-            self.memory.drop(entry.place)
-            now = self.index.entries([entry.key]).get(entry.key)
-            if now is not None and now.is_present and now.place == entry.place:
-                _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
-                self.index.forget(entry)
-                self._delete([(entry.key, entry.place)])
-            return None  # else it was evicted meanwhile, and nothing is wrong
+        except Damaged as error:
+            self._found_damaged(entry, error)
+            return None
+        except Exception as error:  # it may be whole, and another time or elsewhere be read
+            self._warn_once(f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40])
+            return None
         if read_bytes:
             self.index.count_load(entry, read_bytes, perf_counter() - started)
         return read
@@ -177,26 +178,29 @@ class ArtifactStore:
         Returns:
             The entry as kept. When it was refused, `is_present` is False.
         """
+        try:
+            return self._written(entry, made, lineage)
+        except Exception as error:  # a full disk, a value that no codec takes, a locked database
+            self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
+            return replace(entry, facts=made.facts, cost_seconds=made.seconds, is_present=False)
+
+    def _written(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
         folder, place = artifact_folder(entry.key), new_place()
+        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds, place=place)
         about = {"key": entry.key, "lineage": dict(lineage)}
+        besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
         encoded = self.files.encode(folder, made.parts, about)
-        entry = replace(
-            entry,
-            facts=made.facts,
-            cost_seconds=made.seconds,
-            size_bytes=sum(part.size_bytes for part, _ in encoded.values()),
-            place=place,
-        )
+        size_bytes = sum(part.size_bytes for part, _ in encoded.values())
+        entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
         if reason := self._reason_to_refuse(entry):
             return self._refused(entry, reason)
         self.index.announce(place, folder)
-        besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
         try:
             parts = self.files.publish(folder, place, encoded, besides)
-        except Exception as error:  # a full disk, a bucket that does not answer
+        except Exception as error:
             self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
             self.files.abandon(folder, place)
-            self.index.withdraw(place)
+            self.index.withdraw([place])
             return self._refused(entry, "it could not be written")
         entry = replace(entry, parts=parts)
         reason, gone = self.index.admit(entry)
@@ -207,12 +211,24 @@ class ArtifactStore:
         return replace(entry, is_present=not reason)
 
     def sweep(self) -> int:
-        """Delete what writers that died have left half written; how much that was."""
-        abandoned = self.index.abandoned(LEASE_SECONDS)
+        """Delete what processes that died have left half written or deleted; how much it was."""
+        abandoned = self.index.abandoned()
         for folder, place in abandoned:
             self.files.abandon(folder, place)
-            self.index.withdraw(place)
+        self.index.withdraw([place for _, place in abandoned])
         return len(abandoned)
+
+    def forget(self, entry: Entry) -> None:
+        """Have an artifact made again when it is next needed."""
+        self._delete(self.index.forget(entry))
+
+    def _found_damaged(self, entry: Entry, error: Exception) -> None:
+        """Have a damaged artifact made again; of one that was evicted meanwhile nothing is said."""
+        self.memory.drop(entry.place)
+        now = self.index.entries([entry.key]).get(entry.key)
+        if now is not None and now.is_present and now.place == entry.place:
+            _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
+            self._delete(self.index.forget(entry))
 
     def _refused(self, entry: Entry, reason: str) -> Entry:
         self.index.refuse(entry, reason)
@@ -255,12 +271,23 @@ class ArtifactStore:
         """
         if served := self._serve(entry.key, is_whole):
             return served, None
+        since = time()
         with self.leases.turn(f"artifact {entry.key}"):
             if served := self._serve(entry.key, is_whole):
                 return served, None
-            made = make()
-            self.index.count_miss(entry.step)
-            return self.write(entry, made, lineage), made
+            known = self.index.entries([entry.key]).get(entry.key)
+            was_refused = known is not None and not known.is_present and known.created >= since
+            if not was_refused:
+                return self._make(entry, lineage, make)
+        # Whoever was waited for made it, and it was not kept: no need to queue for the same.
+        return self._make(entry, lineage, make)
+
+    def _make(
+        self, entry: Entry, lineage: Mapping[str, Any], make: Callable[[], Made]
+    ) -> tuple[Entry, Made]:
+        made = make()
+        self.index.count_miss(entry.step)
+        return self.write(entry, made, lineage), made
 
     def provenance(self, entry: Entry) -> Any:
         """The lineage kept beside an artifact; None when its files are gone."""
@@ -283,14 +310,20 @@ class ArtifactStore:
         self.index.count_hit(entry)
         return entry
 
-    def _delete(self, gone: Iterable[Gone]) -> None:
+    def _delete(self, gone: Sequence[Gone]) -> None:
+        """Delete the bytes of what was evicted; what cannot be is left to a later sweep."""
+        deleted = []
         for key, place in gone:
             self.memory.drop(place)
             try:
                 self.files.delete(f"{artifact_folder(key)}/{place}")
-            except Exception as error:  # `verify --repair` finds it
+            except Exception as error:
                 text = f"the bytes of artifact {key[:12]} could not be deleted: {error}"
                 self._warn_once(text, f"delete {type(error).__name__}")
+            else:
+                deleted.append(place)
+        if deleted:
+            self.index.withdraw(deleted)
 
     def _opened(self, budget_bytes: int, policy: str) -> str:
         try:
@@ -321,6 +354,8 @@ class ArtifactStore:
                         policy=policy,
                     )
                 )
+                if self.files.is_local:
+                    Path(self.files.path(RECORDS)).mkdir(exist_ok=True)
                 self._write_claim(where, {"format": ARTIFACT_FORMAT, "index": store_id})
                 return store_id
         if row is None or claimed is None or row.id != claimed["index"]:
@@ -357,11 +392,6 @@ class ArtifactStore:
             ) from error
 
 
-def artifact_folder(key: str) -> str:
-    """Where an artifact is, below the store's root."""
-    return f"cache/{key[:2]}/{key}"
-
-
 def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
     document = {
         "key": entry.key,
@@ -389,12 +419,14 @@ def _make_folder(address: StoreAddress, files: Files) -> None:
         ) from error
 
 
-def _database_url(address: StoreAddress, files: Files) -> str:
+def _database(address: StoreAddress, files: Files) -> Database:
     if address.database:
-        return address.database
+        return Database(address.database)
     if files.is_local:
-        return f"sqlite:///{Path(files.root) / 'index.sqlite'}"
-    return "sqlite://"  # for memory://, which is one process's own as well
+        return Database(f"sqlite:///{Path(files.root) / 'index.sqlite'}")
+    if address.url not in _IN_MEMORY:
+        _IN_MEMORY[address.url] = Database("sqlite://")
+    return _IN_MEMORY[address.url]
 
 
 def _check_remote_has_database(address: StoreAddress) -> None:

@@ -11,11 +11,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from sqlalchemy.exc import DBAPIError
 
 from prefect_tune.optimizers.configuration import Query
 from prefect_tune.optimizers.trial import Evaluation, Failure
-from prefect_tune.storage.files import StoreLost
+from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
@@ -62,7 +61,7 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
     """
     try:
         return _evaluated(context, query, run_step)
-    except DBAPIError:  # the database was restarted under a transaction
+    except DatabaseLost:  # it may have been restarted under a transaction
         return _evaluated(context, query, run_step)
 
 
@@ -79,9 +78,7 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
-        if isinstance(cause, StoreLost) or (
-            isinstance(cause, DBAPIError) and cause.connection_invalidated
-        ):
+        if isinstance(cause, StoreLost):
             raise cause from None
         return Failure(
             kind="error",
@@ -136,7 +133,7 @@ def evaluate(
     space = context.problem.find_space()
     try:
         came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
-    except (StoreLost, DBAPIError) as error:
+    except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))
         return Failed(message=str(error), data=lost)
     if isinstance(came, Evaluation):

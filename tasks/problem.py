@@ -1,13 +1,11 @@
 """What a study is about, and what a worker needs to know to evaluate its trials."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Self
 
 from prefect_tune.optimizers.space import Space
-from prefect_tune.storage.signing import KEY_BLOCK_VARIABLE
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.metric import Metric, metric_named
@@ -82,8 +80,4 @@ def open_store(address: StoreAddress) -> ArtifactStore:
     Raises:
         StoreRefused: If it cannot be used.
     """
-    if KEY_BLOCK_VARIABLE in os.environ:
-        from prefect_tune.storage.blocks import look_for_the_key_in_prefect  # noqa: PLC0415 - heavy
-
-        look_for_the_key_in_prefect()
     return ArtifactStore(address)

@@ -5,6 +5,7 @@ from typing import Any
 
 import sklearn
 
+from prefect_tune.storage.signing import key_fingerprint
 from prefect_tune.tasks.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext, open_store
 
@@ -24,4 +25,5 @@ def worker_facts(context: StudyContext) -> dict[str, Any]:
         "space": context.problem.find_space().digest,
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
+        "signing key with the fingerprint": key_fingerprint(),
     }

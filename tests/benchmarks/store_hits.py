@@ -25,8 +25,7 @@ from machine import Goals, describe  # noqa: E402
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress  # noqa: E402
 from prefect_tune.storage.codec import canonical, decode  # noqa: E402
-from prefect_tune.storage.key import digest  # noqa: E402
-from prefect_tune.storage.store import artifact_folder  # noqa: E402
+from prefect_tune.storage.key import artifact_folder, digest  # noqa: E402
 
 SHAPES = {"1 MB": (1_300, 100), "50 MB": (65_536, 100)}
 ROUNDS = 9

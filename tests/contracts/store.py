@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from prefect_tune.storage.artifact_rows import Entry, Selection
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.index import CHEAP, NO_ROOM, publication_table
 from prefect_tune.storage.inspection import part_of, repair, verify
-from prefect_tune.storage.lease import LEASE_SECONDS
-from prefect_tune.storage.store import artifact_folder
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import Holder
 
 
 def entry(key: str, **values: Any) -> Entry:
@@ -211,11 +212,9 @@ class StoreContract:
         store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))
         assert verify(store).is_sound  # its writer may still live
         assert store.sweep() == 0
+        dead = replace(Holder.this_process(), started=0.0).to_text()
         with store.database.write() as connection:
-            table = publication_table.c
-            connection.execute(
-                update(publication_table).values(started=table.started - 2 * LEASE_SECONDS)
-            )
+            connection.execute(update(publication_table).values(holder=dead))
         assert store.sweep() == 1
         assert verify(store).is_sound
         assert not store.files.filesystem.exists(store.files.path(folder, "place"))

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import signing
-from prefect_tune.storage.blocks import ArtifactStoreBlock, look_for_the_key_in_prefect
+from prefect_tune.storage.blocks import ArtifactStoreBlock
 from prefect_tune.tasks.bad_input import BadInput
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -34,8 +34,7 @@ def test_a_block_that_is_not_there_is_named(tmp_path) -> None:
 def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
     Secret(value="of the block").save("signing", overwrite=True)
     monkeypatch.setenv(signing.KEY_BLOCK_VARIABLE, "signing")
-    monkeypatch.setattr(signing, "_SOURCES", list(signing._SOURCES))
-    look_for_the_key_in_prefect()
+    signing.signing_key.cache_clear()
     assert signing.signing_key() == b"of the block"
     monkeypatch.undo()
     signing.signing_key.cache_clear()

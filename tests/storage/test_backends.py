@@ -30,5 +30,5 @@ class TestS3WithPostgres(StoreContract):
 
 class TestMemory(StoreContract):
     @pytest.fixture
-    def address(self, tmp_path: Path) -> StoreAddress:
-        return StoreAddress(f"memory://{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+    def address(self) -> StoreAddress:
+        return StoreAddress(f"memory://{uuid4().hex}")

@@ -11,6 +11,8 @@ from inputs import table
 from studies import configured, context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.storage import StoreLost
+from prefect_tune.storage.artifact_rows import Selection
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.memory import MemoryTier
@@ -18,6 +20,7 @@ from prefect_tune.tasks import metric
 from prefect_tune.tasks.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.fitting import Facts
 from prefect_tune.tasks.prefix import Prefix
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.split import REFIT, load_split
 
 TREE = (
@@ -33,23 +36,35 @@ def results(evaluation: Evaluation) -> tuple:
     return evaluation.fold_losses, evaluation.predictions, [s.key for s in evaluation.steps]
 
 
+def forget_models(context: StudyContext) -> None:
+    store = store_of(context)
+    for entry in store.index.select(Selection(step="fit model")):
+        store.forget(entry)
+
+
 @pytest.mark.parametrize("events", [False, True], ids=["table", "events"])
 def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     tmp_path, events
 ) -> None:
     cached = context_of(tmp_path, events=events)
+    store_of(cached).memory = MemoryTier(0)
     uncached = replace(cached, use_cache=False)
     predictions = {}
     for seed in range(15 if events else 35):  # fifty in all
         query = draw(cached, seed)
-        missed, hit, off = (outcome(c, query) for c in (cached, cached, uncached))
+        missed = outcome(cached, query)
+        whole = outcome(cached, query)
+        forget_models(cached)  # so that what is before them is read
+        hit, off = outcome(cached, query), outcome(uncached, query)
         if isinstance(missed, Failure):
+            assert isinstance(whole, Failure)
             assert isinstance(hit, Failure)
             assert isinstance(off, Failure)
             assert missed.message == hit.message == off.message
             continue
-        assert results(missed) == results(hit) == results(off)
-        assert all(step.hit for step in hit.steps)
+        assert results(missed) == results(whole) == results(hit) == results(off)
+        assert all(step.hit for step in whole.steps)
+        assert {step.step for step in hit.steps if not step.hit} == {"fit model"}
         assert not any(step.hit for step in off.steps)
         predictions[seed] = missed.predictions
     assert len(predictions) > 12
@@ -252,12 +267,11 @@ def test_the_refit_trains_on_all_training_rows_and_holds_out_the_test(tmp_path) 
     assert len(model.predictions().label) == 30
 
 
-def test_data_that_cannot_be_read_fails_the_trial_with_the_reason(tmp_path) -> None:
+def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
     context = context_of(tmp_path)
     lost = replace(context, problem=replace(context.problem, dataset="0" * 64))
-    came = outcome(lost, draw(context, 0))
-    assert isinstance(came, Failure)
-    assert "data/0000" in came.message
+    with pytest.raises(StoreLost, match="data/0000"):
+        outcome(lost, draw(context, 0))
 
 
 def test_two_trials_of_one_prefix_at_once_make_it_once(tmp_path) -> None:
