@@ -201,14 +201,14 @@ def _note(found: Verification, what: str, damage: Damaged | None) -> None:
 
 
 def _folders(store: ArtifactStore, area: str) -> list[str]:
-    """Every publication in an area: the folders that hold files, and those that hold nothing."""
+    """Every publication in an area: folders that hold files, or nothing where files would be."""
     filesystem, root = store.files.filesystem, store.files.path(area)
     if not filesystem.exists(root):
         return []
     found = [
         folder
         for folder, below, files in filesystem.walk(root)
-        if (files or not below) and folder.rstrip("/") != root.rstrip("/")
+        if files or (not below and folder[len(root) :].strip("/").count("/") >= 1)
     ]
     return [folder[len(store.files.root) :].strip("/") for folder in found]
 

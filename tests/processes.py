@@ -16,11 +16,13 @@ import psutil
 COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
 
 
-def run(*arguments: object, home: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: object, home: Path, server: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run `prefect-tune` to its end."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
-        env=environment(home),
+        env=environment(home, server),
         capture_output=True,
         text=True,
         check=False,
@@ -29,19 +31,21 @@ def run(*arguments: object, home: Path, **options: Any) -> subprocess.CompletedP
     )
 
 
-def run_json(*arguments: object, home: Path) -> Any:
+def run_json(*arguments: object, home: Path, server: str | None = None) -> Any:
     """What `prefect-tune ... --json` prints."""
-    done = run(*arguments, "--json", home=home)
+    done = run(*arguments, "--json", home=home, server=server)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @contextmanager
-def started(*arguments: object, home: Path) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *arguments: object, home: Path, server: str | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """`prefect-tune` running; killed with all that it started, if it still runs at the end."""
     process = subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
-        env=environment(home),
+        env=environment(home, server),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -55,11 +59,12 @@ def started(*arguments: object, home: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def environment(home: Path) -> dict[str, str]:
-    """That of this process, with another home and no server named."""
+def environment(home: Path, server: str | None = None) -> dict[str, str]:
+    """That of this process, with another home, and no server named but this one."""
     ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return {**inherited, "PREFECT_TUNE_HOME": str(home)}
+    named = {"PREFECT_API_URL": server} if server else {}
+    return {**inherited, **named, "PREFECT_TUNE_HOME": str(home)}
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:

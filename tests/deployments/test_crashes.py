@@ -60,7 +60,7 @@ def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
     assert not {"Running", "Pending"} & set(by_state)
 
 
-def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path) -> None:
+def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(server, tmp_path) -> None:
     home, unbroken = tmp_path / "home", tmp_path / "unbroken"
     data = slow_table(tmp_path)
     command = ("run", data, "--target", "target", "--study", "s", "--trials", 6, "--workers", 1)
@@ -85,7 +85,7 @@ def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(tmp_path) -> None:
     assert {t["state"] for t in trials} == {"complete"}
     assert trials[: len(finished)] == finished  # not run again
 
-    whole = run(*command, home=unbroken)
+    whole = run(*command, home=unbroken, server=server)
     assert whole.returncode == 0, whole.stderr
     assert [t["query"] for t in trials] == [t["query"] for t in trials_of(unbroken, "s")]
     assert [t["evaluation"]["loss"] for t in trials] == [
@@ -136,10 +136,10 @@ def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
         assert [t["state"] for t in trials_of(home, study)] == ["complete"] * 3
 
 
-def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(tmp_path) -> None:
+def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(server, tmp_path) -> None:
     home = tmp_path / "home"
     command = ("run", slow_table(tmp_path), "--target", "target", "--study", "s", "--trials", 5)
-    with started(*command, home=home) as process:
+    with started(*command, home=home, server=server) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -150,5 +150,5 @@ def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(tmp_path) -> N
     states_left = {t["state"] for t in trials_of(home, "s")}
     assert "running" not in states_left
     assert ledger_of(home).study("s").state == "interrupted"
-    summary = run_json(*command, home=home)
+    summary = run_json(*command, home=home, server=server)
     assert (summary["state"], summary["n_trials"]) == ("complete", 5)

@@ -11,13 +11,12 @@ import pytest
 from inputs import table, write_meds, write_table
 from prefect_api import flow_runs, states, task_runs
 
-from prefect_tune.flows import running
 from prefect_tune.flows.retrying import retry
-from prefect_tune.flows.search import search
 from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -272,17 +271,14 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path, mo
     store_path = str(tmp_path / "store")
     parameters = {"store": store_path, "data": str(write_table(tmp_path)), "target": "target"}
 
-    def search_without_split(study: Study, *others: Any) -> str:
-        split = tmp_path / "store" / "records" / "splits" / study.problem.split
-        hidden = split.rename(tmp_path / "hidden")
-        try:
-            return search(study, *others)
-        finally:
-            hidden.rename(split)
+    submit = LeanDaskTaskRunner.submit_lean
+
+    def submit_nonsense(runner, task, parameters):
+        return submit(runner, task, {**parameters, "query": {}})
 
     with monkeypatch.context() as patched:
-        patched.setattr(running, "search", search_without_split)
-        with pytest.raises(StudyFailed, match=r"3 trials failed, 3 of them with: RecordDamaged"):
+        patched.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)
+        with pytest.raises(StudyFailed, match=r"3 trials failed, 3 of them with"):
             tune(**parameters, trials=3, study="broken", workers=2)
     assert max(flow_runs(), key=lambda r: r.created).state_name == "Failed"
     store = ArtifactStore(StoreAddress(store_path))
