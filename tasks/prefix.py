@@ -177,18 +177,8 @@ class Node:
     def obtain(self) -> None:
         """Have it served, or made by whoever needs it first."""
         if self.fold.context.use_cache:
-            entry = Entry(
-                key=self.key,
-                parent=self.parent.key or None,
-                study=self.fold.context.study,
-                step=self.step,
-                algorithm=self.recipe.algorithm,
-                fold=self.fold.number,
-                cost_seconds=0.0,
-                facts={},
-            )
             self._entry, self._made = self.fold.store.get_or_make(
-                entry, self.lineage, self._make, self._has_record
+                self._new_entry(), self.lineage, self._make, self._has_record
             )
             self.seconds = self._entry.cost_seconds
         else:
@@ -206,6 +196,7 @@ class Node:
             read = self._read(name)
             if read is None:
                 self._made = self._make()
+                self._keep_again()
             else:
                 kept = self._made.parts if self._made else {}
                 self._made = Made({**kept, **read}, self._entry.facts, self.seconds)  # type: ignore[union-attr]
@@ -231,6 +222,26 @@ class Node:
         """What it took."""
         return StepCost(
             self.step, self.fold.number, self.seconds, self.load_seconds, bool(self.hit), self.key
+        )
+
+    def _keep_again(self) -> None:
+        """Count and keep what was to be served, and had to be made after all."""
+        if self.hit and self._made is not None:
+            self.hit, self.seconds = False, self._made.seconds
+            self.fold.store.index.count_miss(self.step)
+            self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
+
+    def _new_entry(self) -> Entry:
+        """What the index is to know of it, before it is made."""
+        return Entry(
+            key=self.key,
+            parent=self.parent.key or None,
+            study=self.fold.context.study,
+            step=self.step,
+            algorithm=self.recipe.algorithm,
+            fold=self.fold.number,
+            cost_seconds=0.0,
+            facts={},
         )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:

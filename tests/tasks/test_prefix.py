@@ -176,8 +176,12 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, p
         path = next(Path(store.files.path("cache", key[:2], key)).rglob(part))
         path.write_bytes(path.read_bytes()[:-4] + b"oops")
     with caplog.at_level(logging.WARNING):
-        assert results(evaluate(context, second)) == expected
+        came = evaluate(context, second)
+    assert results(came) == expected
     assert ("is made again" in caplog.text) == (step == "preprocess")
+    if step == "preprocess":
+        assert {s.step for s in came.steps if not s.hit} == {"preprocess", "fit model"}
+        assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
 
 
 def test_lost_predictions_are_made_again(tmp_path) -> None:
