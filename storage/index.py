@@ -148,6 +148,13 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return list(connection.execute(query).scalars())
 
+    def bytes_by_step(self) -> dict[str, int]:
+        """Bytes in the cache, by step."""
+        table = artifact_table.c
+        query = select(table.step, func.sum(table.size_bytes)).where(table.is_present)
+        with self._database.read() as connection:
+            return {step: int(n) for step, n in connection.execute(query.group_by(table.step))}
+
     def count_hit(self, entry: Entry) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:

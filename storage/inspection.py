@@ -106,7 +106,8 @@ def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview
 
 def stats(store: ArtifactStore) -> dict[str, Any]:
     """Sizes and counts over the life of the store."""
-    totals = store.index.totals()
+    totals, by_step = store.index.totals(), store.index.measured.by_step()
+    held = store.index.bytes_by_step()
     return {
         "size_bytes": totals.cache_bytes,
         "records_bytes": store.records.size_bytes(),
@@ -119,7 +120,9 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
         "refused": totals.refused,
         "refusals": store.index.measured.refusals(),
         "seconds_saved": totals.seconds_saved,
-        "steps": store.index.measured.by_step(),
+        "steps": {
+            step: {**counts, "size_bytes": held.get(step, 0)} for step, counts in by_step.items()
+        },
     }
 
 

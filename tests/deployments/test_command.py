@@ -156,16 +156,21 @@ def test_artifacts_are_filtered_and_sorted(studied) -> None:
 
 
 def test_what_is_in_an_artifact_is_shown_and_exported(studied, tmp_path) -> None:
-    encoded = studied.json("artifacts", "ls", "--step", "encode", "--limit", 1)[0]
+    used = {s["key"] for t in studied.json("trials", "s") for s in t["evaluation"]["steps"]}
+    encoded = next(
+        row
+        for row in studied.json("artifacts", "ls")
+        if row["key"] in used and row["step"] not in ("impute", "fit model")
+    )
     shown = studied.json("artifacts", "show", encoded["key"])
     train = shown["contents"]["train"]
     assert train["shape"] == [shown["facts"]["rows"], shown["facts"]["columns"]]
     assert len(train["rows"]) == 5
     assert set(train["columns"]["0"]) == {"min", "mean", "max", "share_zero"}
-    assert shown["contents"]["estimator"]["type"].endswith("ColumnTransformer")
-    assert "transformers_" in shown["contents"]["estimator"]["fitted"]
+    assert shown["contents"]["estimator"]["type"].startswith("sklearn.")
+    assert "n_features_in_" in shown["contents"]["estimator"]["fitted"]
     assert shown["trials"][0]["study"] == "s"
-    assert all(child["step"] != "encode" for child in shown["children"])
+    assert all(child["step"] != encoded["step"] for child in shown["children"])
     assert studied.run("artifacts", "show", encoded["key"]).exit_code == 0
 
     out = tmp_path / "train.parquet"
@@ -175,7 +180,7 @@ def test_what_is_in_an_artifact_is_shown_and_exported(studied, tmp_path) -> None
     about = json.loads(pq.read_schema(out).metadata[b"prefect_tune"])
     assert about["key"] == encoded["key"]
     assert about["shape"] == train["shape"]
-    assert about["lineage"]["steps"][-1]["step"] == "encode"
+    assert about["lineage"]["steps"][-1]["step"] == encoded["step"]
     estimator = tmp_path / "encoder.pkl"
     studied.run("artifacts", "export", encoded["key"], estimator, "--part", "estimator")
     assert hasattr(pickle.loads(estimator.read_bytes()), "transform")
@@ -202,8 +207,13 @@ def test_the_policy_of_eviction_is_a_property_of_the_store(run, tmp_path) -> Non
     assert "the store's cache may now hold 1.0GB" in done.stderr
     stats = run.json("artifacts", "stats")
     assert (stats["policy"], stats["budget_bytes"]) == ("gdsf", 1000**3)
-    assert set(stats["steps"]["fit model"]) == {"hits", "misses", "seconds_saved"}
+    assert set(stats["steps"]["fit model"]) == {
+        "hits", "misses", "seconds_saved", "evicted", "size_bytes"
+    }  # fmt: skip
     assert "unknown policy of --eviction 'fifo'" in run(*command, "--eviction", "fifo").stderr
+    other = run(*command[:-1], "t", "--cache-budget", "2GB")  # another study on the same store
+    assert "may now hold 2.0GB, before 1.0GB" in other.stderr
+    assert run.json("artifacts", "stats")["budget_bytes"] == 2 * 1000**3
 
 
 def test_predictions_and_the_model_are_files_of_the_users(studied) -> None:
