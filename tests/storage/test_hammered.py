@@ -65,7 +65,7 @@ def test_under_load_nothing_is_torn_and_the_budget_holds(address, tmp_path) -> N
     store.set_budget(8 * size)
     logs = [tmp_path / f"{i}" for i in range(4)]
     processes = [
-        SPAWN.Process(target=hammer, args=(address, i, 4.0, str(log))) for i, log in enumerate(logs)
+        SPAWN.Process(target=hammer, args=(address, i, 2.0, str(log))) for i, log in enumerate(logs)
     ]
     for process in processes:
         process.start()
