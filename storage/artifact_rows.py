@@ -50,11 +50,7 @@ artifact_table = Table(
     Index("artifacts_by_priority", "is_present", "is_cheap", "priority", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
-    Index("artifacts_by_kind", "step", "algorithm", "size_bytes"),
     Index("artifacts_by_age", "is_present", "created", "key"),
-    Index("artifacts_by_use", "is_present", "last_used", "key"),
-    Index("artifacts_by_cost", "is_present", "cost_seconds", "key"),
-    Index("artifacts_by_size", "is_present", "size_bytes", "key"),
 )
 
 
@@ -77,7 +73,7 @@ class Entry:
         hits: How often it was served.
         facts: What keys of later steps need.
         parts: Its files by name.
-        place: The folder of this publication, below that of the key.
+        place: The folder of this publication, below that of the key; empty if it was refused.
     """
 
     key: str

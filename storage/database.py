@@ -43,6 +43,7 @@ __all__ = [
     "insert_new",
     "metadata",
     "store_table",
+    "upsert",
 ]
 
 SCHEMA = 1
@@ -141,6 +142,7 @@ class Database:
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+        self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def create_tables(self) -> None:
         """Make the tables that do not exist yet.
@@ -167,8 +169,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection whose statements each see the newest committed state."""
-        engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        with self._named(), self._connected(engine) as connection:
+        with self._named(), self._connected(self._reading) as connection:
             yield connection
 
     @contextmanager
@@ -206,6 +207,15 @@ def insert_new(connection: Connection, table: Table, rows: Any) -> None:
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
 
 
+def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None:
+    """Insert a row, or replace the one of the same primary key."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    keys = [column.name for column in table.primary_key]
+    statement = dialect.insert(table).values(values)
+    changed = {n: statement.excluded[n] for n in values if n not in keys}
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+
+
 def _to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
@@ -216,6 +226,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA cache_size=-65536")  # 64 MB: an index of a million rows stays quick
     cursor.close()
 
 

@@ -24,10 +24,12 @@ class Policy:
         name: What a user calls it.
         priority: From last use, number of uses, cost and size of an artifact, and from the clock
             of the cache (the highest priority that was ever evicted), the artifact's priority.
+        start: The same for a new artifact, in numbers.
     """
 
     name: str
     priority: Callable[[Columns, ColumnElement[float]], Any]
+    start: Callable[[Columns, float], float]
 
 
 def _least_recently_used(columns: Columns, clock: ColumnElement[float]) -> Any:  # noqa: ARG001
@@ -47,8 +49,14 @@ def _greedy_dual_size_frequency(columns: Columns, clock: ColumnElement[float]) -
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("lru", _least_recently_used),
-        Policy("gdsf", _greedy_dual_size_frequency),
+        Policy("lru", _least_recently_used, lambda row, _: float(row["last_used"])),
+        Policy(
+            "gdsf",
+            _greedy_dual_size_frequency,
+            lambda row, clock: (
+                clock + (row["hits"] + 1) * row["cost_seconds"] / (row["size_bytes"] + 1)
+            ),
+        ),
     )
 }
 DEFAULT_POLICY = "lru"

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic, time
 from typing import Any
 
@@ -36,7 +36,7 @@ from prefect_tune.storage.artifact_rows import (
     artifact_table,
     entry_of,
 )
-from prefect_tune.storage.database import Database, epoch, metadata, store_table
+from prefect_tune.storage.database import Database, epoch, metadata, store_table, upsert
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Holder
@@ -54,6 +54,9 @@ NO_ROOM = "everything else is pinned"
 """Reasons to refuse an artifact."""
 
 _LONGEST_PUBLICATION_SECONDS = 86_400.0
+
+_STORE = select(store_table).with_for_update()
+_BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
@@ -101,7 +104,7 @@ class _Uses:
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
     counts: dict[str, dict[str, float]] = field(default_factory=dict)
-    loads: list[tuple[Entry, float]] = field(default_factory=list)
+    times: list[tuple[Entry, str, float]] = field(default_factory=list)
 
     def count(self, step: str, name: str, amount: float) -> None:
         empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
@@ -126,6 +129,7 @@ class ArtifactIndex:
         self._flushed = monotonic()
         self._latest = 0.0
         self._timer: threading.Timer | None = None
+        self._cheap: dict[tuple[str, str, int], bool] = {}
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
@@ -133,8 +137,8 @@ class ArtifactIndex:
         with self._database.read() as connection:
             for first in range(0, len(keys), _KEYS_PER_QUERY):
                 some = list(keys[first : first + _KEYS_PER_QUERY])
-                query = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(some))
-                found |= {row.key: entry_of(row) for row in connection.execute(query)}
+                rows = connection.execute(_BY_KEYS, {"keys": some})
+                found |= {row.key: entry_of(row) for row in rows}
         return found
 
     def select(self, selection: Selection) -> list[Entry]:
@@ -169,7 +173,7 @@ class ArtifactIndex:
         """Note how long reading some of an artifact took."""
         whole = seconds * entry.size_bytes / max(read_bytes, 1)
         with self._lock:
-            self._uses.loads.append((entry, whole))
+            self._uses.times.append((entry, "load_seconds", whole))
             self._uses.count(entry.step, "seconds_saved", -seconds)
         self._flush_soon()
 
@@ -177,6 +181,12 @@ class ArtifactIndex:
         """Note that an artifact had to be made."""
         with self._lock:
             self._uses.count(step, "misses", 1)
+        self._flush_soon()
+
+    def count_make(self, entry: Entry) -> None:
+        """Note how long making an artifact of that size took."""
+        with self._lock:
+            self._uses.times.append((entry, "make_seconds", entry.cost_seconds))
         self._flush_soon()
 
     def budget_bytes(self) -> int:
@@ -229,8 +239,10 @@ class ArtifactIndex:
         Returns:
             Why it is refused, or nothing; and what must now be deleted.
         """
-        with self._changing() as (connection, store):
-            is_cheap = self._note(connection, entry, make_seconds=entry.cost_seconds)
+        with self._changing(uses_first=False) as (connection, store):
+            if store.cache_bytes + entry.size_bytes > store.budget_bytes:
+                self._write_uses(connection, store)
+            is_cheap = self._cheap.get(_kind(entry), False)
             gone, freed = self._remove(connection, [entry.key])
             cache_bytes = store.cache_bytes - freed
             surplus = cache_bytes + entry.size_bytes - store.budget_bytes
@@ -248,8 +260,10 @@ class ArtifactIndex:
                 self._refuse(connection, entry, reason)
                 self._announce(connection, [(artifact_folder(entry.key), entry.place)])
                 return reason, [*gone, (entry.key, entry.place)]
+            clock = store.clock
+            if gone:  # which may have moved it on
+                clock = connection.execute(select(store_table.c.clock)).scalar_one()
             policy = POLICIES[store.policy]
-            clock = connection.execute(select(store_table.c.clock)).scalar_one()
             self._enter(
                 connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
             )
@@ -326,7 +340,7 @@ class ArtifactIndex:
     def flush(self) -> None:
         """Write the uses and counters collected so far."""
         with self._lock:
-            is_idle = not self._uses.used and not self._uses.counts
+            is_idle = not self._uses.used and not self._uses.counts and not self._uses.times
         if not is_idle:
             with self._changing():
                 pass
@@ -356,15 +370,23 @@ class ArtifactIndex:
             _LOGGER.warning(f"uses of the cache are not counted: {error}")
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
-        """A transaction that writes the uses first; the store's row is locked from its start."""
+    def _changing(self, *, uses_first: bool = True) -> Iterator[tuple[Connection, Row[Any]]]:
+        """A transaction in which the store's row is locked from its start.
+
+        Args:
+            uses_first: Whether to write the uses so far; only what evicts needs them at once.
+        """
         with self._database.write() as connection:
-            store = connection.execute(select(store_table).with_for_update()).one()
-            with self._lock:
-                uses, self._uses = self._uses, _Uses()
-                self._flushed = monotonic()
-            self._write(connection, uses, POLICIES[store.policy], store.clock)
+            store = connection.execute(_STORE).one()
+            if uses_first:
+                self._write_uses(connection, store)
             yield connection, store
+
+    def _write_uses(self, connection: Connection, store: Row[Any]) -> None:
+        with self._lock:
+            uses, self._uses = self._uses, _Uses()
+            self._flushed = monotonic()
+        self._write(connection, uses, POLICIES[store.policy], store.clock)
 
     def _write(self, connection: Connection, uses: _Uses, policy: Policy, clock: float) -> None:
         if uses.used:
@@ -392,8 +414,8 @@ class ArtifactIndex:
                     for key, (at, times) in uses.used.items()
                 ],
             )
-        for entry, seconds in uses.loads:
-            self._note(connection, entry, load_seconds=seconds)
+        for entry, which, seconds in uses.times:
+            self._note(connection, entry, **{which: seconds})
         for step, counts in uses.counts.items():
             self.measured.note_counts(connection, step, counts)
 
@@ -411,6 +433,7 @@ class ArtifactIndex:
                 .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
                 .values(is_cheap=is_cheap)
             )
+        self._cheap[_kind(entry)] = is_cheap
         return is_cheap
 
     def _make_room(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
@@ -470,7 +493,8 @@ class ArtifactIndex:
             rows = connection.execute(query).all()
             gone += [(row.key, row.place) for row in rows]
             freed += sum(row.size_bytes for row in rows)
-            connection.execute(update(artifact_table).where(*here).values(is_present=False))
+            if rows:
+                connection.execute(update(artifact_table).where(*here).values(is_present=False))
         if gone:
             store = store_table.c
             connection.execute(
@@ -485,7 +509,8 @@ class ArtifactIndex:
     def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
         here = [artifact_table.c.key == entry.key, artifact_table.c.is_present]
         if connection.execute(select(artifact_table.c.key).where(*here)).first() is None:
-            self._enter(connection, entry, is_present=False)
+            nowhere = replace(entry, place="", parts={})
+            self._enter(connection, nowhere, is_present=False)
         self.measured.note_refusal(connection, reason)
 
     def _enter(
@@ -507,14 +532,8 @@ class ArtifactIndex:
             "is_present": is_present,
             "is_cheap": is_cheap,
         }
-        numbers = {name: literal(values[name]) for name in ("hits", "cost_seconds", "size_bytes")}
-        numbers["last_used"] = literal(self._latest, Double)
-        values["priority"] = policy.priority(numbers, literal(clock, Double))
-        here = artifact_table.c.key == entry.key
-        if connection.execute(select(artifact_table.c.key).where(here)).first() is None:
-            connection.execute(insert(artifact_table).values(values))
-        else:
-            connection.execute(update(artifact_table).where(here).values(values))
+        values["priority"] = policy.start(values, clock)
+        upsert(connection, artifact_table, values)
 
     def _now(self) -> float:
         """A time later than any before: a clock that is set back must not reverse the order."""
@@ -529,3 +548,8 @@ class ArtifactIndex:
     def end_publication(self, connection: Connection, place: str) -> None:
         """Note within a transaction that a place is written, or never will be."""
         connection.execute(delete(publication_table).where(publication_table.c.place == place))
+
+
+def _kind(entry: Entry) -> tuple[str, str, int]:
+    """Artifacts of one kind take about as long to make, and to read."""
+    return entry.step, entry.algorithm, size_class(entry.size_bytes)

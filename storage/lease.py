@@ -98,15 +98,27 @@ class LeaseBook:
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
-        other = self.holder(name)
-        if other is not None and not other.is_dead:
-            return False
-        stale = lease_table.c.expires < epoch()
-        if other is not None:
-            stale |= lease_table.c.holder == other.to_text()
-        try:
+        if not self._insert(name):
+            other = self.holder(name)
+            if other is not None and not other.is_dead:
+                return False
+            stale = lease_table.c.expires < epoch()
+            if other is not None:
+                stale |= lease_table.c.holder == other.to_text()
             with self._database.write() as connection:
                 connection.execute(delete(lease_table).where(lease_table.c.name == name, stale))
+            if not self._insert(name):  # another process was quicker
+                return False
+        with self._lock:
+            self._held.add(name)
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, daemon=True, name="leases")
+                self._renewer.start()
+        return True
+
+    def _insert(self, name: str) -> bool:
+        try:
+            with self._database.write() as connection:
                 connection.execute(
                     insert(lease_table).values(
                         name=name,
@@ -114,13 +126,8 @@ class LeaseBook:
                         expires=epoch() + self._lease_seconds,
                     )
                 )
-        except IntegrityError:  # another process was quicker
+        except IntegrityError:
             return False
-        with self._lock:
-            self._held.add(name)
-            if self._renewer is None:
-                self._renewer = threading.Thread(target=self._renew, daemon=True, name="leases")
-                self._renewer.start()
         return True
 
     def release(self, name: str) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from typing import Any
 from uuid import uuid4
 
@@ -106,6 +106,7 @@ class ArtifactStore:
         _check_remote_has_database(address)
         self.address = address
         self._said: set[str] = set()
+        self._budget, self._budget_read = 0, float("-inf")
         self.files = Files(address.url)
         if self.files.is_local:
             _make_folder(address, self.files)
@@ -145,6 +146,7 @@ class ArtifactStore:
 
     def set_budget(self, budget_bytes: int) -> None:
         """Change the cache's byte budget, for everyone who uses the store."""
+        self._budget_read = float("-inf")
         self._delete(self.index.set_budget(budget_bytes))
 
     def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
@@ -203,6 +205,7 @@ class ArtifactStore:
             self.index.withdraw([place])
             return self._refused(entry, "it could not be written")
         entry = replace(entry, parts=parts)
+        self.index.count_make(entry)
         reason, gone = self.index.admit(entry)
         self._delete(gone)
         if not reason:
@@ -238,12 +241,18 @@ class ArtifactStore:
         """Why an artifact cannot be kept whatever goes for it; empty if it can."""
         if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
             reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
-        elif entry.size_bytes > self.index.budget_bytes():
+        elif entry.size_bytes > self._budget_bytes():
             reason = "larger than the whole cache may be"
         else:
             return ""
         self._warn_once(f"artifacts are not kept in {self.address.url}: {reason}", reason)
         return reason
+
+    def _budget_bytes(self) -> int:
+        """The cache's budget, not older than a second; entering an artifact looks again."""
+        if monotonic() - self._budget_read > 1.0:
+            self._budget, self._budget_read = self.index.budget_bytes(), monotonic()
+        return self._budget
 
     def _warn_once(self, text: str, what: str) -> None:
         """Warn of what would otherwise be said for every artifact; the counters count the rest."""
@@ -273,10 +282,11 @@ class ArtifactStore:
             return served, None
         since = time()
         with self.leases.turn(f"artifact {entry.key}"):
-            if served := self._serve(entry.key, is_whole):
-                return served, None
             known = self.index.entries([entry.key]).get(entry.key)
-            was_refused = known is not None and not known.is_present and known.created >= since
+            if known is not None and known.is_present and is_whole():
+                self.index.count_hit(known)
+                return known, None
+            was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
                 return self._make(entry, lineage, make)
         # Whoever was waited for made it, and it was not kept: no need to queue for the same.
