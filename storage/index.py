@@ -486,15 +486,19 @@ class ArtifactIndex:
         """Mark artifacts as absent and take their bytes off the total; what they were."""
         table, gone, freed = artifact_table.c, [], 0
         for first in range(0, len(keys), _KEYS_PER_QUERY):
-            here = [table.key.in_(keys[first : first + _KEYS_PER_QUERY]), table.is_present]
-            if place is not None:
-                here.append(table.place == place)
-            query = select(table.key, table.size_bytes, table.place).where(*here)
-            rows = connection.execute(query).all()
+            # Only the keys stand in the condition: with more, SQLite walks all that is present.
+            some = keys[first : first + _KEYS_PER_QUERY]
+            query = select(table.key, table.size_bytes, table.place, table.is_present)
+            rows = [
+                row
+                for row in connection.execute(query.where(table.key.in_(some)))
+                if row.is_present and place in (None, row.place)
+            ]
             gone += [(row.key, row.place) for row in rows]
             freed += sum(row.size_bytes for row in rows)
             if rows:
-                connection.execute(update(artifact_table).where(*here).values(is_present=False))
+                here = table.key.in_([row.key for row in rows])
+                connection.execute(update(artifact_table).where(here).values(is_present=False))
         if gone:
             store = store_table.c
             connection.execute(
