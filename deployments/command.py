@@ -353,7 +353,7 @@ def _run_flow(
                     observer.note(note)
                 observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
                 server.wait()
-                signal(SIGINT, _interrupt)
+                former = signal(SIGINT, _interrupt)
                 try:
                     return run_flow(preparation)
                 except KeyboardInterrupt:
@@ -368,6 +368,8 @@ def _run_flow(
                         raise
                     observer.note("the Prefect server went away; the study is complete")
                     return summary
+                finally:
+                    signal(SIGINT, former)
 
 
 def _interrupt(*_: object) -> None:

@@ -138,8 +138,22 @@ def print_stats(document: Mapping[str, Any]) -> None:
         f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}\n"
         f"{document['hits']} of {n_steps} steps served{share}, "
         f"{format_seconds(document['seconds_saved'])} saved; "
-        f"{document['evicted']} evicted, {document['refused']} refused"
+        f"{document['evicted']} evicted by {document['policy']}, {document['refused']} refused"
     )
+    for reason, times in document["refusals"].items():
+        _CONSOLE.print(f"  refused {times} times: {reason}")
+    table = Table("step", "hits", "misses", "saved", "evicted", "size", box=None)
+    for step, counts in document["steps"].items():
+        table.add_row(
+            step,
+            str(counts["hits"]),
+            str(counts["misses"]),
+            format_seconds(counts["seconds_saved"]),
+            str(counts["evicted"]),
+            format_bytes(counts["size_bytes"]),
+        )
+    if document["steps"]:
+        _CONSOLE.print(table)
 
 
 def print_verification(found: Verification) -> None:

@@ -88,16 +88,16 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
         resolved = _new(settings, store, notes)
         problem = resolved.pop("problem")
         free = (name,) if name else _default_names(resolved)
-        name = next((n for n in free if ledger.create_study(n, problem, resolved)), name)
-        assert name is not None  # noqa: S101 - there is always one more default name
-        store.records.link(records_of(problem), name)
-        record = ledger.study(name)
-        is_ours = record is not None and record.settings == resolved
+        created = next((n for n in free if ledger.create_study(n, problem, resolved)), None)
+        if created is not None:
+            store.records.link(records_of(problem), created)
+        record = ledger.study(created or name or "")
+        is_new = created is not None
     else:
-        is_ours = False
+        is_new = False
     if record is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
-    if not is_ours:
+    if not is_new:
         _check_not_busy(store, record.name)
         resolved = _continued(record, settings, store)
         notes = [f"continues study {record.name}"]

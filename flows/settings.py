@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from prefect_tune.flows.home import home
@@ -45,7 +46,11 @@ def store_address(store: str | None, database: str | None) -> StoreAddress:
     """
     if store is not None and store.startswith(_BLOCK):
         return _address_in_block(store.removeprefix(_BLOCK))
-    return StoreAddress(store or str(home() / "store"), database or "")
+    if store is None:
+        store = str(home() / "store")
+    elif "://" not in store:  # workers may have another working folder
+        store = str(Path(store).expanduser().absolute())
+    return StoreAddress(store, database or "")
 
 
 def _address_in_block(name: str) -> StoreAddress:

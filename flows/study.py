@@ -206,7 +206,7 @@ class Study:
             stop.set()
             beat.join()
             self.ledger.beat(self._session, monotonic() - self._session_started)
-            self.store.index.unpin(study_lease(self.name))
+            self.store.index.pins.release(study_lease(self.name))
 
     def most_frequent_failure(self) -> str:
         """One line on why trials failed."""
@@ -224,7 +224,7 @@ class Study:
         """Have what the incumbent was made of stay in the cache."""
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
-            self.store.index.pin(keys, study_lease(self.name), _PIN_SECONDS)
+            self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())

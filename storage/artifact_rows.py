@@ -95,13 +95,13 @@ class Entry:
 
 ENTRY_COLUMNS = tuple(artifact_table.c[f.name] for f in fields(Entry))
 
-SORTS: Mapping[str, Any] = {
-    "age": artifact_table.c.created,
-    "cost": artifact_table.c.cost_seconds,
-    "size": artifact_table.c.size_bytes,
-    "use": artifact_table.c.last_used,
+SORTS: Mapping[str, str] = {
+    "age": "created",
+    "cost": "cost_seconds",
+    "size": "size_bytes",
+    "use": "last_used",
 }
-"""Orders in which artifacts are listed, by name."""
+"""Orders in which artifacts are listed: what each compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Selection:
     def query(self) -> Select[Any]:
         """The statement."""
         table = artifact_table.c
-        query = select(*ENTRY_COLUMNS).order_by(SORTS[self.sort].desc(), table.key.desc())
+        query = select(*ENTRY_COLUMNS).order_by(table[SORTS[self.sort]].desc(), table.key.desc())
         for column, value in (
             (table.step, self.step),
             (table.algorithm, self.algorithm),

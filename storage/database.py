@@ -67,11 +67,6 @@ store_table = Table(
     Column("clock", Double, nullable=False, default=0.0),
     Column("count_present", BigInteger, nullable=False, default=0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
-    Column("hits", BigInteger, nullable=False, default=0),
-    Column("misses", BigInteger, nullable=False, default=0),
-    Column("seconds_saved", Double, nullable=False, default=0.0),
-    Column("evicted", BigInteger, nullable=False, default=0),
-    Column("refused", BigInteger, nullable=False, default=0),
 )
 
 Document = JSON(none_as_null=True)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, cast
-
 __all__ = ["DEFAULT_POLICY", "POLICIES", "Policy"]
 
 Columns = Mapping[str, Any]
@@ -23,40 +21,33 @@ class Policy:
     Attributes:
         name: What a user calls it.
         priority: From last use, number of uses, cost and size of an artifact, and from the clock
-            of the cache (the highest priority that was ever evicted), the artifact's priority.
-        start: The same for a new artifact, in numbers.
+            of the cache (the highest priority that was ever evicted), the artifact's priority;
+            in numbers or, for many at once, as a part of a statement.
     """
 
     name: str
-    priority: Callable[[Columns, ColumnElement[float]], Any]
-    start: Callable[[Columns, float], float]
+    priority: Callable[[Columns, Any], Any]
 
 
-def _least_recently_used(columns: Columns, clock: ColumnElement[float]) -> Any:  # noqa: ARG001
+def _least_recently_used(columns: Columns, clock: Any) -> Any:  # noqa: ARG001
     """FLASH, §5.1: the time of the last use."""
     return columns["last_used"]
 
 
-def _greedy_dual_size_frequency(columns: Columns, clock: ColumnElement[float]) -> Any:
+def _greedy_dual_size_frequency(columns: Columns, clock: Any) -> Any:
     """Cherkasova (1998), equation 3: H = L + F C / S.
 
     L is the clock, F the uses, C the seconds to make it, S its bytes.
     """
-    worth = cast(columns["hits"] + 1, Double) * columns["cost_seconds"]
-    return clock + worth / cast(columns["size_bytes"] + 1, Double)
+    worth = columns["cost_seconds"] * (columns["hits"] + 1)
+    return clock + worth / (columns["size_bytes"] + 1)
 
 
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("lru", _least_recently_used, lambda row, _: float(row["last_used"])),
-        Policy(
-            "gdsf",
-            _greedy_dual_size_frequency,
-            lambda row, clock: (
-                clock + (row["hits"] + 1) * row["cost_seconds"] / (row["size_bytes"] + 1)
-            ),
-        ),
+        Policy("lru", _least_recently_used),
+        Policy("gdsf", _greedy_dual_size_frequency),
     )
 }
 DEFAULT_POLICY = "lru"

@@ -187,11 +187,11 @@ class Files:
                 raise Damaged(f"{path} is {state}, and is not loaded")
         return data
 
-    def abandon(self, folder: str, place: str) -> None:
-        """Delete what there may be of a publication that was never finished."""
-        with suppress(OSError):
+    def clear(self, folder: str, place: str) -> None:
+        """Delete what there is of a place, finished or not."""
+        if self.is_local:
             self.delete(f"tmp/{place}")
-            self.delete(f"{folder}/{place}")
+        self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
         """Delete a folder and what is in it, if it is there, and the one above if it is empty."""

@@ -14,15 +14,10 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Column,
     Double,
-    String,
-    Table,
     bindparam,
     case,
-    delete,
     func,
-    insert,
     literal,
     select,
     update,
@@ -36,11 +31,12 @@ from prefect_tune.storage.artifact_rows import (
     artifact_table,
     entry_of,
 )
-from prefect_tune.storage.database import Database, epoch, metadata, store_table, upsert
+from prefect_tune.storage.database import Database, store_table, upsert
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
+from prefect_tune.storage.journal import Journal
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.measured import Measured, size_class
+from prefect_tune.storage.pins import Pins
 
 __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
 
@@ -53,31 +49,11 @@ CHEAP = "cheaper to make again than to read"
 NO_ROOM = "everything else is pinned"
 """Reasons to refuse an artifact."""
 
-_LONGEST_PUBLICATION_SECONDS = 86_400.0
-
 _STORE = select(store_table).with_for_update()
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
-
-pin_table = Table(
-    "pins",
-    metadata,
-    Column("key", String(64), primary_key=True),
-    Column("owner", String, primary_key=True),
-    Column("expires", Double, nullable=False),
-)
-publication_table = Table(
-    "publications",
-    metadata,
-    Column("place", String, primary_key=True),
-    Column("folder", String, nullable=False),
-    Column("holder", String, nullable=False),
-    Column("started", Double, nullable=False),
-)
-"""What is being written or deleted; a row that is left over is of a process that died."""
-
 
 Gone = tuple[str, str]
 """Key and place of a publication whose bytes must be deleted."""
@@ -119,17 +95,23 @@ class ArtifactIndex:
 
     Args:
         database: Where it is kept.
+
+    Attributes:
+        measured: How long steps take, and how often they were served.
+        journal: What is being written or deleted.
+        pins: What stays for now.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.measured = Measured(database)
+        self.journal = Journal(database)
+        self.pins = Pins(database)
         self._lock = threading.Lock()
         self._uses = _Uses()
         self._flushed = monotonic()
         self._latest = 0.0
         self._timer: threading.Timer | None = None
-        self._cheap: dict[tuple[str, str, int], bool] = {}
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
@@ -194,37 +176,6 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return int(connection.execute(select(store_table.c.budget_bytes)).scalar_one())
 
-    def announce(self, place: str, folder: str) -> None:
-        """Note that a place is about to be written to."""
-        with self._database.write() as connection:
-            self._announce(connection, [(folder, place)])
-
-    def withdraw(self, places: Sequence[str]) -> None:
-        """Note that these places are not written to, or deleted, any more."""
-        with self._database.write() as connection:
-            connection.execute(
-                delete(publication_table).where(publication_table.c.place.in_(places))
-            )
-
-    def under_way(self) -> list[tuple[str, str]]:
-        """Folders and places that are being written or deleted, or whose process died."""
-        table = publication_table.c
-        with self._database.read() as connection:
-            rows = connection.execute(select(table.folder, table.place))
-            return [(row.folder, row.place) for row in rows]
-
-    def abandoned(self) -> list[tuple[str, str]]:
-        """Folders and places whose process died: on this machine, or a day ago."""
-        table = publication_table.c
-        is_old = (table.started < epoch() - _LONGEST_PUBLICATION_SECONDS).label("is_old")
-        with self._database.read() as connection:
-            rows = connection.execute(select(table.folder, table.place, table.holder, is_old))
-            return [
-                (row.folder, row.place)
-                for row in rows
-                if row.is_old or Holder.from_text(row.holder).is_dead
-            ]
-
     def refuse(self, entry: Entry, reason: str) -> None:
         """Note that the bytes of an artifact are not kept, and why; its facts are."""
         with self._changing() as (connection, _):
@@ -242,7 +193,9 @@ class ArtifactIndex:
         with self._changing(uses_first=False) as (connection, store):
             if store.cache_bytes + entry.size_bytes > store.budget_bytes:
                 self._write_uses(connection, store)
-            is_cheap = self._cheap.get(_kind(entry), False)
+            is_cheap = self.measured.is_cheap(
+                connection, entry.step, entry.algorithm, entry.size_bytes
+            )
             gone, freed = self._remove(connection, [entry.key])
             cache_bytes = store.cache_bytes - freed
             surplus = cache_bytes + entry.size_bytes - store.budget_bytes
@@ -255,10 +208,10 @@ class ArtifactIndex:
                     reason = NO_ROOM
                 else:
                     gone += self._evict(connection, victims)
-            self.end_publication(connection, entry.place)
+            self.journal.end(connection, [entry.place])
             if reason:
                 self._refuse(connection, entry, reason)
-                self._announce(connection, [(artifact_folder(entry.key), entry.place)])
+                self.journal.note(connection, [(artifact_folder(entry.key), entry.place)])
                 return reason, [*gone, (entry.key, entry.place)]
             clock = store.clock
             if gone:  # which may have moved it on
@@ -304,21 +257,6 @@ class ArtifactIndex:
             priority = POLICIES[name].priority(dict(artifact_table.c), zero)
             connection.execute(update(artifact_table).values(priority=priority))
 
-    def pin(self, keys: Sequence[str], owner: str, seconds: float) -> None:
-        """Have artifacts stay for some time, instead of those that the owner pinned before."""
-        with self._database.write() as connection:
-            is_over = pin_table.c.expires < epoch()
-            connection.execute(delete(pin_table).where((pin_table.c.owner == owner) | is_over))
-            if keys:
-                connection.execute(
-                    insert(pin_table).values(expires=epoch() + seconds),
-                    [{"key": key, "owner": owner} for key in dict.fromkeys(keys)],
-                )
-
-    def unpin(self, owner: str) -> None:
-        """Let go of all that an owner pinned."""
-        self.pin([], owner, 0.0)
-
     def totals(self) -> Totals:
         """The counters, with what this process has not written yet."""
         self.flush()
@@ -333,7 +271,7 @@ class ArtifactIndex:
             hits=sum(counts["hits"] for counts in by_step),
             misses=sum(counts["misses"] for counts in by_step),
             seconds_saved=sum(counts["seconds_saved"] for counts in by_step),
-            evicted=row.evicted,
+            evicted=sum(counts["evicted"] for counts in by_step),
             refused=sum(self.measured.refusals().values()),
         )
 
@@ -419,7 +357,7 @@ class ArtifactIndex:
         for step, counts in uses.counts.items():
             self.measured.note_counts(connection, step, counts)
 
-    def _note(self, connection: Connection, entry: Entry, **seconds: float) -> bool:
+    def _note(self, connection: Connection, entry: Entry, **seconds: float) -> None:
         """Take a time into its average, which may change the rank of all of its kind."""
         is_cheap, is_news = self.measured.note_times(
             connection, entry.step, entry.algorithm, entry.size_bytes, **seconds
@@ -433,8 +371,6 @@ class ArtifactIndex:
                 .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
                 .values(is_cheap=is_cheap)
             )
-        self._cheap[_kind(entry)] = is_cheap
-        return is_cheap
 
     def _make_room(self, connection: Connection, surplus_bytes: int) -> list[Gone]:
         victims, _ = self._choose(connection, surplus_bytes, with_pinned=True)
@@ -445,7 +381,7 @@ class ArtifactIndex:
     ) -> tuple[list[str], int]:
         """Keys to evict until `surplus_bytes` are free, cheap ones first, and their bytes."""
         table, victims, found = artifact_table.c, [], 0
-        is_pinned = table.key.in_(select(pin_table.c.key).where(pin_table.c.expires >= epoch()))
+        is_pinned = table.key.in_(self.pins.keys())
         rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
         for is_cheap, pinned in rounds:
             if found >= surplus_bytes:
@@ -477,7 +413,6 @@ class ArtifactIndex:
             by_step = select(table.step, func.count()).where(here).group_by(table.step)
             for step, n in connection.execute(by_step).all():
                 self.measured.note_counts(connection, step, {"evicted": n})
-        connection.execute(update(store_table).values(evicted=store_table.c.evicted + len(gone)))
         return gone
 
     def _remove(
@@ -507,7 +442,7 @@ class ArtifactIndex:
                     count_present=store.count_present - len(gone),
                 )
             )
-            self._announce(connection, [(artifact_folder(key), place) for key, place in gone])
+            self.journal.note(connection, [(artifact_folder(key), place) for key, place in gone])
         return gone, freed
 
     def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
@@ -536,24 +471,9 @@ class ArtifactIndex:
             "is_present": is_present,
             "is_cheap": is_cheap,
         }
-        values["priority"] = policy.start(values, clock)
+        values["priority"] = policy.priority(values, clock)
         upsert(connection, artifact_table, values)
 
     def _now(self) -> float:
         """A time later than any before: a clock that is set back must not reverse the order."""
         return max(time(), self._latest + 1e-6)
-
-    def _announce(self, connection: Connection, places: Sequence[tuple[str, str]]) -> None:
-        """Note what is about to be written or deleted, and by whom."""
-        holder = Holder.this_process().to_text()
-        rows = [{"folder": f, "place": p, "holder": holder} for f, p in places]
-        connection.execute(insert(publication_table).values(started=epoch()), rows)
-
-    def end_publication(self, connection: Connection, place: str) -> None:
-        """Note within a transaction that a place is written, or never will be."""
-        connection.execute(delete(publication_table).where(publication_table.c.place == place))
-
-
-def _kind(entry: Entry) -> tuple[str, str, int]:
-    """Artifacts of one kind take about as long to make, and to read."""
-    return entry.step, entry.algorithm, size_class(entry.size_bytes)

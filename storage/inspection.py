@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from prefect_tune.storage.artifact_rows import SORTS, Entry, Selection
@@ -25,13 +26,6 @@ __all__ = [
     "verify",
 ]
 
-_SORT_KEYS = {
-    "age": lambda e: e.created,
-    "cost": lambda e: e.cost_seconds,
-    "size": lambda e: e.size_bytes,
-    "use": lambda e: e.last_used,
-}
-
 
 def list_artifacts(
     store: ArtifactStore, selection: Selection, keys: Iterable[str] | None = None
@@ -46,9 +40,8 @@ def list_artifacts(
     store.index.flush()
     if keys is None:
         return [_row(entry) for entry in store.index.select(selection)]
-    found = sorted(
-        store.index.entries(list(keys)).values(), key=_SORT_KEYS[selection.sort], reverse=True
-    )
+    entries = store.index.entries(list(keys)).values()
+    found = sorted(entries, key=attrgetter(SORTS[selection.sort]), reverse=True)
     chosen = [
         entry
         for entry in found
@@ -155,7 +148,7 @@ def verify(store: ArtifactStore) -> Verification:
     """
     found = Verification()
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
-    known = {f"{folder}/{place}" for folder, place in store.index.under_way()}
+    known = {f"{folder}/{place}" for folder, place in store.index.journal.under_way()}
     for entry in store.index.select(Selection()):
         known.add(f"{artifact_folder(entry.key)}/{entry.place}")
         damage = _damage(store, artifact_folder(entry.key), entry.parts)

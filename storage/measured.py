@@ -103,6 +103,16 @@ class Measured:
         connection.execute(update(time_table).where(*here).values(**averages, is_cheap=is_cheap))
         return is_cheap, is_cheap != row.is_cheap
 
+    def is_cheap(self, connection: Connection, step: str, algorithm: str, size_bytes: int) -> bool:
+        """Whether artifacts of that kind and size are made in less time than they are read."""
+        table = time_table.c
+        query = select(table.is_cheap).where(
+            table.step == step,
+            table.algorithm == algorithm,
+            table.size_class == size_class(size_bytes),
+        )
+        return bool(connection.execute(query).scalar())
+
     def note_counts(self, connection: Connection, step: str, counts: Mapping[str, float]) -> None:
         """Add to the hits, misses, saved seconds or evictions of a step."""
         table = count_table.c

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, StoreLost, insert_new, metadata
 from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
-from prefect_tune.storage.index import ArtifactIndex
+from prefect_tune.storage.journal import Journal
 
 __all__ = ["RecordDamaged", "Records"]
 
@@ -54,11 +54,11 @@ class Records:
     Args:
         files: The store's files.
         database: The store's database.
-        index: The store's index, which knows what is being written.
+        journal: What is being written.
     """
 
-    def __init__(self, files: Files, database: Database, index: ArtifactIndex) -> None:
-        self._files, self._index = files, index
+    def __init__(self, files: Files, database: Database, journal: Journal) -> None:
+        self._files, self._journal = files, journal
         self._database = database
 
     def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
@@ -74,7 +74,7 @@ class Records:
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
-        self._index.announce(place, folder)
+        self._journal.begin(folder, place)
         try:
             published = self._files.publish(folder, place, encoded)
         except Exception as error:
@@ -94,7 +94,7 @@ class Records:
                 former = None if now == values["parts"] else now  # else somebody was quicker
             if former is not None:
                 connection.execute(update(record_table).where(here).values(values))
-            self._index.end_publication(connection, place)
+            self._journal.end(connection, [place])
         if former:
             place = place_of({name: Part(**part) for name, part in former.items()})
             self._files.delete(f"{_folder(record)}/{place}")

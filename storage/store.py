@@ -117,7 +117,7 @@ class ArtifactStore:
             raise StoreRefused(str(error)) from error
         self.index = ArtifactIndex(self.database)
         self.memory = MemoryTier(memory_bytes)
-        self.records = Records(self.files, self.database, self.index)
+        self.records = Records(self.files, self.database, self.index.journal)
         self.leases = LeaseBook(self.database)
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
@@ -196,13 +196,12 @@ class ArtifactStore:
         entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
         if reason := self._reason_to_refuse(entry):
             return self._refused(entry, reason)
-        self.index.announce(place, folder)
+        self.index.journal.begin(folder, place)
         try:
             parts = self.files.publish(folder, place, encoded, besides)
         except Exception as error:
             self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
-            self.files.abandon(folder, place)
-            self.index.withdraw([place])
+            self._clear([(folder, place)])
             return self._refused(entry, "it could not be written")
         entry = replace(entry, parts=parts)
         self.index.count_make(entry)
@@ -215,11 +214,7 @@ class ArtifactStore:
 
     def sweep(self) -> int:
         """Delete what processes that died have left half written or deleted; how much it was."""
-        abandoned = self.index.abandoned()
-        for folder, place in abandoned:
-            self.files.abandon(folder, place)
-        self.index.withdraw([place for _, place in abandoned])
-        return len(abandoned)
+        return self._clear(self.index.journal.abandoned())
 
     def forget(self, entry: Entry) -> None:
         """Have an artifact made again when it is next needed."""
@@ -308,7 +303,7 @@ class ArtifactStore:
             return None
 
     def prune(self, size_bytes: int) -> int:
-        """Evict the least recently used until the cache is at most this large; how many went."""
+        """Evict as the policy says until the cache is at most this large; how many went."""
         gone = self.index.shrink(size_bytes)
         self._delete(gone)
         return len(gone)
@@ -321,19 +316,24 @@ class ArtifactStore:
         return entry
 
     def _delete(self, gone: Sequence[Gone]) -> None:
-        """Delete the bytes of what was evicted; what cannot be is left to a later sweep."""
-        deleted = []
-        for key, place in gone:
+        """Delete the bytes of what was evicted."""
+        for _, place in gone:
             self.memory.drop(place)
+        self._clear([(artifact_folder(key), place) for key, place in gone])
+
+    def _clear(self, places: Sequence[tuple[str, str]]) -> int:
+        """Delete places that the journal has; how many. What cannot be is left to a later sweep."""
+        cleared = []
+        for folder, place in places:
             try:
-                self.files.delete(f"{artifact_folder(key)}/{place}")
+                self.files.clear(folder, place)
             except Exception as error:
-                text = f"the bytes of artifact {key[:12]} could not be deleted: {error}"
+                text = f"{self.files.path(folder, place)} could not be deleted: {error}"
                 self._warn_once(text, f"delete {type(error).__name__}")
             else:
-                deleted.append(place)
-        if deleted:
-            self.index.withdraw(deleted)
+                cleared.append(place)
+        self.index.journal.finish(cleared)
+        return len(cleared)
 
     def _opened(self, budget_bytes: int, policy: str) -> str:
         try:

@@ -375,12 +375,12 @@ class Prefix:
         keys = [key for chain in self._chains for key in chain.planned_keys()]
         owner = f"trial {uuid4().hex}"
         if keys:
-            self.store.index.pin(keys, owner, _LONGEST_PIN_SECONDS)
+            self.store.index.pins.set(keys, owner, _LONGEST_PIN_SECONDS)
         try:
             yield
         finally:
             if keys:
-                self.store.index.unpin(owner)
+                self.store.index.pins.release(owner)
 
     def is_served(self, position: int) -> bool:
         """Whether a step will be served in every fold, as far as is known before it runs."""

@@ -15,8 +15,9 @@ from sqlalchemy import update
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.artifact_rows import Entry, Selection
 from prefect_tune.storage.codec import canonical
-from prefect_tune.storage.index import CHEAP, NO_ROOM, publication_table
+from prefect_tune.storage.index import CHEAP, NO_ROOM
 from prefect_tune.storage.inspection import part_of, repair, verify
+from prefect_tune.storage.journal import publication_table
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Holder
 
@@ -120,28 +121,28 @@ class StoreContract:
         size = put(store, "a").size_bytes
         store.set_budget(2 * size)
         put(store, "b")
-        store.index.pin([entry("a").key], "study s", 60)
+        store.index.pins.set([entry("a").key], "study s", 60)
         put(store, "c")
         assert present(store) == {"a", "c"}
-        store.index.pin([entry("a").key, entry("c").key], "study s", 60)
+        store.index.pins.set([entry("a").key, entry("c").key], "study s", 60)
         assert not put(store, "d").is_present
         assert present(store) == {"a", "c"}
         assert store.index.measured.refusals() == {NO_ROOM: 1}
-        store.index.unpin("study s")
+        store.index.pins.release("study s")
         put(store, "d")
         assert present(store) == {"c", "d"}
 
     def test_a_pin_that_expired_holds_nothing(self, store) -> None:
         size = put(store, "a").size_bytes
         store.set_budget(size)
-        store.index.pin([entry("a").key], "study s", -1)
+        store.index.pins.set([entry("a").key], "study s", -1)
         put(store, "b")
         assert present(store) == {"b"}
 
     def test_a_smaller_budget_is_kept_to_even_against_pins(self, store) -> None:
         size = put(store, "a").size_bytes
         put(store, "b")
-        store.index.pin([entry("a").key], "study s", 60)
+        store.index.pins.set([entry("a").key], "study s", 60)
         store.set_budget(size)
         assert present(store) == {"a"}
         store.set_budget(1)
@@ -208,7 +209,7 @@ class StoreContract:
 
     def test_what_a_dead_writer_left_is_swept_and_counts_nothing(self, store) -> None:
         folder = artifact_folder(entry("a").key)
-        store.index.announce("place", folder)
+        store.index.journal.begin(folder, "place")
         store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))
         assert verify(store).is_sound  # its writer may still live
         assert store.sweep() == 0

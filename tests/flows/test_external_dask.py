@@ -1,5 +1,6 @@
 """A Dask scheduler with workers that others started, in processes of their own."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,12 +17,23 @@ from prefect_tune.flows.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.tasks.bad_input import BadInput
 
+NO_DATABASE = """
+from prefect_tune.storage import store
+
+def refused(*_):
+    raise store.DatabaseRefused("the database of the study: here it cannot be reached")
+
+store._database = refused
+"""
+
 pytestmark = pytest.mark.usefixtures("server")
 
 
 @contextmanager
-def cluster(folder: Path, *worker_options: str, n_workers: int = 2) -> Iterator[str]:
-    """A scheduler with workers; their address."""
+def cluster(
+    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
+) -> Iterator[str]:
+    """A scheduler with workers in an environment with these variables; their address."""
     note = folder / "scheduler.json"
     folder.mkdir(exist_ok=True)
     dask = [sys.executable, "-m", "dask"]
@@ -33,7 +45,11 @@ def cluster(folder: Path, *worker_options: str, n_workers: int = 2) -> Iterator[
         for command in commands:
             processes.append(
                 subprocess.Popen(
-                    command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
+                    command,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=folder,
+                    env={**os.environ, **variables},
                 )
             )
             wait_for(note.exists)
@@ -67,14 +83,15 @@ def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
 
 
 def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
-    starts = tmp_path / "starts"
+    starts, end = tmp_path / "starts", tmp_path / "end"
 
     def work_of_others() -> None:
-        import time
+        from time import sleep
 
         with starts.open("a") as file:
             file.write("started\n")
-        time.sleep(20)
+        while not end.exists():
+            sleep(0.1)
 
     table(20_000).to_parquet(tmp_path / "large.parquet", index=False)
     with (
@@ -92,20 +109,37 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
                 dask=address,
                 store=str(tmp_path / "store"),
             )
+        end.touch()
         future.result(timeout=60)
     assert starts.read_text() == "started\n"
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "variables", "message"),
     [
-        (("--no-nanny", "--nthreads", "1"), r"worker tcp://.* has no nanny.*start it with --nanny"),
-        (("--nanny", "--nthreads", "2"), r"worker tcp://.* has 2 threads.*--nthreads 1"),
+        (
+            ("--no-nanny", "--nthreads", "1"),
+            {},
+            r"worker tcp://.* has no nanny.*start it with --nanny",
+        ),
+        (("--nanny", "--nthreads", "2"), {}, r"worker tcp://.* has 2 threads.*--nthreads 1"),
+        (
+            ("--nanny", "--nthreads", "1"),
+            {"PREFECT_TUNE_SIGNING_KEY": "another"},
+            "has signing key with the fingerprint .+, and here it is",
+        ),
+        (
+            ("--nanny", "--nthreads", "1", "--preload", "no_database"),
+            {},
+            "cannot work for this study: the database .* here it cannot be reached",
+        ),
     ],
 )
-def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, message) -> None:
+def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables, message) -> None:
+    (tmp_path / "dask").mkdir()
+    (tmp_path / "dask" / "no_database.py").write_text(NO_DATABASE)
     with (
-        cluster(tmp_path / "dask", *options, n_workers=1) as address,
+        cluster(tmp_path / "dask", *options, n_workers=1, **variables) as address,
         pytest.raises(BadInput, match=message),
     ):
         tune(

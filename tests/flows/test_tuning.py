@@ -119,15 +119,6 @@ def test_the_final_model_is_a_scikit_learn_pipeline_that_predicts_the_users_clas
     assert (predicted == fresh["target"]).mean() > 0.7
 
 
-def test_test_rows_were_not_seen_before_the_end(finished) -> None:
-    split = finished.store.records.get(f"splits/{_problem(finished)['split']}")["fold"]
-    n_test = int((split == -1).sum())
-    for trial in finished.trials:
-        for key in trial["evaluation"]["predictions"]:
-            label = finished.store.records.get(f"predictions/{key[:2]}/{key}")["label"]
-            assert len(label) == (150 - n_test) // 3
-
-
 def test_a_finished_study_has_nothing_left_to_do(finished) -> None:
     before = finished.trials
     finished.again()

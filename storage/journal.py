@@ -1,0 +1,83 @@
+"""What is being written or deleted, and by whom, so that what a dead process left can be swept.
+
+A place is noted before its first byte is written, and what is evicted is noted in the transaction
+that forgets it. The note goes when the work is done; one that is left over is of a process that
+died.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Column, Double, String, Table, delete, insert, select
+from sqlalchemy.engine import Connection
+
+from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.lease import Holder
+
+__all__ = ["Journal", "publication_table"]
+
+_LONGEST_SECONDS = 86_400.0
+"""After a day, what another machine has not finished counts as abandoned."""
+
+publication_table = Table(
+    "publications",
+    metadata,
+    Column("place", String, primary_key=True),
+    Column("folder", String, nullable=False),
+    Column("holder", String, nullable=False),
+    Column("started", Double, nullable=False),
+)
+
+Place = tuple[str, str]
+"""Folder of a key or record, and the name of a publication below it."""
+
+
+class Journal:
+    """Places under way.
+
+    Args:
+        database: Where they are noted.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, folder: str, place: str) -> None:
+        """Note that a place is about to be written to."""
+        with self._database.write() as connection:
+            self.note(connection, [(folder, place)])
+
+    def note(self, connection: Connection, places: Sequence[Place]) -> None:
+        """Note, within a transaction, what is about to be written or deleted."""
+        holder = Holder.this_process().to_text()
+        rows = [{"folder": f, "place": p, "holder": holder} for f, p in places]
+        connection.execute(insert(publication_table).values(started=epoch()), rows)
+
+    def end(self, connection: Connection, places: Sequence[str]) -> None:
+        """Note, within a transaction, that places are written or deleted."""
+        table = publication_table.c
+        connection.execute(delete(publication_table).where(table.place.in_(places)))
+
+    def finish(self, places: Sequence[str]) -> None:
+        """Note that places are written or deleted, or never will be."""
+        if places:
+            with self._database.write() as connection:
+                self.end(connection, places)
+
+    def under_way(self) -> list[Place]:
+        """All that is noted."""
+        table = publication_table.c
+        with self._database.read() as connection:
+            rows = connection.execute(select(table.folder, table.place))
+            return [(row.folder, row.place) for row in rows]
+
+    def abandoned(self) -> list[Place]:
+        """What processes that died have noted: on this machine, or a day ago."""
+        table = publication_table.c
+        is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
+        with self._database.read() as connection:
+            rows = connection.execute(select(table.folder, table.place, table.holder, is_old))
+            return [
+                (row.folder, row.place)
+                for row in rows
+                if row.is_old or Holder.from_text(row.holder).is_dead
+            ]

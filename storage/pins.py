@@ -1,0 +1,50 @@
+"""Pins: artifacts that stay in the cache for now, because a trial or an incumbent uses them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Column, Double, String, Table, delete, insert, select
+
+from prefect_tune.storage.database import Database, epoch, metadata
+
+__all__ = ["Pins"]
+
+pin_table = Table(
+    "pins",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("owner", String, primary_key=True),
+    Column("expires", Double, nullable=False),
+)
+
+
+class Pins:
+    """Who pins what, and until when: whoever dies holds nothing for ever.
+
+    Args:
+        database: Where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def set(self, keys: Sequence[str], owner: str, seconds: float) -> None:
+        """Have artifacts stay for some time, instead of those that the owner pinned before."""
+        table = pin_table.c
+        with self._database.write() as connection:
+            is_over = (table.owner == owner) | (table.expires < epoch())
+            connection.execute(delete(pin_table).where(is_over))
+            if keys:
+                connection.execute(
+                    insert(pin_table).values(expires=epoch() + seconds),
+                    [{"key": key, "owner": owner} for key in dict.fromkeys(keys)],
+                )
+
+    def release(self, owner: str) -> None:
+        """Let go of all that an owner pinned."""
+        self.set([], owner, 0.0)
+
+    @staticmethod
+    def keys() -> Any:
+        """The keys that are pinned now, as a part of a statement."""
+        return select(pin_table.c.key).where(pin_table.c.expires >= epoch())
