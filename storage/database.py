@@ -196,10 +196,22 @@ class Database:
         self.engine.dispose()
 
 
-def insert_new(connection: Connection, table: Table, rows: Any) -> None:
-    """Insert rows; those whose primary key is there already are left as they are."""
+def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
+    """Insert rows; those whose primary key is there already are left as they are.
+
+    Args:
+        connection: The transaction.
+        table: Where.
+        rows: One row, or a list of them.
+        computed: Columns that the database computes.
+
+    Returns:
+        Whether one row is new; of several rows it says nothing.
+    """
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+    statement = dialect.insert(table).values(**computed).on_conflict_do_nothing()
+    counting = {"preserve_rowcount": True}
+    return connection.execute(statement, rows, execution_options=counting).rowcount == 1
 
 
 def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None:

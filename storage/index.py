@@ -6,7 +6,7 @@ budget holds however many processes write.
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from time import monotonic, time
@@ -176,16 +176,29 @@ class ArtifactIndex:
         with self._database.read() as connection:
             return int(connection.execute(select(store_table.c.budget_bytes)).scalar_one())
 
+    def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
+        """What is known of a key; when it must be made, its place is noted as being written."""
+        row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
+        if row is None or not row.is_present:
+            self.journal.note(connection, [(artifact_folder(key), place)])
+        return None if row is None else entry_of(row)
+
     def refuse(self, entry: Entry, reason: str) -> None:
         """Note that the bytes of an artifact are not kept, and why; its facts are."""
         with self._changing() as (connection, _):
             self._refuse(connection, entry, reason)
 
-    def admit(self, entry: Entry) -> tuple[str, list[Gone]]:
+    def admit(
+        self, entry: Entry, then: Callable[[Connection], None] | None = None
+    ) -> tuple[str, list[Gone]]:
         """Enter a published artifact, making room for it as the policy says.
 
         While there is room everything is kept. Without it, what is cheaper to make again than to
         read is refused, and what is pinned stays.
+
+        Args:
+            entry: The artifact.
+            then: What else to do in the transaction that enters it.
 
         Returns:
             Why it is refused, or nothing; and what must now be deleted.
@@ -208,6 +221,8 @@ class ArtifactIndex:
                     reason = NO_ROOM
                 else:
                     gone += self._evict(connection, victims)
+            if then is not None:
+                then(connection)
             self.journal.end(connection, [entry.place])
             if reason:
                 self._refuse(connection, entry, reason)

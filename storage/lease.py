@@ -9,28 +9,30 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from time import monotonic
+from typing import Generic, TypeVar
 
 import psutil
-from sqlalchemy import Column, Double, String, Table, delete, insert, select, update
+from sqlalchemy import Column, Double, String, Table, delete, select, update
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
 
-from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.database import Database, epoch, insert_new, metadata
 from prefect_tune.storage.key import canonical_json
 
-__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook", "LeaseLost", "check_held"]
+__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook", "LeaseLost", "Turn", "check_held"]
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts when its holder does not renew it."""
 _RENEWALS_PER_LEASE = 3
 _POLL_SECONDS = (0.02, 0.5)
 """First and longest pause between two looks at a lease that another one holds."""
+
+Found = TypeVar("Found")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -98,49 +100,39 @@ class LeaseBook:
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
-        if not self._insert(name):
-            other = self.holder(name)
-            if other is not None and not other.is_dead:
-                return False
-            stale = lease_table.c.expires < epoch()
-            if other is not None:
-                stale |= lease_table.c.holder == other.to_text()
-            with self._database.write() as connection:
-                connection.execute(delete(lease_table).where(lease_table.c.name == name, stale))
-            if not self._insert(name):  # another process was quicker
-                return False
+        with self._database.write() as connection:
+            is_taken = self._take(connection, name)
+        if is_taken:
+            self._renew_from_now(name)
+        return is_taken
+
+    def _take(self, connection: Connection, name: str) -> bool:
+        table, holder = lease_table.c, Holder.this_process().to_text()
+        expires = epoch() + self._lease_seconds
+        row = {"name": name, "holder": holder}
+        if insert_new(connection, lease_table, row, expires=expires):
+            return True
+        query = select(table.holder, (table.expires < epoch()).label("is_over"))
+        other = connection.execute(query.where(table.name == name).with_for_update()).first()
+        if other is None or not (other.is_over or Holder.from_text(other.holder).is_dead):
+            return False
+        mine = update(lease_table).where(table.name == name)
+        connection.execute(mine.values(holder=holder, expires=expires))
+        return True
+
+    def _renew_from_now(self, name: str) -> None:
         with self._lock:
             self._held.add(name)
             if self._renewer is None:
                 self._renewer = threading.Thread(target=self._renew, daemon=True, name="leases")
                 self._renewer.start()
-        return True
-
-    def _insert(self, name: str) -> bool:
-        try:
-            with self._database.write() as connection:
-                connection.execute(
-                    insert(lease_table).values(
-                        name=name,
-                        holder=Holder.this_process().to_text(),
-                        expires=epoch() + self._lease_seconds,
-                    )
-                )
-        except IntegrityError:
-            return False
-        return True
 
     def release(self, name: str) -> None:
         """Give a lease back; giving back one that was lost meanwhile does nothing."""
         with self._lock:
             self._held.discard(name)
         with self._database.write() as connection:
-            connection.execute(
-                delete(lease_table).where(
-                    lease_table.c.name == name,
-                    lease_table.c.holder == Holder.this_process().to_text(),
-                )
-            )
+            _give_back(connection, name)
 
     def holder(self, name: str) -> Holder | None:
         """Who holds a lease that has not expired."""
@@ -153,16 +145,33 @@ class LeaseBook:
         return Holder.from_text(row.holder) if row else None
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[None]:
-        """Wait until the lease is free, hold it for the body, and give it back."""
+    def turn(self, name: str, look: Callable[[Connection], Found]) -> Iterator["Turn[Found]"]:
+        """Wait until a lease is free, hold it for the body, and give it back.
+
+        Args:
+            name: Of the lease.
+            look: What else to do in the transaction that takes it.
+        """
         pause, longest = _POLL_SECONDS
-        while not self.acquire(name):
+        while (turn := self._taken(name, look)) is None:
             self._stop.wait(pause)
             pause = min(pause * 1.5, longest)
         try:
-            yield
+            yield turn
         finally:
-            self.release(name)
+            if turn.is_over:
+                with self._lock:
+                    self._held.discard(name)
+            else:
+                self.release(name)
+
+    def _taken(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found] | None":
+        with self._database.write() as connection:
+            if not self._take(connection, name):
+                return None
+            turn = Turn(name, look(connection))
+        self._renew_from_now(name)
+        return turn
 
     def close(self) -> None:
         """Stop renewing; leases still held expire."""
@@ -188,6 +197,31 @@ class LeaseBook:
             except Exception as error:
                 late = monotonic() - last
                 _LOGGER.warning(f"leases not renewed for {late:.0f} s: {error}")
+
+
+@dataclass(slots=True)
+class Turn(Generic[Found]):
+    """The time for which a lease is held.
+
+    Attributes:
+        name: Of the lease.
+        found: What was looked up in the transaction that took it.
+        is_over: Whether it was given back already, in a transaction that has been committed.
+    """
+
+    name: str
+    found: Found
+    is_over: bool = False
+
+    def end(self, connection: Connection) -> None:
+        """Give the lease back within a transaction; set `is_over` once that is committed."""
+        _give_back(connection, self.name)
+
+
+def _give_back(connection: Connection, name: str) -> None:
+    table = lease_table.c
+    mine = table.holder == Holder.this_process().to_text()
+    connection.execute(delete(lease_table).where(table.name == name, mine))
 
 
 def check_held(connection: Connection, name: str) -> None:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter, time
 from typing import Any
@@ -25,7 +26,7 @@ from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.files import RECORDS, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.index import ArtifactIndex, Gone
 from prefect_tune.storage.key import ARTIFACT_FORMAT, artifact_folder, canonical_json
-from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.lease import LeaseBook, Turn
 from prefect_tune.storage.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.records import Records
 
@@ -174,43 +175,68 @@ class ArtifactStore:
             self.index.count_load(entry, read_bytes, perf_counter() - started)
         return read
 
-    def write(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
+    def write(
+        self,
+        entry: Entry,
+        made: Made,
+        lineage: Mapping[str, Any],
+        turn: Turn[Any] | None = None,
+    ) -> Entry:
         """Keep an artifact, evicting others for it as the budget demands.
+
+        Args:
+            entry: What is known of it; its place, if it has one, is noted in the journal already.
+            made: What to keep.
+            lineage: All that its key was computed from.
+            turn: The lease on making it, which ends when it is entered.
 
         Returns:
             The entry as kept. When it was refused, `is_present` is False.
         """
+        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds)
         try:
-            return self._written(entry, made, lineage)
-        except Exception as error:  # a full disk, a value that no codec takes, a locked database
-            self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
-            return replace(entry, facts=made.facts, cost_seconds=made.seconds, is_present=False)
+            return self._written(entry, made, lineage, turn)
+        except Exception as error:  # a locked database
+            self._warn_not_kept(entry, error)
+            return replace(entry, is_present=False)
 
-    def _written(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Entry:
-        folder, place = artifact_folder(entry.key), new_place()
-        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds, place=place)
-        about = {"key": entry.key, "lineage": dict(lineage)}
+    def _written(
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None
+    ) -> Entry:
+        folder = artifact_folder(entry.key)
+        if not entry.place:
+            entry = replace(entry, place=new_place())
+            self.index.journal.begin(folder, entry.place)
+        try:
+            entry, reason = self._published(entry, made, lineage)
+        except Exception as error:  # a full disk, a value that no codec takes
+            self._warn_not_kept(entry, error)
+            reason = "it could not be written"
+        if reason:
+            self._clear([(folder, entry.place)])
+            self.index.refuse(entry, reason)
+            return replace(entry, is_present=False)
+        self.index.count_make(entry)
+        reason, gone = self.index.admit(entry, turn.end if turn else None)
+        if turn:
+            turn.is_over = True
+        self._delete(gone)
+        if not reason:
+            for name, value in made.parts.items():
+                self.memory.put(entry.place, name, value)
+        return replace(entry, is_present=not reason)
+
+    def _published(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> tuple[Entry, str]:
+        """Write an artifact to its place, or say why not."""
+        folder, about = artifact_folder(entry.key), {"key": entry.key, "lineage": dict(lineage)}
         besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
         encoded = self.files.encode(folder, made.parts, about)
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())
         entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
         if reason := self._reason_to_refuse(entry):
-            return self._refused(entry, reason)
-        self.index.journal.begin(folder, place)
-        try:
-            parts = self.files.publish(folder, place, encoded, besides)
-        except Exception as error:
-            self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
-            self._clear([(folder, place)])
-            return self._refused(entry, "it could not be written")
-        entry = replace(entry, parts=parts)
-        self.index.count_make(entry)
-        reason, gone = self.index.admit(entry)
-        self._delete(gone)
-        if not reason:
-            for name, value in made.parts.items():
-                self.memory.put(place, name, value)
-        return replace(entry, is_present=not reason)
+            return entry, reason
+        parts = self.files.publish(folder, entry.place, encoded, besides)
+        return replace(entry, parts=parts), ""
 
     def sweep(self) -> int:
         """Delete what processes that died have left half written or deleted; how much it was."""
@@ -228,10 +254,6 @@ class ArtifactStore:
             _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
             self._delete(self.index.forget(entry))
 
-    def _refused(self, entry: Entry, reason: str) -> Entry:
-        self.index.refuse(entry, reason)
-        return replace(entry, is_present=False)
-
     def _reason_to_refuse(self, entry: Entry) -> str:
         """Why an artifact cannot be kept whatever goes for it; empty if it can."""
         if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
@@ -248,6 +270,9 @@ class ArtifactStore:
         if monotonic() - self._budget_read > 1.0:
             self._budget, self._budget_read = self.index.budget_bytes(), monotonic()
         return self._budget
+
+    def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
+        self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
 
     def _warn_once(self, text: str, what: str) -> None:
         """Warn of what would otherwise be said for every artifact; the counters count the rest."""
@@ -275,24 +300,37 @@ class ArtifactStore:
         """
         if served := self._serve(entry.key, is_whole):
             return served, None
-        since = time()
-        with self.leases.turn(f"artifact {entry.key}"):
-            known = self.index.entries([entry.key]).get(entry.key)
-            if known is not None and known.is_present and is_whole():
-                self.index.count_hit(known)
-                return known, None
+        since, place = time(), new_place()
+        noted = replace(entry, place=place)
+        look = partial(self.index.look_up_to_make, key=entry.key, place=place)
+        with self.leases.turn(f"artifact {entry.key}", look) as turn:
+            known = turn.found
+            if known is not None and known.is_present:
+                if is_whole():
+                    self.index.count_hit(known)
+                    return known, None
+                noted = entry
             was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
-                return self._make(entry, lineage, make)
+                return self._make(noted, lineage, make, turn)
         # Whoever was waited for made it, and it was not kept: no need to queue for the same.
-        return self._make(entry, lineage, make)
+        return self._make(noted, lineage, make)
 
     def _make(
-        self, entry: Entry, lineage: Mapping[str, Any], make: Callable[[], Made]
+        self,
+        entry: Entry,
+        lineage: Mapping[str, Any],
+        make: Callable[[], Made],
+        turn: Turn[Any] | None = None,
     ) -> tuple[Entry, Made]:
-        made = make()
+        try:
+            made = make()
+        except BaseException:
+            if entry.place:
+                self.index.journal.finish([entry.place])
+            raise
         self.index.count_miss(entry.step)
-        return self.write(entry, made, lineage), made
+        return self.write(entry, made, lineage, turn), made
 
     def provenance(self, entry: Entry) -> Any:
         """The lineage kept beside an artifact; None when its files are gone."""

@@ -50,7 +50,7 @@ def test_whoever_waits_gets_its_turn(book) -> None:
     book.acquire("a")
 
     def wait() -> None:
-        with book.turn("a"):
+        with book.turn("a", lambda _: None):
             order.append("waiter")
 
     thread = threading.Thread(target=wait)
@@ -103,7 +103,7 @@ def test_a_holder_that_was_killed_here_is_not_waited_for(store) -> None:
 
 def make_or_wait(url: str, log: str) -> None:
     book = LeaseBook(Database(url))
-    with book.turn("made"):
+    with book.turn("made", lambda _: None):
         made = Path(log).read_text()
         if not made:
             sleep(0.2)

@@ -148,11 +148,11 @@ def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> No
     context = context_of(tmp_path, address=address)
     admit, n_restarts = store_of(context).index.admit, []
 
-    def admit_after_a_restart(entry):
+    def admit_after_a_restart(entry, then):
         if len(n_restarts) < 2:
             server.restart()  # all connections are gone, in the middle of a trial
             n_restarts.append(1)
-        return admit(entry)
+        return admit(entry, then)
 
     monkeypatch.setattr(store_of(context).index, "admit", admit_after_a_restart)
     came = [result(evaluate(context, draw(context, seed))) for seed in (0, 1, 0)]
