@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Column,
     Double,
     Engine,
+    Insert,
     Integer,
     MetaData,
     String,
@@ -53,6 +55,8 @@ BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
 
 _RETRY_SECONDS = 0.5
+
+_DIALECTS: dict[str, Any] = {"postgresql": postgresql, "sqlite": sqlite}
 
 metadata = MetaData()
 
@@ -208,19 +212,33 @@ def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any)
     Returns:
         Whether one row is new; of several rows it says nothing.
     """
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table).values(**computed).on_conflict_do_nothing()
+    statement = _insert_new(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
     return connection.execute(statement, rows, execution_options=counting).rowcount == 1
 
 
 def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None:
-    """Insert a row, or replace the one of the same primary key."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    """Insert a row with all its columns, or replace the one of the same primary key."""
+    connection.execute(_upsert(connection.dialect.name, table), values)
+
+
+# Statements are made once for each table: making one costs more than running it.
+
+
+@cache
+def _insert_new(dialect: str, table: Table, **computed: Any) -> Insert:
+    statement: Insert = _DIALECTS[dialect].insert(table).values(**computed).on_conflict_do_nothing()
+    return statement
+
+
+@cache
+def _upsert(dialect: str, table: Table) -> Insert:
+    statement = _DIALECTS[dialect].insert(table)
+    names = {column.name for column in table.columns}
     keys = [column.name for column in table.primary_key]
-    statement = dialect.insert(table).values(values)
-    changed = {n: statement.excluded[n] for n in values if n not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+    changed = {name: statement.excluded[name] for name in sorted(names - set(keys))}
+    replacing: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changed)
+    return replacing
 
 
 def _to_json(value: Any) -> str:

@@ -6,9 +6,9 @@ budget holds however many processes write.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from time import monotonic, time
 from typing import Any
 
@@ -35,7 +35,7 @@ from prefect_tune.storage.database import Database, store_table, upsert
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES, Policy
 from prefect_tune.storage.journal import Journal
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.measured import Measured, size_class
+from prefect_tune.storage.measured import Kind, Measured
 from prefect_tune.storage.pins import Pins
 
 __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
@@ -51,6 +51,19 @@ NO_ROOM = "everything else is pinned"
 
 _STORE = select(store_table).with_for_update()
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
+
+_PLACES = select(
+    artifact_table.c.key,
+    artifact_table.c.size_bytes,
+    artifact_table.c.place,
+    artifact_table.c.is_present,
+).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
+_ENTERED = update(store_table).values(
+    cache_bytes=store_table.c.cache_bytes + bindparam("entered_bytes"),
+    count_present=store_table.c.count_present + 1,
+)
+
+_ENTRY_FIELDS = tuple(f.name for f in fields(Entry))
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
@@ -80,11 +93,15 @@ class _Uses:
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
     counts: dict[str, dict[str, float]] = field(default_factory=dict)
-    times: list[tuple[Entry, str, float]] = field(default_factory=list)
+    times: dict[Kind, dict[str, list[float]]] = field(default_factory=dict)
 
     def count(self, step: str, name: str, amount: float) -> None:
         empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
         self.counts.setdefault(step, empty)[name] += amount
+
+    def time(self, entry: Entry, which: str, seconds: float) -> None:
+        times = self.times.setdefault(_kind(entry), {})
+        times.setdefault(which, []).append(seconds)
 
 
 class ArtifactIndex:
@@ -155,7 +172,7 @@ class ArtifactIndex:
         """Note how long reading some of an artifact took."""
         whole = seconds * entry.size_bytes / max(read_bytes, 1)
         with self._lock:
-            self._uses.times.append((entry, "load_seconds", whole))
+            self._uses.time(entry, "load_seconds", whole)
             self._uses.count(entry.step, "seconds_saved", -seconds)
         self._flush_soon()
 
@@ -168,7 +185,7 @@ class ArtifactIndex:
     def count_make(self, entry: Entry) -> None:
         """Note how long making an artifact of that size took."""
         with self._lock:
-            self._uses.times.append((entry, "make_seconds", entry.cost_seconds))
+            self._uses.time(entry, "make_seconds", entry.cost_seconds)
         self._flush_soon()
 
     def budget_bytes(self) -> int:
@@ -206,9 +223,7 @@ class ArtifactIndex:
         with self._changing(uses_first=False) as (connection, store):
             if store.cache_bytes + entry.size_bytes > store.budget_bytes:
                 self._write_uses(connection, store)
-            is_cheap = self.measured.is_cheap(
-                connection, entry.step, entry.algorithm, entry.size_bytes
-            )
+            is_cheap = self.measured.is_cheap(connection, _kind(entry))
             gone, freed = self._remove(connection, [entry.key])
             cache_bytes = store.cache_bytes - freed
             surplus = cache_bytes + entry.size_bytes - store.budget_bytes
@@ -235,12 +250,7 @@ class ArtifactIndex:
             self._enter(
                 connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
             )
-            connection.execute(
-                update(store_table).values(
-                    cache_bytes=store_table.c.cache_bytes + entry.size_bytes,
-                    count_present=store_table.c.count_present + 1,
-                )
-            )
+            connection.execute(_ENTERED, {"entered_bytes": entry.size_bytes})
         return "", gone
 
     def forget(self, entry: Entry) -> list[Gone]:
@@ -367,22 +377,21 @@ class ArtifactIndex:
                     for key, (at, times) in uses.used.items()
                 ],
             )
-        for entry, which, seconds in uses.times:
-            self._note(connection, entry, **{which: seconds})
+        for kind, times in uses.times.items():
+            self._note(connection, kind, times)
         for step, counts in uses.counts.items():
             self.measured.note_counts(connection, step, counts)
 
-    def _note(self, connection: Connection, entry: Entry, **seconds: float) -> None:
-        """Take a time into its average, which may change the rank of all of its kind."""
-        is_cheap, is_news = self.measured.note_times(
-            connection, entry.step, entry.algorithm, entry.size_bytes, **seconds
-        )
+    def _note(
+        self, connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Take times into their averages, which may change the rank of all of that kind."""
+        is_cheap, is_news = self.measured.note_times(connection, kind, seconds)
         if is_news:
-            table = artifact_table.c
-            smallest = 2 ** (size_class(entry.size_bytes) - 1)
+            table, smallest = artifact_table.c, kind.smallest_bytes
             connection.execute(
                 update(artifact_table)
-                .where(table.step == entry.step, table.algorithm == entry.algorithm)
+                .where(table.step == kind.step, table.algorithm == kind.algorithm)
                 .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
                 .values(is_cheap=is_cheap)
             )
@@ -438,10 +447,9 @@ class ArtifactIndex:
         for first in range(0, len(keys), _KEYS_PER_QUERY):
             # Only the keys stand in the condition: with more, SQLite walks all that is present.
             some = keys[first : first + _KEYS_PER_QUERY]
-            query = select(table.key, table.size_bytes, table.place, table.is_present)
             rows = [
                 row
-                for row in connection.execute(query.where(table.key.in_(some)))
+                for row in connection.execute(_PLACES, {"keys": some})
                 if row.is_present and place in (None, row.place)
             ]
             gone += [(row.key, row.place) for row in rows]
@@ -480,7 +488,8 @@ class ArtifactIndex:
         """Insert the row of an artifact, or replace it."""
         self._latest = self._now()
         values = {
-            **{k: v for k, v in asdict(entry).items() if k != "is_present"},
+            **{name: getattr(entry, name) for name in _ENTRY_FIELDS},
+            "parts": {name: asdict(part) for name, part in entry.parts.items()},
             "created": entry.created or self._latest,
             "last_used": self._latest,
             "is_present": is_present,
@@ -492,3 +501,7 @@ class ArtifactIndex:
     def _now(self) -> float:
         """A time later than any before: a clock that is set back must not reverse the order."""
         return max(time(), self._latest + 1e-6)
+
+
+def _kind(entry: Entry) -> Kind:
+    return Kind.of(entry.step, entry.algorithm, entry.size_bytes)

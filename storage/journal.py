@@ -7,7 +7,7 @@ died.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Column, Double, String, Table, delete, insert, select
+from sqlalchemy import Column, Double, String, Table, bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, metadata
@@ -25,6 +25,11 @@ publication_table = Table(
     Column("folder", String, nullable=False),
     Column("holder", String, nullable=False),
     Column("started", Double, nullable=False),
+)
+
+_NOTE = insert(publication_table).values(started=epoch())
+_END = delete(publication_table).where(
+    publication_table.c.place.in_(bindparam("places", expanding=True))
 )
 
 Place = tuple[str, str]
@@ -50,12 +55,11 @@ class Journal:
         """Note, within a transaction, what is about to be written or deleted."""
         holder = Holder.this_process().to_text()
         rows = [{"folder": f, "place": p, "holder": holder} for f, p in places]
-        connection.execute(insert(publication_table).values(started=epoch()), rows)
+        connection.execute(_NOTE, rows)
 
     def end(self, connection: Connection, places: Sequence[str]) -> None:
         """Note, within a transaction, that places are written or deleted."""
-        table = publication_table.c
-        connection.execute(delete(publication_table).where(table.place.in_(places)))
+        connection.execute(_END, {"places": list(places)})
 
     def finish(self, places: Sequence[str]) -> None:
         """Note that places are written or deleted, or never will be."""

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 import psutil
-from sqlalchemy import Column, Double, String, Table, delete, select, update
+from sqlalchemy import Column, Double, String, Table, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, insert_new, metadata
@@ -42,6 +42,12 @@ lease_table = Table(
     Column("name", String, primary_key=True),
     Column("holder", String, nullable=False),
     Column("expires", Double, nullable=False),
+)
+
+
+_EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)
+_GIVE_BACK = delete(lease_table).where(
+    lease_table.c.name == bindparam("of_name"), lease_table.c.holder == bindparam("of_holder")
 )
 
 
@@ -108,16 +114,16 @@ class LeaseBook:
 
     def _take(self, connection: Connection, name: str) -> bool:
         table, holder = lease_table.c, Holder.this_process().to_text()
-        expires = epoch() + self._lease_seconds
-        row = {"name": name, "holder": holder}
-        if insert_new(connection, lease_table, row, expires=expires):
+        row = {"name": name, "holder": holder, "lease_seconds": self._lease_seconds}
+        if insert_new(connection, lease_table, row, expires=_EXPIRES):
             return True
         query = select(table.holder, (table.expires < epoch()).label("is_over"))
         other = connection.execute(query.where(table.name == name).with_for_update()).first()
         if other is None or not (other.is_over or Holder.from_text(other.holder).is_dead):
             return False
         mine = update(lease_table).where(table.name == name)
-        connection.execute(mine.values(holder=holder, expires=expires))
+        seconds = {"lease_seconds": self._lease_seconds}
+        connection.execute(mine.values(holder=holder, expires=_EXPIRES), seconds)
         return True
 
     def _renew_from_now(self, name: str) -> None:
@@ -219,9 +225,8 @@ class Turn(Generic[Found]):
 
 
 def _give_back(connection: Connection, name: str) -> None:
-    table = lease_table.c
-    mine = table.holder == Holder.this_process().to_text()
-    connection.execute(delete(lease_table).where(table.name == name, mine))
+    mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
+    connection.execute(_GIVE_BACK, mine)
 
 
 def check_held(connection: Connection, name: str) -> None:

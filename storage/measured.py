@@ -4,8 +4,8 @@ Admission compares the two: what is made again in less time than it is read is n
 that something else could have (DESIGN: eviction and admission).
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -15,15 +15,16 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
+    bindparam,
     insert,
     select,
     update,
 )
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, metadata
+from prefect_tune.storage.database import Database, metadata, upsert
 
-__all__ = ["Measured", "size_class"]
+__all__ = ["Kind", "Measured"]
 
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
@@ -57,9 +58,31 @@ refusal_table = Table(
 )
 
 
-def size_class(size_bytes: int) -> int:
-    """Sizes within a factor of two are of one class."""
-    return max(size_bytes, 1).bit_length()
+_OF_KIND = (
+    time_table.c.step == bindparam("step"),
+    time_table.c.algorithm == bindparam("algorithm"),
+    time_table.c.size_class == bindparam("size_class"),
+)
+_TIMES = select(time_table).where(*_OF_KIND)
+_IS_CHEAP = select(time_table.c.is_cheap).where(*_OF_KIND)
+
+
+class Kind(NamedTuple):
+    """Artifacts of one step and algorithm, and of sizes within a factor of two."""
+
+    step: str
+    algorithm: str
+    size_class: int
+
+    @classmethod
+    def of(cls, step: str, algorithm: str, size_bytes: int) -> "Kind":
+        """The kind of an artifact."""
+        return cls(step, algorithm, max(size_bytes, 1).bit_length())
+
+    @property
+    def smallest_bytes(self) -> int:
+        """The smallest size; the largest is one less than twice that."""
+        return 1 << (self.size_class - 1)
 
 
 class Measured:
@@ -73,45 +96,33 @@ class Measured:
         self._database = database
 
     def note_times(
-        self,
-        connection: Connection,
-        step: str,
-        algorithm: str,
-        size_bytes: int,
-        **seconds: float,
+        self, connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
     ) -> tuple[bool, bool]:
-        """Take `make_seconds` or `load_seconds` of an artifact into their average.
+        """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
 
         Returns:
-            Whether artifacts of that kind and size are made in less time than they are read, and
-            whether that is news.
+            Whether artifacts of that kind are made in less time than they are read, and whether
+            that is news.
         """
-        table = time_table.c
-        values = {"step": step, "algorithm": algorithm, "size_class": size_class(size_bytes)}
-        here = [table[name] == value for name, value in values.items()]
-        row = connection.execute(select(time_table).where(*here)).first()
-        if row is None:
-            connection.execute(insert(time_table).values(**values, **seconds, is_cheap=False))
-            return False, False
-        averages = {"make_seconds": row.make_seconds, "load_seconds": row.load_seconds}
-        for name, newest in seconds.items():
-            before = averages[name]
-            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
+        row = connection.execute(_TIMES, kind._asdict()).first()
+        averages: dict[str, float | None] = {
+            "make_seconds": row.make_seconds if row else None,
+            "load_seconds": row.load_seconds if row else None,
+        }
+        for name, measured in seconds.items():
+            for newest in measured:
+                before = averages[name]
+                averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
         make, load = averages["make_seconds"], averages["load_seconds"]
-        limit = 1.0 if row.is_cheap else _CLEARLY
+        was_cheap = bool(row and row.is_cheap)
+        limit = 1.0 if was_cheap else _CLEARLY
         is_cheap = make is not None and load is not None and make < limit * load
-        connection.execute(update(time_table).where(*here).values(**averages, is_cheap=is_cheap))
-        return is_cheap, is_cheap != row.is_cheap
+        upsert(connection, time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+        return is_cheap, is_cheap != was_cheap
 
-    def is_cheap(self, connection: Connection, step: str, algorithm: str, size_bytes: int) -> bool:
-        """Whether artifacts of that kind and size are made in less time than they are read."""
-        table = time_table.c
-        query = select(table.is_cheap).where(
-            table.step == step,
-            table.algorithm == algorithm,
-            table.size_class == size_class(size_bytes),
-        )
-        return bool(connection.execute(query).scalar())
+    def is_cheap(self, connection: Connection, kind: Kind) -> bool:
+        """Whether artifacts of that kind are made in less time than they are read."""
+        return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
 
     def note_counts(self, connection: Connection, step: str, counts: Mapping[str, float]) -> None:
         """Add to the hits, misses, saved seconds or evictions of a step."""

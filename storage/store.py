@@ -272,7 +272,8 @@ class ArtifactStore:
         return self._budget
 
     def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
-        self._warn_once(f"artifact {entry.key[:12]} is not kept: {error}", type(error).__name__)
+        why = str(error).partition("\n")[0]
+        self._warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
 
     def _warn_once(self, text: str, what: str) -> None:
         """Warn of what would otherwise be said for every artifact; the counters count the rest."""
