@@ -158,12 +158,19 @@ def trials(
         print_json(rows) if as_json else print_trials(rows)
 
 
+def _of_study(name: str) -> str:
+    """Help of an option whose default is what the study was run with."""
+    return OPTIONS[name].help.partition("  [default")[0] + "  [default: the study's]"
+
+
 @main.command()
 @click.argument("study")
 @click.option("--trial", type=int, multiple=True, help="Number of a failed trial (repeatable).")
 @click.option("--workers", type=int, metavar="N", help=OPTIONS["workers"].help)
 @click.option("--dask", metavar="ADDRESS", help=OPTIONS["dask"].help)
 @click.option("--task-runs", metavar="WHICH", help=OPTIONS["task_runs"].help)
+@click.option("--trial-timeout", metavar="TIME", help=_of_study("trial_timeout"))
+@click.option("--trial-memory", metavar="SIZE", help=_of_study("trial_memory"))
 @STORE
 @DATABASE
 @JSON

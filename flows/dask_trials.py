@@ -5,13 +5,13 @@ trial whose worker died comes back as lost, and its task runs are set to Crashed
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import State, StateType, TaskRun
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import Cancelled, Crashed
+from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.local_workers import local_cluster
@@ -35,6 +35,7 @@ from prefect_tune.optimizers.trial import Failure, Trial
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
+from prefect_tune.tasks.limits import LimitKeeper, TrialLimits, share_of_memory
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.readiness import worker_facts
 
@@ -42,6 +43,9 @@ __all__ = ["DaskTrials", "Ended", "reap", "workers_started_early"]
 
 _LOGGER = logging.getLogger(__name__)
 
+_WORD_SECONDS = 1.0
+"""How long to wait for the nanny's word on where a worker died."""
+_TICK_SECONDS = 0.05
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
@@ -51,13 +55,13 @@ class Ended:
 
     Attributes:
         trial: The trial as it was started.
-        outcome: What the worker sent back; None when it died.
-        seconds: Wall time since it was started.
+        outcome: What the worker sent back; None when it died or was ended.
+        failure: Why it died or was ended; None when there is an outcome.
     """
 
     trial: Trial
     outcome: TrialOutcome | None
-    seconds: float
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +79,33 @@ class DaskTrials:
         context: The study.
         flow_run_id: The flow run that the task runs belong to.
         n_slots: Trials at the same time.
+        limits: What each trial may take.
     """
 
     def __init__(
-        self, runner: LeanDaskTaskRunner, context: StudyContext, flow_run_id: UUID, n_slots: int
+        self,
+        runner: LeanDaskTaskRunner,
+        context: StudyContext,
+        flow_run_id: UUID,
+        n_slots: int,
+        limits: TrialLimits,
     ) -> None:
         self._runner, self._context, self._flow_run_id = runner, context, flow_run_id
         self.n_slots = n_slots
         self.n_task_runs = 0
         self._running: dict[UUID, _Running] = {}
         self._done: SimpleQueue[UUID] = SimpleQueue()
+        self._failures: dict[UUID, Failure] = {}
+        self._keeper = LimitKeeper(str(flow_run_id), limits)
 
     @classmethod
     @contextmanager
     def started(
-        cls, settings: TuneSettings, context: StudyContext, flow_run_id: UUID
+        cls,
+        settings: TuneSettings,
+        context: StudyContext,
+        flow_run_id: UUID,
+        limits: TrialLimits,
     ) -> Iterator["DaskTrials"]:
         """Have workers ready, and end what still runs on them afterwards.
 
@@ -98,18 +114,47 @@ class DaskTrials:
         """
         with _cluster(settings) as cluster, _runner(settings, cluster) as runner:
             if settings.dask:
-                n_workers = _check_workers(runner, settings.dask, context)
+                n_workers = _check_workers(runner, settings.dask, context, limits)
             else:
                 n_workers = len(cluster.workers)
                 runner.client.wait_for_workers(n_workers, timeout=120)
-            trials = cls(
-                runner, context, flow_run_id, min(settings.workers or n_workers, n_workers)
-            )
-            try:
-                yield trials
-            finally:
-                trials.cut("the flow ended")
-                runner.client.run(drain_worker, on_error="ignore")
+                if limits.memory_bytes is None:
+                    limits = replace(limits, memory_bytes=share_of_memory(n_workers=n_workers))
+            n_slots = min(settings.workers or n_workers, n_workers)
+            trials = cls(runner, context, flow_run_id, n_slots, limits)
+            with trials._limited():
+                try:
+                    yield trials
+                finally:
+                    trials.cut("the flow ended")
+                    runner.client.run(drain_worker, on_error="ignore")
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Have the workers' nannies keep the trials' limits, and tell us when they end one."""
+        client = self._runner.client
+        client.subscribe_topic(self._keeper.topic, self._note_failure)
+        client.register_plugin(self._keeper)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # a cluster that is gone keeps no limits
+                client.unregister_worker_plugin(self._keeper.name, nanny=True)
+                client.unsubscribe_topic(self._keeper.topic)
+
+    def _note_failure(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """Take the word of a nanny, in Dask's own thread."""
+        _, word = event
+        trial = UUID(word["trial"])
+        self._failures[trial] = Failure(
+            kind=word["kind"],
+            message=word["message"],
+            step=word["step"],
+            fold=word["fold"],
+            cost_seconds=word["seconds"],
+        )
+        if word["kind"] != "crashed":
+            self._done.put(trial)
 
     @property
     def n_running(self) -> int:
@@ -159,34 +204,60 @@ class DaskTrials:
         self._running.clear()
         if not cut:
             return []
-        client = self._runner.client
-        ours = {running.future.wrapped_future.key for running in cut}
-        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
-        client.cancel([running.future.wrapped_future for running in cut], force=True)
-        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
-        state: State[Any] = Cancelled(message=reason)
-        for running in cut:
-            self._set_state(running, state)
-        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in cut])
+        self._end(cut, Cancelled(message=reason))
         return [running.trial for running in cut]
 
+    def _end(self, trials: Sequence[_Running], state: State[Any]) -> None:
+        """End trials with the processes they run in, and give their task runs a final state."""
+        client = self._runner.client
+        ours = {running.future.wrapped_future.key for running in trials}
+        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
+        client.cancel([running.future.wrapped_future for running in trials], force=True)
+        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
+        for running in trials:
+            self._set_state(running, state)
+        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in trials])
+
     def _ended(self, running: _Running) -> Ended:
-        seconds = monotonic() - running.started
-        outcome: TrialOutcome | None = None
+        if (
+            running.future.task_run_id in self._failures
+            and not running.future.wrapped_future.done()
+        ):
+            return self._over_limit(running)
         try:
             state: State[Any] = running.future.wrapped_future.result()
         except Exception as error:  # its worker died, or Dask lost it
             _LOGGER.info(f"trial {running.trial.number} was lost: {error}")
-        else:
-            outcome = _outcome(state, seconds)
+            return self._lost(running)
         finally:
             running.future.wrapped_future.release()  # or Dask computes it again when a worker dies
-        if outcome is None:
-            crashed: State[Any] = Crashed(message="the worker process died")
-            self._set_state(running, crashed)
-            reap(self._flow_run_id, crashed, of_trials=[running.future.task_run_id])
-        self.n_task_runs += outcome.n_task_runs if outcome else 1
-        return Ended(running.trial, outcome, seconds)
+        outcome = _outcome(state, monotonic() - running.started)
+        self.n_task_runs += outcome.n_task_runs
+        return Ended(running.trial, outcome)
+
+    def _over_limit(self, running: _Running) -> Ended:
+        """Settle a trial that its nanny is about to end."""
+        failure = self._failures.pop(running.future.task_run_id)
+        name = "TimedOut" if failure.kind == "timeout" else None
+        self._end([running], Failed(name=name, message=_at(failure) + failure.message))
+        running.future.wrapped_future.release()
+        self.n_task_runs += 1
+        return Ended(running.trial, None, failure)
+
+    def _lost(self, running: _Running) -> Ended:
+        """Settle a trial whose worker died; its nanny may know where it was."""
+        until = monotonic() + _WORD_SECONDS
+        while (failure := self._failures.pop(running.future.task_run_id, None)) is None:
+            if monotonic() > until:
+                seconds = monotonic() - running.started
+                failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
+                break
+            sleep(_TICK_SECONDS)
+        state: State[Any] = Crashed(message=_at(failure) + failure.message)
+        self._set_state(running, state)
+        reap(self._flow_run_id, state, of_trials=[running.future.task_run_id])
+        self.n_task_runs += 1
+        return Ended(running.trial, None, failure)
 
     def _set_state(self, running: _Running, state: State[Any]) -> None:
         """Give a trial's task run a final state; one that died unseen is made there with it."""
@@ -248,6 +319,10 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
     return TrialOutcome(None, Failure("error", str(state.message), cost_seconds=seconds), 1)
 
 
+def _at(failure: Failure) -> str:
+    return f"{failure.step}, fold {failure.fold}: " if failure.step else ""
+
+
 def _parents(task_run: TaskRun) -> set[str]:
     inputs = task_run.task_inputs.get("__parents__", [])
     return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
@@ -302,7 +377,9 @@ def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
     return LeanDaskTaskRunner(cluster=cluster)
 
 
-def _check_workers(runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext) -> int:
+def _check_workers(
+    runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
+) -> int:
     """Have every worker of an external cluster prove that it can work for us; how many there are.
 
     Raises:
@@ -335,5 +412,11 @@ def _check_workers(runner: LeanDaskTaskRunner, scheduler: str, context: StudyCon
             raise BadInput(
                 f"worker {address} has {workers[address]['nthreads']} threads, and a trial takes "
                 "one; start it with --nthreads 1"
+            )
+        least = workers[address]["memory_limit"]
+        if limits.memory_bytes and least and limits.memory_bytes > least:
+            raise BadInput(
+                f"worker {address} may take {least / 1e9:.3g} GB, less than --trial-memory "
+                f"{limits.memory_bytes / 1e9:.3g} GB; start it with a larger --memory-limit"
             )
     return len(theirs)

@@ -66,6 +66,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
         return distributed.LocalCluster(
             n_workers=n_workers or os.cpu_count() or 1,
             threads_per_worker=1,
+            memory_limit=0,  # ours: see tasks.limits
             processes=True,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,

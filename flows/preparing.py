@@ -20,6 +20,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.limits import TrialLimits
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
@@ -37,6 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
 _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of a synthetic cohort gets when no budget is given."""
+_LONGEST_TRIAL_SECONDS = 900.0
 _FIXED = ("space", "method", "metric", "seed", "folds", "test_size")
 """Settings that may not change in the life of a study."""
 
@@ -62,6 +64,15 @@ class Prepared:
     trials: int | None
     budget_seconds: float | None
     notes: tuple[str, ...]
+
+    @property
+    def trial_limits(self) -> TrialLimits:
+        """What each trial may take; of its time, by default, a tenth of the budget."""
+        seconds = self.resolved.get("trial_seconds")
+        if seconds is None:
+            share = 0.1 * (self.resolved["budget_seconds"] or 10 * _LONGEST_TRIAL_SECONDS)
+            seconds = min(share, _LONGEST_TRIAL_SECONDS)
+        return TrialLimits(seconds, self.resolved.get("trial_memory_bytes"))
 
 
 def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared:
@@ -130,6 +141,8 @@ def prepare_retry(
     store: str | None = None,
     database: str | None = None,
     task_runs: str | None = None,
+    trial_timeout: str | None = None,
+    trial_memory: str | None = None,
 ) -> Prepared:
     """Find a study whose failed trials are to run again.
 
@@ -154,10 +167,13 @@ def prepare_retry(
         "store": store,
         "database": database,
         "task_runs": task_runs,
+        "trial_timeout": trial_timeout,
+        "trial_memory": trial_memory,
         "no_cache": not record.settings["use_cache"],
     }
     settings = TuneSettings.parse(parameters)
-    return Prepared(settings, opened, study, record.settings, None, None, ())
+    resolved = {**record.settings, **_new_limits(settings)}
+    return Prepared(settings, opened, study, resolved, None, None, ())
 
 
 _PREPARED: ContextVar[Prepared | None] = ContextVar("prepared", default=None)
@@ -217,6 +233,8 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         "use_cache": settings.use_cache,
         "trials": trials,
         "budget_seconds": budget_seconds,
+        "trial_seconds": settings.trial_seconds,
+        "trial_memory_bytes": settings.trial_memory_bytes,
         "problem": problem.to_json(),
     }
 
@@ -240,8 +258,19 @@ def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
-    use_cache = settings.use_cache
-    return {**former, "trials": trials, "budget_seconds": budget_seconds, "use_cache": use_cache}
+    return {
+        **former,
+        **_new_limits(settings),
+        "trials": trials,
+        "budget_seconds": budget_seconds,
+        "use_cache": settings.use_cache,
+    }
+
+
+def _new_limits(settings: TuneSettings) -> dict[str, Any]:
+    """Limits of a trial that are given anew; those left out stay the study's."""
+    given = {name: getattr(settings, name) for name in ("trial_seconds", "trial_memory_bytes")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_same_data(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> None:

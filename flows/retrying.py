@@ -27,6 +27,8 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     store: str | None = None,
     database: str | None = None,
     task_runs: str | None = None,
+    trial_timeout: str | None = None,
+    trial_memory: str | None = None,
 ) -> dict[str, Any]:
     """Run failed trials of a study again, in addition to its budget: those numbered, or all.
 
@@ -44,6 +46,8 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
         store=store,
         database=database,
         task_runs=task_runs,
+        trial_timeout=trial_timeout,
+        trial_memory=trial_memory,
     )
     numbers = frozenset(failed_trials(preparation.store, study) if trial is None else trial)
     if not numbers:

@@ -67,7 +67,9 @@ def run_study(
         study.set_state("running")
         preparation.store.sweep()
         try:
-            with DaskTrials.started(preparation.settings, context, flow_run_id) as running:
+            with DaskTrials.started(
+                preparation.settings, context, flow_run_id, preparation.trial_limits
+            ) as running:
                 with study.session() if limits.only is None else nullcontext():
                     reason = search(study, running, limits, pace, observer)
                 observer.note(f"search ended: {reason}")

@@ -1,6 +1,6 @@
 """The loop: ask, start on a free worker, tell as each trial ends, until the budget is spent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prefect_tune.flows.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.progress import Observer, Progress
@@ -137,13 +137,15 @@ def _settle(
         trial = trial.completed(outcome.evaluation)
     elif outcome is not None and outcome.failure is not None:
         trial = trial.failed(outcome.failure)
+    elif ended.failure is not None and ended.failure.kind != "crashed":
+        trial = trial.failed(ended.failure)
     elif trial.attempts < MAX_ATTEMPTS:
         study.put_back(trial)
         observer.note(f"the worker of trial {trial.number} died; the trial is started again")
         return
     else:
+        failure = ended.failure or Failure("crashed", "")
         message = f"the worker process died in {trial.attempts} attempts"
-        failure = Failure("crashed", message, cost_seconds=ended.seconds)
-        trial = trial.failed(failure)
+        trial = trial.failed(replace(failure, message=message))
     study.tell(trial)
     observer.ended(trial, progress_of(study, limits, running.n_running))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from prefect_tune.flows.home import home
-from prefect_tune.flows.quantities import parse_bytes, parse_seconds
+from prefect_tune.flows.quantities import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage.eviction import POLICIES
 from prefect_tune.storage.store import StoreAddress
@@ -19,6 +19,7 @@ __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
 TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 _LARGEST_SEED = 2**32 - 2
+_LEAST_MEMORY_BYTES = 500_000_000
 """scikit-learn's limit is one more, and a study uses the next seed too."""
 _BLOCK = "block:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -81,6 +82,8 @@ class TuneSettings:
         options: The method's own options.
         trials: Trials in all.
         budget_seconds: Time in all.
+        trial_seconds: Time of one trial.
+        trial_memory_bytes: Memory of one trial.
         study: Name of the study.
         workers: Trials at the same time; by default one per core, or per worker of the scheduler.
         dask: Address of a Dask scheduler.
@@ -101,6 +104,8 @@ class TuneSettings:
     options: Mapping[str, Any]
     trials: int | None = None
     budget_seconds: float | None = None
+    trial_seconds: float | None = None
+    trial_memory_bytes: int | None = None
     study: str | None = None
     workers: int | None = None
     dask: str | None = None
@@ -132,6 +137,7 @@ class TuneSettings:
         if task_runs not in get_args(TaskRuns):
             raise UnknownName("value of --task-runs", task_runs, get_args(TaskRuns))
         budget, cache_budget = p["budget"], p["cache_budget"]
+        timeout, memory = p["trial_timeout"], p["trial_memory"]
         return cls(
             source=Source(
                 data=p["data"],
@@ -151,6 +157,8 @@ class TuneSettings:
             options=dict(p["option"] or {}),
             trials=p["trials"],
             budget_seconds=parse_seconds(budget, "budget") if budget else None,
+            trial_seconds=parse_seconds(timeout, "trial-timeout") if timeout else None,
+            trial_memory_bytes=_trial_memory(memory) if memory else None,
             study=check_study_name(p["study"]) if p["study"] else None,
             workers=p["workers"],
             dask=p["dask"],
@@ -160,6 +168,16 @@ class TuneSettings:
             use_cache=not p["no_cache"],
             task_runs=task_runs,
         )
+
+
+def _trial_memory(text: str) -> int:
+    memory_bytes = parse_bytes(text, "trial-memory")
+    if memory_bytes < _LEAST_MEMORY_BYTES:
+        raise BadInput(
+            f"--trial-memory {text}: a worker that has loaded its libraries takes some 300MB; "
+            f"name at least {format_bytes(_LEAST_MEMORY_BYTES)}"
+        )
+    return memory_bytes
 
 
 def _known_policy(name: str | None) -> str | None:

@@ -34,6 +34,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     option: dict[str, Any] | None = None,
     trials: int | None = None,
     budget: str | None = None,
+    trial_timeout: str | None = None,
+    trial_memory: str | None = None,
     study: str | None = None,
     workers: int | None = None,
     dask: str | None = None,

@@ -89,7 +89,8 @@ class Failure:
     """Why a trial has no loss.
 
     Attributes:
-        kind: `error`, or `crashed` when its worker died.
+        kind: `error`; `timeout` or `memory` when it went over a limit; `crashed` when its worker
+            died.
         message: One line for people.
         traceback: Where it happened; empty when the worker died.
         step: Name of the step that failed, if known.

@@ -15,6 +15,7 @@ from prefect.states import Completed, Failed
 from prefect_tune.optimizers.configuration import Query
 from prefect_tune.optimizers.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
+from prefect_tune.tasks.limits import followed
 from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
@@ -81,7 +82,7 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
         if isinstance(cause, StoreLost):
             raise cause from None
         return Failure(
-            kind="error",
+            kind="memory" if isinstance(cause, MemoryError) else "error",
             message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
             traceback="".join(traceback.format_exception(cause)),
             step=failed.step if failed else None,
@@ -132,7 +133,8 @@ def evaluate(
     reported = ReportedSteps(report)
     space = context.problem.find_space()
     try:
-        came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+        with followed():
+            came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))
         return Failed(message=str(error), data=lost)

@@ -33,6 +33,7 @@ from prefect_tune.tasks.fitting import (
     recipe,
     step_seed,
 )
+from prefect_tune.tasks.limits import note_step
 from prefect_tune.tasks.metric import Predictions
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.split import load_split
@@ -360,6 +361,7 @@ class Prefix:
             StepFailed: If it cannot be done in one of them.
         """
         for number, chain in zip(self.folds, self._chains, strict=True):
+            note_step(self.steps[position][0].name, number)
             try:
                 chain.run(position)
             except Exception as error:
