@@ -25,8 +25,8 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.dataset import Dataset, load_dataset
 from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.facts import Facts
 from prefect_tune.tasks.fitting import (
-    Facts,
     FoldData,
     fit_model,
     fit_transformer,
