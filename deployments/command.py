@@ -294,13 +294,12 @@ def export(
 ) -> None:
     """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
     with told_plainly(), existing_store(store, database) as opened:
-        import pickle
-
         from prefect_tune.flows.predicting import final_model
+        from prefect_tune.tasks.user_code import portable_pickle
 
         model, about = final_model(opened, study)
         with written(file) as path:
-            path.write_bytes(pickle.dumps(model, protocol=5))
+            path.write_bytes(portable_pickle(model))
         if as_json:
             print_json({"out": file, **about})
         else:

@@ -54,8 +54,8 @@ def check_memory(
         made, needed = max((made, needed), _dense(arguments, facts), key=lambda need: need[1])
     if needed > limit:
         raise WillNotFit(
-            f"{estimator.rsplit('.', 1)[-1]} was not started: {made} takes at least {needed / 1e9:,.1f} GB, and "
-            f"there are {limit / 1e9:,.1f} GB"
+            f"{estimator.rsplit('.', 1)[-1]} was not started: {made} takes at least "
+            f"{needed / 1e9:,.1f} GB, and there are {limit / 1e9:,.1f} GB"
         )
 
 
@@ -82,7 +82,7 @@ def _dense(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa: ARG001 
 
 
 def _polynomial(arguments: Mapping[str, Any], facts: Facts) -> Need:
-    degree, alone = int(arguments["degree"]), bool(arguments.get("interaction_only", False))
+    degree, alone = int(arguments.get("degree", 2)), bool(arguments.get("interaction_only", False))
     columns = _n_monomials(facts.columns, degree, alone=alone)
     made = f"a polynomial of degree {degree} with {columns:,} columns for {facts.rows:,} rows"
     if facts.layout == "sparse":  # rows that are fuller than the mean only add to it
@@ -103,13 +103,13 @@ def _kernel_of_rows(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa
 
 
 def _nystroem(arguments: Mapping[str, Any], facts: Facts) -> Need:
-    m = min(int(arguments["n_components"]), facts.rows)
+    m = min(int(arguments.get("n_components", 100)), facts.rows)
     made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {facts.rows:,} x {m:,}"
     return made, (3 * m * m + facts.rows * m) * _FLOAT
 
 
 def _random_features(arguments: Mapping[str, Any], facts: Facts) -> Need:
-    m = int(arguments["n_components"])
+    m = int(arguments.get("n_components", 100))
     made = f"{m:,} random features of {facts.rows:,} rows"
     return made, (facts.rows + facts.columns) * m * _FLOAT
 
@@ -137,6 +137,7 @@ _NEEDS: Mapping[str, Callable[[Mapping[str, Any], Facts], Need]] = {
     "sklearn.kernel_approximation.Nystroem": _nystroem,
     "sklearn.kernel_approximation.RBFSampler": _random_features,
     "sklearn.kernel_ridge.KernelRidge": _kernel_of_rows,
+    f"{_CATALOGUE}.estimators.Polynomial": _polynomial,
     "sklearn.preprocessing.PolynomialFeatures": _polynomial,
 }
 """By dotted path of the estimator."""

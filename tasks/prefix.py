@@ -83,7 +83,13 @@ class _Fold:
     def data(self, train: Any, held_out: Any) -> FoldData:
         """What an algorithm learns from, with its classes."""
         dataset = self.dataset
-        return FoldData(train, held_out, dataset.labels[self.training], np.array(dataset.classes))
+        return FoldData(
+            train,
+            held_out,
+            dataset.labels[self.training],
+            np.array(dataset.classes),
+            self.context.memory_limit_bytes,
+        )
 
 
 class _Rows:

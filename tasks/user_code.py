@@ -8,11 +8,14 @@ import linecache
 import sys
 from functools import cache
 from types import ModuleType
+from typing import Any
+
+import cloudpickle
 
 from prefect_tune.storage.key import content_digest
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["is_user_code", "load_user_code"]
+__all__ = ["is_user_code", "load_user_code", "portable_pickle"]
 
 _PREFIX = "prefect_tune_user_code_"
 
@@ -46,6 +49,19 @@ def load_user_code(text: str, file: str) -> ModuleType:
         del sys.modules[name]
         raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
     return module
+
+
+def portable_pickle(value: Any) -> bytes:
+    """A pickle that holds the classes of users' texts, so that it can be read without them."""
+    modules = [module for name, module in sys.modules.items() if is_user_code(name)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled: bytes = cloudpickle.dumps(value, protocol=5)
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
 
 
 def _line(error: Exception, file: str) -> str:

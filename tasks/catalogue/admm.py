@@ -347,6 +347,7 @@ CLASSIFY_LARGE = Step(
                     Categorical("class_weight", ["none", "balanced"], default="none"),
                 ]
             ),
+            fixed={"max_iter": 500},
             transforms={"class_weight": "word"},
             flags=Flags(
                 weights="class_weight", stochastic=True, iterative="warm_start", epochs="max_iter"
@@ -366,6 +367,7 @@ CLASSIFY_LARGE = Step(
                     Integer("batch_size", (32, 256), default=200, log=True),
                 ]
             ),
+            fixed={"max_iter": 512},
             transforms={"batch_size": "clip_n"},
             flags=Flags(stochastic=True, iterative="partial_fit", epochs="max_iter"),
         ),

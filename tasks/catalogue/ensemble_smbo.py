@@ -68,6 +68,7 @@ RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator=f"{_ESTIMATORS}.forest_classifier",
     hyperparameters=_forest(),
+    fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "share_of_p"},
     flags=Flags(
         weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
@@ -77,6 +78,7 @@ RANDOM_FOREST_REGRESSOR = Algorithm(
     id="random_forest_regressor",
     estimator=f"{_ESTIMATORS}.forest_regressor",
     hyperparameters=_forest(),
+    fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "share_of_p"},
     flags=Flags(stochastic=True, iterative="warm_start", epochs="n_estimators"),
 )

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import sklearn
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.cluster import FeatureAgglomeration
 from sklearn.discriminant_analysis import (
@@ -35,12 +36,13 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import KBinsDiscretizer, RobustScaler
+from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 __all__ = [
     "LayerwiseMLP",
+    "Polynomial",
     "QuadraticDiscriminant",
     "ada_boost_classifier",
     "ada_boost_regressor",
@@ -88,6 +90,17 @@ def discretizer(**arguments: Any) -> KBinsDiscretizer:
     return KBinsDiscretizer(encode="onehot-dense", **arguments)
 
 
+class Polynomial(PolynomialFeatures):
+    """Products of columns, also of sparse matrices that may not be written to.
+
+    scikit-learn's own asks for buffers that it could write to, and only reads them.
+    """
+
+    def transform(self, X: Any) -> Any:
+        """Shape (n, columns of the polynomial)."""
+        return super().transform(X.copy() if sparse.issparse(X) else X)
+
+
 def feature_agglomeration(
     *, n_clusters: int, linkage_and_metric: str, pooling: str
 ) -> FeatureAgglomeration:
@@ -100,16 +113,12 @@ def feature_agglomeration(
 
 def select_by_extra_trees(**arguments: Any) -> SelectFromModel:
     """Columns of more than mean importance to a forest."""
-    return SelectFromModel(
-        ExtraTreesClassifier(n_estimators=100, n_jobs=1, **arguments), threshold="mean"
-    )
+    return SelectFromModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
 def select_by_extra_trees_regressor(**arguments: Any) -> SelectFromModel:
     """Columns of more than mean importance to a forest of regression trees."""
-    return SelectFromModel(
-        ExtraTreesRegressor(n_estimators=100, n_jobs=1, **arguments), threshold="mean"
-    )
+    return SelectFromModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
 def select_by_linear_svm(**arguments: Any) -> SelectFromModel:
@@ -225,13 +234,13 @@ def passive_aggressive_regressor(
 def forest_classifier(*, family: str, **arguments: Any) -> BaseEstimator:
     """A random forest or extremely randomised trees."""
     kind = ExtraTreesClassifier if family == "extra_trees" else RandomForestClassifier
-    return kind(n_estimators=100, n_jobs=1, **arguments)
+    return kind(**arguments)
 
 
 def forest_regressor(*, family: str, **arguments: Any) -> BaseEstimator:
     """A random forest or extremely randomised trees, for numbers."""
     kind = ExtraTreesRegressor if family == "extra_trees" else RandomForestRegressor
-    return kind(n_estimators=100, n_jobs=1, **arguments)
+    return kind(**arguments)
 
 
 def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassifier:
@@ -246,7 +255,7 @@ def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression
         arguments["l1_ratio"] = 1.0 if penalty == "l1" else 0.0
     else:
         arguments["penalty"] = penalty
-    return LogisticRegression(solver="saga", max_iter=500, **arguments)
+    return LogisticRegression(solver="saga", **arguments)
 
 
 def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
@@ -255,7 +264,6 @@ def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPCla
         hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
         solver="adam",
         n_iter_no_change=32,
-        max_iter=512,
         **arguments,
     )
 

@@ -89,6 +89,7 @@ EXTRA_TREES = Algorithm(
             Categorical("bootstrap", [False, True], default=False),
         ]
     ),
+    fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
 )
@@ -202,7 +203,7 @@ PCA = Algorithm(
 )
 POLYNOMIAL = Algorithm(
     id="polynomial",
-    estimator="sklearn.preprocessing.PolynomialFeatures",
+    estimator=f"{_ESTIMATORS}.Polynomial",
     hyperparameters=ConfigurationSpace(
         space=[
             Integer("degree", (2, 3), default=2),

@@ -95,6 +95,7 @@ PREPROCESS_NUMBERS = Step(
             id="extra_trees",
             estimator=f"{_ESTIMATORS}.select_by_extra_trees_regressor",
             hyperparameters=_forest_space(bootstrap=False),
+            fixed={"n_estimators": 100, "n_jobs": 1},
             flags=Flags(stochastic=True),
         ),
         preprocessing.FAST_ICA,

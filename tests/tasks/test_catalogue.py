@@ -1,6 +1,8 @@
 """Every algorithm of every space: it builds, runs, repeats itself, and its flags are true."""
 
+import re
 import warnings
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -33,12 +35,12 @@ NUMBERS = SIGNED[:, 0] * 2 + np.abs(SIGNED[:, 3]) + 1
 FAILURES = {
     "kernel_pca": "negative eigenvalues",
     "quadratic_discriminant": "covariance matrix of class|not positive definite|singular",
-    "gradient_boosting": "ExponentialLoss requires 2 classes",
+    "gradient_boosting": "binary classification",
     "fast_ica": "makes values that are not finite|infs or NaNs",
     "linear_svm": "leaves no column",
     "lasso": "leaves no column",
 }
-"""The only failures that depend on values, and their reasons; they are documented in the catalogue."""
+"""The only failures that depend on values, and their reasons."""
 
 Case = tuple[str, Algorithm]
 
@@ -58,7 +60,14 @@ def cases() -> dict[str, Case]:
     return dict(found.values())
 
 
-CASES = cases()
+def small(algorithm: Algorithm) -> Algorithm:
+    """With fewer trees and passes than it is declared with, where those are fixed."""
+    fewer = {"n_estimators": 8, "max_iter": 100}
+    fixed = {k: min(v, fewer.get(k, v)) if k in fewer else v for k, v in algorithm.fixed.items()}
+    return replace(algorithm, fixed=fixed)
+
+
+CASES = {name: (kind, small(algorithm)) for name, (kind, algorithm) in cases().items()}
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 MODELS = {name: case for name, case in CASES.items() if case[0] in ("classes", "numbers")}
 every_model = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
@@ -98,28 +107,33 @@ def extreme(algorithm: Algorithm, u: float) -> Choice:
     return Choice(algorithm.id, tuple(sorted(values.items())))
 
 
-def choices(algorithm: Algorithm) -> list[Choice]:
-    """The default, the lower and the upper end of every range, and three draws."""
+def quick(choice: Choice) -> Choice:
+    """The same with fewer trees and passes."""
+    most = {"n_estimators": 25, "max_iter": 100}
+    values = tuple((k, min(v, most[k]) if k in most else v) for k, v in choice.values)
+    return Choice(choice.algorithm, values)
+
+
+def default(algorithm: Algorithm) -> Choice:
+    return quick(default_choice(algorithm))
+
+
+def draws(algorithm: Algorithm, n: int) -> list[Choice]:
     rng = np.random.default_rng(1)
-    return [
-        default_choice(algorithm),
-        extreme(algorithm, 0.0),
-        extreme(algorithm, 1.0),
-        *(sample_choice(algorithm, rng) for _ in range(3)),
-    ]
+    return [quick(sample_choice(algorithm, rng)) for _ in range(n)]
 
 
 @every
 def test_it_runs_with_its_defaults_at_both_ends_of_its_ranges_and_with_draws(case) -> None:
     kind, algorithm = case
-    for choice in dict.fromkeys(choices(algorithm)):
+    ends = [quick(extreme(algorithm, u)) for u in (0.0, 1.0)]
+    for choice in dict.fromkeys([default(algorithm), *ends, *draws(algorithm, 3)]):
         try:
             came = run(case, choice, fold(kind))
         except (ValueError, np.linalg.LinAlgError) as error:
-            assert algorithm.id in FAILURES, (choice, error)
-            with pytest.raises(type(error), match=FAILURES[algorithm.id]):
-                raise
-            continue
+            if re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
+                continue
+            raise
         if kind == "classes" and came[1].score is not None:
             assert came[1].score.shape == (12, 3)
 
@@ -127,14 +141,14 @@ def test_it_runs_with_its_defaults_at_both_ends_of_its_ranges_and_with_draws(cas
 @every
 def test_it_repeats_itself_under_a_seed(case) -> None:
     kind, algorithm = case
-    choice, data = default_choice(algorithm), fold(kind)
+    choice, data = default(algorithm), fold(kind)
     assert bytes_of(kind, run(case, choice, data)) == bytes_of(kind, run(case, choice, data))
 
 
 @every
 def test_it_can_be_cloned(case) -> None:
     _, algorithm = case
-    how = recipe(algorithm, default_choice(algorithm), Facts.of(SIGNED), balanced=True)
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=True)
     estimator = build(how, 3)
     assert repr(clone(estimator)) == repr(estimator)
 
@@ -142,7 +156,7 @@ def test_it_can_be_cloned(case) -> None:
 @every
 def test_it_takes_a_seed_exactly_if_its_flag_says_so(case) -> None:
     _, algorithm = case
-    how = recipe(algorithm, default_choice(algorithm), Facts.of(SIGNED), balanced=False)
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
     seeds = {v for k, v in build(how, 3).get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
     if not algorithm.flags.stochastic and None in seeds:  # takes one and makes no use of it
@@ -155,7 +169,7 @@ def test_it_takes_a_seed_exactly_if_its_flag_says_so(case) -> None:
 @every
 def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     kind, algorithm = case
-    choice, data = default_choice(algorithm), fold(kind, as_sparse=True)
+    choice, data = default(algorithm), fold(kind, as_sparse=True)
     if not algorithm.flags.accepts_sparse:
         with pytest.raises((TypeError, ValueError)):
             run(case, choice, data)
@@ -164,18 +178,19 @@ def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     if kind.startswith("transform"):
         layout = {"same": "sparse"}.get(algorithm.flags.output, algorithm.flags.output)
         assert came.facts["layout"] == layout
-    for choice in choices(algorithm)[3:]:
+    for choice in draws(algorithm, 2):
         try:
             run(case, choice, data)
         except ValueError as error:
-            assert algorithm.id in FAILURES, (choice, error)
+            if not re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
+                raise
 
 
 @every
 def test_it_hands_on_dense_data_for_dense_data(case) -> None:
     kind, algorithm = case
     if kind.startswith("transform"):
-        made = run(case, default_choice(algorithm), fold(kind))
+        made = run(case, default(algorithm), fold(kind))
         expected = "sparse" if algorithm.flags.output == "sparse" else "dense"
         assert made.facts["layout"] == expected
 
@@ -187,7 +202,7 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
     needs = algorithm.flags.needs_nonnegative
     if not needs:
         return  # the first test gives every algorithm negative numbers
-    values = dict(default_choice(algorithm).values)
+    values = dict(default(algorithm).values)
     if isinstance(needs, tuple):
         choice = next(
             c
@@ -201,7 +216,7 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
     assert how.repairs == ("clip",)
     run(case, choice, data)
     bare = build(how, 0)[-1]
-    with pytest.raises(ValueError, match="egative|non-negative"):
+    with pytest.raises(ValueError, match="egative"):
         bare.fit(data.train, data.y)
 
 
@@ -211,7 +226,7 @@ def test_class_weights_reach_it_exactly_if_its_flag_says_so(case) -> None:
     if kind == "numbers":
         assert algorithm.flags.weights == "none"
         return
-    how = recipe(algorithm, default_choice(algorithm), Facts.of(SIGNED), balanced=False)
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
     estimator = build(how, 0)
     parameters = {k.rsplit("__", 1)[-1] for k in estimator.get_params()}
     last = estimator[-1] if how.repairs else estimator
@@ -234,19 +249,23 @@ def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
     data = FoldData(SIGNED[rare], NEW, y, CLASSES)
     if kind == "numbers" or algorithm.id in ("svm", "kernel_svm"):
         return
-    choice = default_choice(algorithm)
+    choice = default(algorithm)
     balanced = run(case, choice, data, balanced=True)[1]
     if algorithm.flags.weights == "none":
         plain = run(case, choice, data)[1]
         assert bytes_of(kind, (None, plain)) == bytes_of(kind, (None, balanced))
         return
     how = recipe(algorithm, choice, Facts.of(data.train), balanced=False)
-    weights = dict(zip("ab", compute_class_weight("balanced", classes=["a", "b"], y=y), strict=True))
+    weights = dict(
+        zip("ab", compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y), strict=True)
+    )
     by_hand = build(how, 7)
     steps = "estimator__" if how.repairs else ""
     if algorithm.flags.weights == "class_weight":
         by_hand.set_params(**{f"{steps}class_weight": {str(k): v for k, v in weights.items()}})
-        by_hand.fit(SIGNED[rare], y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            by_hand.fit(SIGNED[rare], y)
     else:
         by_hand.fit(SIGNED[rare], y, **{f"{steps}sample_weight": [weights[label] for label in y]})
     assert (CLASSES[balanced.label] == by_hand.predict(NEW)).all()
@@ -260,7 +279,11 @@ def test_its_training_goes_on_exactly_as_its_flag_says(case) -> None:
     kind, algorithm = case
     flags = algorithm.flags
     data = fold(kind)
-    how = recipe(algorithm, default_choice(algorithm), Facts.of(data.train), balanced=False)
+    if algorithm.id == "mlp" and flags.iterative == "partial_fit":
+        algorithm = replace(algorithm, fixed={**algorithm.fixed, "early_stopping": False})
+    choice = default(algorithm)
+    values = tuple((k, v) for k, v in choice.values if k != "early_stopping")
+    how = recipe(algorithm, Choice(choice.algorithm, values), Facts.of(data.train), balanced=False)
     estimator = build(how, 0)
     estimator = estimator[-1] if how.repairs else estimator
     parameters = estimator.get_params(deep=False)
@@ -285,7 +308,8 @@ def test_its_training_goes_on_exactly_as_its_flag_says(case) -> None:
         estimator.set_params(**{flags.epochs: 5}).fit(train, y)
     if first:
         assert len(estimator.estimators_) == 5
-        assert all(a is b for a, b in zip(np.ravel(first), np.ravel(estimator.estimators_)))
+        again = estimator.estimators_[:3]
+        assert all(a is b for a, b in zip(np.ravel(first), np.ravel(again), strict=True))
 
 
 def test_constants_are_no_hyperparameters() -> None:
