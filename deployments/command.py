@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.artifact_commands import artifacts
+from prefect_tune.deployments.catalogue_commands import methods, spaces
 from prefect_tune.deployments.command_parts import (
     DATABASE,
     JSON,
@@ -206,6 +207,8 @@ def retry(
 
 
 main.add_command(artifacts)
+main.add_command(spaces)
+main.add_command(methods)
 
 
 @main.group()

@@ -256,14 +256,14 @@ def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None
     )
 
 
-def _check_same_code(record: StudyRecord, settings: TuneSettings) -> None:
+def _check_same_code(record: StudyRecord, space: str) -> None:
     """A user's own space is what its file says: the text must be the same."""
-    if settings.space is None or not is_user_space(settings.space):
-        return
-    if find_space(settings.space)[1] != record.problem.get("space_code", ""):
+    found, code = find_space(space)
+    problem = Problem.from_json(record.problem)
+    if (code, found.digest) != (problem.space_code, problem.space_digest):
         raise BadInput(
-            f"study {record.name!r} was made with another text of {settings.space}, and cannot be "
-            "continued with this one; choose another --study name"
+            f"study {record.name!r} was made with another space than what {space} now holds, and "
+            "cannot be continued with it; choose another --study name"
         )
 
 
@@ -272,7 +272,9 @@ def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore
     former = record.settings
     for name in _FIXED:
         given = getattr(settings, name)
-        if given is not None and given != former[name]:
+        if name == "space" and given is not None and is_user_space(given):
+            _check_same_code(record, given)
+        elif given is not None and given != former[name]:
             raise BadInput(
                 f"study {record.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
                 f"be continued with {given}; choose another --study name"
@@ -282,7 +284,6 @@ def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore
             f"study {record.name!r} has the options {former['option']} of its method, and cannot "
             f"be continued with {dict(settings.options)}; choose another --study name"
         )
-    _check_same_code(record, settings)
     _check_same_data(record, settings, store)
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:

@@ -14,6 +14,10 @@ from ConfigSpace import (
     InCondition,
     Integer,
 )
+from ConfigSpace.hyperparameters import (
+    UniformFloatHyperparameter,
+    UniformIntegerHyperparameter,
+)
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing, rescaling
@@ -35,7 +39,10 @@ _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
 def _kernel_space(
-    n_components: Integer, gamma: Float, *, with_sigmoid_gamma: bool
+    n_components: UniformIntegerHyperparameter,
+    gamma: UniformFloatHyperparameter,
+    *,
+    with_sigmoid_gamma: bool,
 ) -> ConfigurationSpace:
     kernel = Categorical("kernel", ["poly", "rbf", "sigmoid", "cosine"], default="rbf")
     coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
@@ -87,8 +94,8 @@ def _forest_space(*, bootstrap: bool) -> ConfigurationSpace:
     )
 
 
-def _components(default: int = 128) -> Integer:
-    return Integer("n_components", (10, 256), default=default)
+def _components() -> UniformIntegerHyperparameter:
+    return Integer("n_components", (10, 256), default=128)
 
 
 IMPUTE = Step(

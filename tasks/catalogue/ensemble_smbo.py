@@ -5,6 +5,7 @@ whole columns, at least one.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space import Algorithm, Flags
 
@@ -21,7 +22,7 @@ __all__ = [
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
-def _kernel_machine(*more: Float) -> ConfigurationSpace:
+def _kernel_machine(*more: UniformFloatHyperparameter) -> ConfigurationSpace:
     return ConfigurationSpace(
         space=[
             Float("C", (1e-2, 1e3), default=1.0, log=True),
@@ -41,7 +42,7 @@ def _forest() -> ConfigurationSpace:
     )
 
 
-def _boosting(*more: Float) -> ConfigurationSpace:
+def _boosting(*more: UniformFloatHyperparameter) -> ConfigurationSpace:
     return ConfigurationSpace(
         space=[
             Integer("max_depth", (1, 15), default=3),

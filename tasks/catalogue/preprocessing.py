@@ -4,6 +4,9 @@ In the order of the table. Polynomial's `interaction_only` and univariate select
 whole numbers, so that the table's counts of categorical and continuous hyperparameters come out.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -11,6 +14,7 @@ from ConfigSpace import (
     Float,
     Integer,
 )
+from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
 
@@ -38,7 +42,9 @@ _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
 def kernel_space(
-    kernels: dict[str, tuple[str, ...]], n_components: Integer, default_gamma: float
+    kernels: dict[str, tuple[str, ...]],
+    n_components: UniformIntegerHyperparameter,
+    default_gamma: float,
 ) -> ConfigurationSpace:
     """Kernels, each with hyperparameters of its own, named `kernel.argument`.
 
@@ -49,7 +55,7 @@ def kernel_space(
     """
     kernel = Categorical("kernel", list(kernels), default="rbf")
     space = ConfigurationSpace(space=[n_components, kernel])
-    make = {
+    make: dict[str, Callable[[str], Hyperparameter[Any, Any]]] = {
         "gamma": lambda name: Float(name, GAMMA, default=default_gamma, log=True),
         "coef0": lambda name: Float(name, (-1.0, 1.0), default=0.0),
         "degree": lambda name: Integer(name, (2, 5), default=3),

@@ -49,8 +49,9 @@ _STANDARDIZE = Step("rescale", (rescaling.STANDARDIZE,), fixed=True)
 def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> Space:
     """A space of one model, named like it."""
     model = Step("fit model", (algorithm,))
-    target = "numbers" if numbers else "classes"
-    return Space(algorithm.id, (*_TABLE, *before, model), target=target)
+    return Space(
+        algorithm.id, (*_TABLE, *before, model), target="numbers" if numbers else "classes"
+    )
 
 
 SPACES: Mapping[str, Space] = {
