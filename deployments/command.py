@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.artifact_commands import artifacts
+from prefect_tune.deployments.catalogue_commands import methods, spaces
 from prefect_tune.deployments.command_parts import (
     DATABASE,
     JSON,
@@ -213,6 +214,8 @@ def retry(
 
 
 main.add_command(artifacts)
+main.add_command(spaces)
+main.add_command(methods)
 
 
 @main.group()
@@ -301,13 +304,12 @@ def export(
 ) -> None:
     """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
     with told_plainly(), existing_store(store, database) as opened:
-        import pickle
-
         from prefect_tune.flows.predicting import final_model
+        from prefect_tune.tasks.user_code import portable_pickle
 
         model, about = final_model(opened, study)
         with written(file) as path:
-            path.write_bytes(pickle.dumps(model, protocol=5))
+            path.write_bytes(portable_pickle(model))
         if as_json:
             print_json({"out": file, **about})
         else:

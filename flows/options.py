@@ -49,7 +49,7 @@ _OPTIONS = (
     Option("drop", "texts", "Data", "Column to leave out of the features (repeatable).", "COLUMN"),
     Option("categorical", "texts", "Data", "Column to take as categories whatever it holds (repeatable).", "COLUMN"),
     Option("drop_missing_target", "switch", "Data", "Leave out rows that have no target."),
-    Option("space", "text", "Search", "Space of pipelines to search: small (tables) or healthcare (events).  [default: by the data]", "NAME"),
+    Option("space", "text", "Search", "Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.  [default: by the data]", "NAME"),
     Option("method", "text", "Search", "How to search: random.  [default: random]", "METHOD"),
     Option("metric", "text", "Search", "What to minimise: error (percent) or auroc (1 - area).  [default: error]", "METRIC"),
     Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),

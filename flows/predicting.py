@@ -11,6 +11,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dataset import load_dataset
 from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.refit import model_record
 from prefect_tune.tasks.source import read_features
 from prefect_tune.tasks.table import like_training
@@ -26,7 +27,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Pipeline, dict[str, A
         BadInput: If it has no model yet.
         RecordDamaged: If the model's record is damaged.
     """
-    find_study(store, study)
+    Problem.from_json(find_study(store, study).problem).find_space()  # may bring code of its own
     if not store.records.exists(model_record(study)):
         raise BadInput(
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"

@@ -14,17 +14,19 @@ from prefect_tune.flows.settings import TuneSettings, store_address
 from prefect_tune.flows.study import busy_message, study_lease
 from prefect_tune.flows.summary import failed_trials, find_study
 from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.space import Space
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.limits import TrialLimits
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.split import import_split, make_split
+from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
 
@@ -89,7 +91,7 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
     if settings.metric is not None:
         metric_named(settings.metric)
     if settings.space is not None:
-        space_named(settings.space)
+        find_space(settings.space)
     store = open_store(settings.address)
     ledger = Ledger(store.database)
     name = settings.study or default_name
@@ -197,13 +199,9 @@ def current_preparation() -> Prepared | None:
 def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict[str, Any]:
     resolved = {k: _given(settings, k, default) for k, default in DEFAULTS.items()}
     dataset = read_source(settings.source)
-    space = space_named(settings.space or ("healthcare" if dataset.kind == "events" else "small"))
-    if space.data != dataset.kind:
-        fitting = "healthcare" if dataset.kind == "events" else "small"
-        raise BadInput(
-            f"--space {space.name} takes {space.data}, and {settings.source.data} is "
-            f"{dataset.kind}; take --space {fitting}"
-        )
+    named = settings.space or _fitting_space(dataset)
+    space, space_code = find_space(named)
+    _check_space(space, settings, dataset)
     metric = metric_named(resolved["metric"])
     make_optimizer(
         resolved["method"], space, resolved["seed"], metric.objective(dataset.y), settings.options
@@ -212,10 +210,11 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     problem = Problem(
         dataset=import_dataset(dataset, store),
         split=import_split(split, store),
-        space=space.name,
+        space=named,
         space_digest=space.digest,
         metric=metric.name,
         seed=resolved["seed"],
+        space_code=space_code,
     )
     notes += [_describe(dataset), *dataset.notes]
     trials, budget_seconds = settings.trials, settings.budget_seconds
@@ -228,7 +227,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         "source": _plain(settings.source),
         "data_name": dataset.name,
         "chance_loss": metric.objective(dataset.y).chance,
-        "space": space.name,
+        "space": problem.space,
         "option": dict(settings.options),
         "use_cache": settings.use_cache,
         "trials": trials,
@@ -239,12 +238,61 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     }
 
 
+def _target(dataset: Dataset) -> str:
+    return "classes" if dataset.classes else "numbers"
+
+
+def _fitting_space(dataset: Dataset) -> str:
+    """The space that a study of this data searches unless told otherwise.
+
+    Raises:
+        BadInput: If no space of the catalogue can.
+    """
+    fitting = DEFAULT_SPACES.get((dataset.kind, _target(dataset)))
+    if fitting is None:
+        raise BadInput(
+            f"no space predicts {_target(dataset)} from {dataset.kind}; bring one of your own with "
+            "--space FILE.py:NAME"
+        )
+    return fitting
+
+
+def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None:
+    """The space must take the data and predict what is asked for."""
+    target = _target(dataset)
+    if (space.data, space.target) == (dataset.kind, target):
+        return
+    remedy = f"take --space {_fitting_space(dataset)}"
+    if space.data != dataset.kind:
+        raise BadInput(
+            f"--space {space.name} takes {space.data}, and {settings.source.data} is "
+            f"{dataset.kind}; {remedy}"
+        )
+    raise BadInput(
+        f"--space {space.name} predicts {space.target}, and the target of "
+        f"{settings.source.data} is {target}; {remedy}"
+    )
+
+
+def _check_same_code(record: StudyRecord, space: str) -> None:
+    """A user's own space is what its file says: the text must be the same."""
+    found, code = find_space(space)
+    problem = Problem.from_json(record.problem)
+    if (code, found.digest) != (problem.space_code, problem.space_digest):
+        raise BadInput(
+            f"study {record.name!r} was made with another space than what {space} now holds, and "
+            "cannot be continued with it; choose another --study name"
+        )
+
+
 def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> dict[str, Any]:
     """The study's settings with a new budget, after checking that nothing else changes."""
     former = record.settings
     for name in _FIXED:
         given = getattr(settings, name)
-        if given is not None and given != former[name]:
+        if name == "space" and given is not None and is_user_space(given):
+            _check_same_code(record, given)
+        elif given is not None and given != former[name]:
             raise BadInput(
                 f"study {record.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
                 f"be continued with {given}; choose another --study name"

@@ -25,9 +25,11 @@ __all__ = [
     "Query",
     "Value",
     "active_hyperparameters",
+    "default_choice",
     "default_configuration",
     "enumerate_configurations",
     "from_unit",
+    "sample_choice",
     "sample_configuration",
     "to_unit",
 ]
@@ -203,6 +205,20 @@ def sample_configuration(
         path,
         [_sample_values(space.step(s.name).algorithm(a), rng) for s, a in _zip(space, path)],
     )
+
+
+def default_choice(algorithm: Algorithm) -> Choice:
+    """An algorithm with every hyperparameter at its default."""
+    return Choice(algorithm.id, tuple(sorted(_defaults(algorithm).items())))
+
+
+def sample_choice(algorithm: Algorithm, rng: np.random.Generator) -> Choice:
+    """An algorithm with values drawn from the prior.
+
+    Raises:
+        ValueError: If no draw in ten thousand satisfies the constraints.
+    """
+    return Choice(algorithm.id, tuple(sorted(_sample_values(algorithm, rng).items())))
 
 
 def default_configuration(space: Space, path: Path) -> Configuration:

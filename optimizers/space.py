@@ -6,7 +6,7 @@ stays free of the libraries it talks about.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
@@ -30,16 +30,28 @@ class Flags:
 
     Attributes:
         accepts_sparse: Whether it runs on sparse matrices.
+        densify_when: Hyperparameter and value with which it needs dense data after all; sparse data
+            is then written out just before it.
+        needs_nonnegative: Whether it fails on negative numbers, always or with that value of that
+            hyperparameter; they are then set to 0 just before it.
         output: Layout of what it hands on: that of its input, always dense, or always sparse.
         weights: How class weights reach it: a constructor argument `class_weight`, an argument
             `sample_weight` of `fit`, or not at all.
         stochastic: Whether it takes a `random_state`.
+        iterative: How its training can be taken up again: by calling `partial_fit`, by fitting
+            again with `warm_start`, or not at all.
+        epochs: Constructor argument that says how many epochs a full fit has: passes over the rows
+            (`max_iter`) or trees (`n_estimators`). Empty when one pass is the whole fit.
     """
 
     accepts_sparse: bool = True
+    densify_when: tuple[str, str] | None = None
+    needs_nonnegative: bool | tuple[str, str] = False
     output: Literal["same", "dense", "sparse"] = "same"
     weights: Literal["none", "class_weight", "sample_weight"] = "none"
     stochastic: bool = False
+    iterative: Literal["none", "partial_fit", "warm_start"] = "none"
+    epochs: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,22 +60,22 @@ class Algorithm:
 
     Attributes:
         id: Its name within the step.
-        estimator: Dotted import path of a class with scikit-learn's interface; empty when the step
-            hands on what it was given.
+        estimator: A class with scikit-learn's interface, or a function that makes one, as a dotted
+            import path or itself; empty when the step hands on what it was given.
         hyperparameters: What may be chosen, with ranges, defaults and conditions. A name with a dot
-            (`poly.degree`) sets the argument after the last dot.
+            (`poly.degree`) sets the argument after the last dot, over that of a name without.
         fixed: Constructor arguments that are not searched (JSON values).
         sparse_estimator: What takes its place on sparse input, where the class itself cannot.
         sparse_fixed: Constructor arguments that are set besides on sparse input.
         transforms: By hyperparameter, the name of the rule that fits its value to the data's size
-            before the estimator gets it (see `tasks.steps`).
+            before the estimator gets it (see `tasks.transforms`).
         flags: What the estimator can take and what it does.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
     """
 
     id: str
-    estimator: str = ""
+    estimator: str | Callable[..., Any] = ""
     hyperparameters: ConfigurationSpace = field(default_factory=ConfigurationSpace)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     sparse_estimator: str = ""
@@ -80,11 +92,19 @@ class Algorithm:
                 unknown[0],
                 tuple(self.hyperparameters),
             )
+        if not isinstance(self.estimator, str):
+            _check_importable(self.estimator, self.id)
+
+    @property
+    def import_path(self) -> str:
+        """Dotted path that the estimator is imported by; empty when there is none."""
+        made_by = self.estimator
+        return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
 
     @property
     def passes_on(self) -> bool:
         """Whether the step hands on exactly what it was given."""
-        return not self.estimator
+        return self.estimator == ""
 
     @property
     def n_hyperparameters(self) -> int:
@@ -96,7 +116,7 @@ class Algorithm:
         serialized = self.hyperparameters.to_serialized_dict()
         return {
             "id": self.id,
-            "estimator": self.estimator,
+            "estimator": self.import_path,
             "hyperparameters": serialized["hyperparameters"],
             "conditions": serialized["conditions"],
             "forbidden": serialized["forbiddens"],
@@ -107,6 +127,26 @@ class Algorithm:
             "flags": asdict(self.flags),
             "class_weights": self.class_weights,
         }
+
+
+def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
+    """Workers import estimators by name, so each must have one.
+
+    Raises:
+        ValueError: If it is a lambda, is defined inside a function or class, or has no name.
+    """
+    name = getattr(estimator, "__qualname__", "")
+    remedy = "workers import it by its name; define it at the top level of a module"
+    if "<lambda>" in name:
+        raise ValueError(f"the estimator of algorithm {algorithm!r} is a lambda: {remedy}")
+    if "<locals>" in name:
+        raise ValueError(
+            f"the estimator of algorithm {algorithm!r}, {name.rsplit('.', 1)[-1]}, is defined "
+            f"inside a function: {remedy}"
+        )
+    if not name.isidentifier():
+        what = f"is {estimator!r}" if not name else f"is {name}"
+        raise ValueError(f"the estimator of algorithm {algorithm!r} {what}: {remedy}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +201,14 @@ class Space:
             may not follow one another. Pairs that cannot run because sparse data would reach an
             algorithm that takes dense data only need not be listed: flags say so.
         data: The kind of data set the first step takes.
+        target: What the last step predicts: classes or numbers.
     """
 
     name: str
     steps: tuple[Step, ...]
     forbidden: frozenset[tuple[tuple[str, str], tuple[str, str]]] = frozenset()
     data: Literal["table", "events"] = "table"
+    target: Literal["classes", "numbers"] = "classes"
 
     def __post_init__(self) -> None:
         names = [s.name for s in self.steps]
@@ -251,6 +293,7 @@ class Space:
         return {
             "name": self.name,
             "data": self.data,
+            "target": self.target,
             "steps": [
                 {
                     "name": s.name,

@@ -3,26 +3,31 @@
 import warnings
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from math import log
+from importlib.metadata import packages_distributions, version
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.pipeline import Pipeline
 from sklearn.utils.class_weight import compute_sample_weight
 
 from prefect_tune.optimizers.configuration import Choice
 from prefect_tune.optimizers.space import Algorithm
-from prefect_tune.storage.codec import canonical, layout
+from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.store import Made
+from prefect_tune.tasks.facts import Facts
+from prefect_tune.tasks.foreseen import check_memory
 from prefect_tune.tasks.metric import Predictions
+from prefect_tune.tasks.repairs import REPAIRS, repairs_of
+from prefect_tune.tasks.transforms import fitted_value
+from prefect_tune.tasks.user_code import is_user_code
 
 __all__ = [
-    "Facts",
     "FoldData",
     "Recipe",
     "build",
@@ -34,40 +39,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What later steps must know of a matrix to compute their keys without reading it.
-
-    Attributes:
-        rows: Rows to train on.
-        columns: Columns.
-        layout: dense, sparse, frame or pickle (anything else).
-        dtype: Type of the elements; empty for frames.
-        density: Share of elements that are not zero.
-        minimum: Smallest element of the training rows; None for frames.
-    """
-
-    rows: int
-    columns: int
-    layout: str
-    dtype: str = ""
-    density: float = 1.0
-    minimum: float | None = None
-
-    @classmethod
-    def of(cls, X: Any) -> "Facts":
-        """The facts of a training matrix."""
-        rows, columns = X.shape
-        kind = layout(X)
-        if kind not in ("dense", "sparse"):
-            return cls(rows, columns, kind)
-        n_nonzero = X.nnz if kind == "sparse" else int(np.count_nonzero(X))
-        minimum = float(X.min()) if rows and columns else None
-        return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
-        return asdict(self)
+_LAST = "estimator"
+"""Name of the estimator behind its repairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +54,7 @@ class Recipe:
         weights: How class weights reach it, or "none".
         library: Package and version that the class comes from.
         stochastic: Whether it takes a seed.
+        repairs: What is done to the data just before it (see `tasks.repairs`), in order.
     """
 
     algorithm: str
@@ -89,6 +63,7 @@ class Recipe:
     weights: str
     library: str
     stochastic: bool
+    repairs: tuple[str, ...] = ()
 
     def to_json(self, seed: int) -> dict[str, Any]:
         """All that can change what comes out."""
@@ -102,6 +77,8 @@ class Recipe:
             document["weights"] = self.weights
         if self.stochastic:
             document["seed"] = seed
+        if self.repairs:
+            document["repairs"] = list(self.repairs)
         return document
 
 
@@ -115,10 +92,13 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
         balanced: Whether a step before asked for balanced class weights.
     """
     arguments = dict(algorithm.fixed)
-    for name, value in choice.values:
+    for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
         rule = algorithm.transforms.get(name)
-        arguments[name.rsplit(".", 1)[-1]] = _TRANSFORMS[rule](value, facts) if rule else value
-    estimator = algorithm.estimator
+        if rule == "inert":
+            continue
+        argument = name.rsplit(".", 1)[-1]
+        arguments[argument] = fitted_value(rule, value, facts) if rule else value
+    estimator = algorithm.import_path
     if facts.layout == "sparse":
         if algorithm.sparse_estimator:
             estimator, arguments = algorithm.sparse_estimator, {}
@@ -133,6 +113,7 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
         weights=weights,
         library=_library(estimator),
         stochastic=algorithm.flags.stochastic,
+        repairs=repairs_of(algorithm.flags, dict(choice.values), facts),
     )
 
 
@@ -150,14 +131,16 @@ class FoldData:
     Attributes:
         train: Training rows.
         held_out: Rows held out.
-        y: Classes of the training rows as the user wrote them, shape (n,).
-        classes: All classes, sorted.
+        y: Classes of the training rows as the user wrote them, or their numbers, shape (n,).
+        classes: All classes, sorted; empty when numbers are to be predicted.
+        memory_limit_bytes: Most memory that fitting may take; None for that of the machine.
     """
 
     train: Any
     held_out: Any
     y: NDArray[Any]
     classes: NDArray[Any]
+    memory_limit_bytes: int | None = None
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
@@ -167,6 +150,7 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
         Parts `estimator`, `train` and `held_out`, with the facts of `train`.
 
     Raises:
+        WillNotFit: If it would need more memory than there is.
         ValueError: If no column is left, or a value is not finite; and what the estimator raises.
     """
     started = perf_counter()
@@ -184,12 +168,13 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
-    """Fit a classifier on the training rows and predict the held-out ones.
+    """Fit a classifier or regressor on the training rows and predict the held-out ones.
 
     Returns:
         Part `estimator`, and the predictions.
 
     Raises:
+        WillNotFit: If it would need more memory than there is.
         Exception: What the estimator raises.
     """
     started = perf_counter()
@@ -202,7 +187,13 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
 
 def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
-    """Positions of the predicted classes, and scores where the estimator gives them."""
+    """Positions of the predicted classes, and scores where the estimator gives them.
+
+    Without classes, the predicted numbers in their place.
+    """
+    if not len(classes):
+        numbers: Any = np.asarray(estimator.predict(X), dtype=np.float64).ravel()
+        return Predictions(numbers)
     label = np.searchsorted(classes, estimator.predict(X)).astype(np.int32)
     if hasattr(estimator, "predict_proba"):
         score = np.asarray(estimator.predict_proba(X), dtype=np.float64)
@@ -219,18 +210,29 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """The unfitted estimator of a recipe."""
-    estimator = _imported(how.estimator)(**how.arguments)
+    """The unfitted estimator of a recipe, behind its repairs."""
+    arguments = dict(how.arguments)
     if how.stochastic:
-        estimator.set_params(random_state=seed)
-    return estimator
+        arguments["random_state"] = seed
+    estimator = _imported(how.estimator)(**arguments)
+    if not how.repairs:
+        return estimator
+    return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (_LAST, estimator)])
 
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
+    check_memory(
+        how.estimator,
+        how.arguments,
+        Facts.of(data.train),
+        repairs=how.repairs,
+        limit_bytes=data.memory_limit_bytes,
+    )
     estimator = build(how, seed)
     if how.weights == "sample_weight":
+        argument = f"{_LAST}__sample_weight" if how.repairs else "sample_weight"
         weights = compute_sample_weight("balanced", data.y)
-        return estimator.fit(data.train, data.y, sample_weight=weights)
+        return estimator.fit(data.train, data.y, **{argument: weights})
     return estimator.fit(data.train, data.y)
 
 
@@ -256,20 +258,19 @@ def _imported(path: str) -> Any:
 def _library(estimator: str) -> str:
     """Name and version of the package that a class comes from."""
     package = estimator.split(".", 1)[0]
+    if is_user_code(package):  # its name is made of its digest
+        return package
     if package == "prefect_tune":  # our own steps build on it, and count by the artifact format
         package = "sklearn"
-    return f"{package} {import_module(package).__version__}"
+    known = getattr(import_module(package), "__version__", None)
+    return f"{package} {known or _installed_version(package)}"
 
 
-def _logp_max_features(value: Any, facts: Facts) -> int:
-    p = facts.columns
-    return max(1, min(p // 2, int(value * (log(p) + 1))))
-
-
-_TRANSFORMS = {
-    "clip_n": lambda value, facts: min(value, facts.rows),
-    "clip_p": lambda value, facts: min(value, facts.columns),
-    "depth_factor": lambda value, facts: max(1, round(value * facts.columns)),
-    "logp_max_features": _logp_max_features,
-}
-"""Rules that fit a hyperparameter to the size of the data, by the names that algorithms use."""
+def _installed_version(package: str) -> str:
+    names = packages_distributions().get(package)
+    if not names:
+        raise ValueError(
+            f"{package} is no installed package, so workers would not have it; put the estimator "
+            "into the file of the space"
+        )
+    return version(names[0])

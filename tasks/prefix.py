@@ -25,8 +25,8 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.dataset import Dataset, load_dataset
 from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.facts import Facts
 from prefect_tune.tasks.fitting import (
-    Facts,
     FoldData,
     fit_model,
     fit_transformer,
@@ -84,7 +84,13 @@ class _Fold:
     def data(self, train: Any, held_out: Any) -> FoldData:
         """What an algorithm learns from, with its classes."""
         dataset = self.dataset
-        return FoldData(train, held_out, dataset.labels[self.training], np.array(dataset.classes))
+        return FoldData(
+            train,
+            held_out,
+            dataset.labels[self.training],
+            np.array(dataset.classes),
+            self.context.memory_limit_bytes,
+        )
 
 
 class _Rows:

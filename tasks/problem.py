@@ -9,6 +9,7 @@ from prefect_tune.optimizers.space import Space
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.metric import Metric, metric_named
+from prefect_tune.tasks.user_space import load_user_space
 
 __all__ = ["Problem", "StudyContext", "open_store", "records_of"]
 
@@ -20,10 +21,11 @@ class Problem:
     Attributes:
         dataset: Digest of the data set.
         split: Digest of the split.
-        space: Name of the space.
+        space: Name of the space, or `FILE.py:NAME` of a user's own.
         space_digest: What the space is.
         metric: Name of the metric.
         seed: Source of all randomness.
+        space_code: Text of the user's file; empty for a space of the catalogue.
     """
 
     dataset: str
@@ -32,6 +34,7 @@ class Problem:
     space_digest: str
     metric: str
     seed: int
+    space_code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values."""
@@ -43,7 +46,12 @@ class Problem:
         return cls(**document)
 
     def find_space(self) -> Space:
-        """The space itself."""
+        """The space itself.
+
+        What the user's own code made can be unpickled from then on.
+        """
+        if self.space_code:
+            return load_user_space(self.space_code, self.space)
         return space_named(self.space)
 
     def find_metric(self) -> Metric:
@@ -60,12 +68,15 @@ class StudyContext:
         problem: What it is about.
         store: Where artifacts and records are.
         use_cache: Whether to look for artifacts, and to keep them.
+        memory_limit_bytes: Most memory that a step may be foreseen to take; None for that of the
+            machine.
     """
 
     study: str
     problem: Problem
     store: StoreAddress
     use_cache: bool = True
+    memory_limit_bytes: int | None = None
 
 
 def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:

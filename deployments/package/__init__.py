@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from prefect_tune.deployments.server import local_server
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
-    from prefect_tune.optimizers.space import Algorithm, Space, Step
+    from prefect_tune.optimizers.space import Algorithm, Flags, Space, Step
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = [
     "Algorithm",
     "ArtifactStore",
+    "Flags",
     "Space",
     "Step",
     "__version__",
@@ -27,6 +28,7 @@ __all__ = [
 _HOMES = {
     "Algorithm": "prefect_tune.optimizers.space",
     "ArtifactStore": "prefect_tune.storage.store",
+    "Flags": "prefect_tune.optimizers.space",
     "Space": "prefect_tune.optimizers.space",
     "Step": "prefect_tune.optimizers.space",
     "local_server": "prefect_tune.deployments.server",

@@ -3,17 +3,30 @@
 from collections.abc import Mapping
 
 from prefect_tune.optimizers.naming import UnknownName
-from prefect_tune.optimizers.space import Space, Step
-from prefect_tune.tasks.catalogue import classification, preprocessing
+from prefect_tune.optimizers.space import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue import (
+    admm,
+    classification,
+    ensemble_smbo,
+    preprocessing,
+    rescaling,
+)
 from prefect_tune.tasks.catalogue.balancing import BALANCE
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
-from prefect_tune.tasks.catalogue.rescaling import RESCALE
+from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
-__all__ = ["SPACES", "space_named"]
+__all__ = ["DEFAULT_SPACES", "SPACES", "space_named"]
 
+_TABLE = (IMPUTE, ENCODE)
+_FLASH = (
+    rescaling.RESCALE,
+    BALANCE,
+    preprocessing.PREPROCESS,
+    classification.CLASSIFY,
+)
 _SMALL = (
-    RESCALE,
+    rescaling.RESCALE,
     BALANCE,
     Step(
         "preprocess",
@@ -30,14 +43,55 @@ _SMALL = (
         ),
     ),
 )
+_STANDARDIZE = Step("rescale", (rescaling.STANDARDIZE,), fixed=True)
+
+
+def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> Space:
+    """A space of one model, named like it."""
+    model = Step("fit model", (algorithm,))
+    return Space(
+        algorithm.id, (*_TABLE, *before, model), target="numbers" if numbers else "classes"
+    )
+
 
 SPACES: Mapping[str, Space] = {
     space.name: space
     for space in (
-        Space("small", (IMPUTE, ENCODE, *_SMALL), data="table"),
-        Space("healthcare", (CONSTRUCT_FEATURES, DENSIFY, *_SMALL), data="events"),
+        Space("small", (*_TABLE, *_SMALL)),
+        Space("flash", (*_TABLE, *_FLASH)),
+        Space("healthcare", (CONSTRUCT_FEATURES, DENSIFY, *_FLASH), data="events"),
+        Space(
+            "regression",
+            (*_TABLE, rescaling.RESCALE, PREPROCESS_NUMBERS, REGRESS),
+            target="numbers",
+        ),
+        Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm.CLASSIFY)),
+        Space(
+            "admm_large",
+            (
+                admm.IMPUTE,
+                ENCODE,
+                admm.SCALE_LARGE,
+                admm.TRANSFORM_LARGE,
+                admm.SELECT_LARGE,
+                admm.CLASSIFY_LARGE,
+            ),
+        ),
+        _model_alone(ensemble_smbo.SVM, _STANDARDIZE),
+        _model_alone(ensemble_smbo.SVR, _STANDARDIZE, numbers=True),
+        _model_alone(ensemble_smbo.RANDOM_FOREST),
+        _model_alone(ensemble_smbo.GRADIENT_BOOSTING),
+        _model_alone(ensemble_smbo.GRADIENT_BOOSTING_REGRESSOR, numbers=True),
+        _model_alone(ensemble_smbo.RANDOM_FOREST_REGRESSOR, numbers=True),
+        _model_alone(ensemble_smbo.MLP, _STANDARDIZE),
     )
 }
+DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
+    ("table", "classes"): "small",
+    ("table", "numbers"): "regression",
+    ("events", "classes"): "healthcare",
+}
+"""By the kind of the data and of what is to be predicted."""
 
 
 def space_named(name: str) -> Space:

@@ -12,9 +12,9 @@ MAX_CATEGORIES = 100
 """Categories of a column beyond this many, the rarest, become one."""
 
 
-def make_imputer() -> ColumnTransformer:
-    """Medians for gaps in numbers, a category of their own for gaps in categories."""
-    numbers = SimpleImputer(strategy="median", keep_empty_features=True)
+def make_imputer(strategy: str = "median") -> ColumnTransformer:
+    """By default medians for gaps in numbers; a category of its own for gaps in categories."""
+    numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     categories = SimpleImputer(
         strategy="constant", fill_value="(missing)", keep_empty_features=True
     )

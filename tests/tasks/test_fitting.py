@@ -3,7 +3,8 @@ import pytest
 from ConfigSpace import ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.tasks.fitting import Facts, FoldData, fit_transformer, recipe, step_seed
+from prefect_tune.tasks.facts import Facts
+from prefect_tune.tasks.fitting import FoldData, fit_transformer, recipe, step_seed
 
 FACTS = Facts(100, 20, "dense", "float64")
 

@@ -1,0 +1,316 @@
+"""Estimators whose arguments the papers' tables name otherwise than scikit-learn does.
+
+Each is a function from the table's hyperparameters to an unfitted estimator of scikit-learn, or a
+class where the choice needs the data.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.cluster import FeatureAgglomeration
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.feature_selection import (
+    GenericUnivariateSelect,
+    SelectFromModel,
+    SelectPercentile,
+    chi2,
+    f_classif,
+    f_regression,
+    mutual_info_regression,
+)
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier, SGDRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+__all__ = [
+    "LayerwiseMLP",
+    "Polynomial",
+    "QuadraticDiscriminant",
+    "ada_boost_classifier",
+    "ada_boost_regressor",
+    "discretizer",
+    "feature_agglomeration",
+    "forest_classifier",
+    "forest_regressor",
+    "gaussian_process",
+    "layerwise_mlp",
+    "linear_discriminant",
+    "logistic_regression",
+    "mlp",
+    "passive_aggressive_classifier",
+    "passive_aggressive_regressor",
+    "robust_scaler",
+    "select_by_extra_trees",
+    "select_by_extra_trees_regressor",
+    "select_by_lasso",
+    "select_by_linear_svm",
+    "select_percentile",
+    "select_univariate",
+]
+
+_SCORES = {
+    "chi2": chi2,
+    "f_classif": f_classif,
+    "f_regression": f_regression,
+    "mutual_info": mutual_info_regression,
+}
+_POOLING = {"mean": np.mean, "median": np.median, "max": np.max}
+_MODES = ("fpr", "fdr", "fwe")
+"""By strictness."""
+_IS_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
+
+
+def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScaler:
+    """Scale by the range between two quantiles, given as shares."""
+    return RobustScaler(quantile_range=(100 * q_min, 100 * q_max), **arguments)
+
+
+def discretizer(**arguments: Any) -> KBinsDiscretizer:
+    """Bins of each column, one column per bin."""
+    if "quantile_method" in KBinsDiscretizer().get_params():  # since scikit-learn 1.7
+        arguments["quantile_method"] = "averaged_inverted_cdf"
+    return KBinsDiscretizer(encode="onehot-dense", **arguments)
+
+
+class Polynomial(PolynomialFeatures):
+    """Products of columns, also of sparse matrices that may not be written to.
+
+    scikit-learn's own asks for buffers that it could write to, and only reads them.
+    """
+
+    def transform(self, X: Any) -> Any:
+        """Shape (n, columns of the polynomial)."""
+        return super().transform(X.copy() if sparse.issparse(X) else X)
+
+
+def feature_agglomeration(
+    *, n_clusters: int, linkage_and_metric: str, pooling: str
+) -> FeatureAgglomeration:
+    """Columns merged by hierarchical clustering; linkage and metric are one choice."""
+    linkage, metric = linkage_and_metric.split("+")
+    return FeatureAgglomeration(
+        n_clusters=n_clusters, linkage=linkage, metric=metric, pooling_func=_POOLING[pooling]
+    )
+
+
+def select_by_extra_trees(**arguments: Any) -> SelectFromModel:
+    """Columns of more than mean importance to a forest."""
+    return SelectFromModel(ExtraTreesClassifier(**arguments), threshold="mean")
+
+
+def select_by_extra_trees_regressor(**arguments: Any) -> SelectFromModel:
+    """Columns of more than mean importance to a forest of regression trees."""
+    return SelectFromModel(ExtraTreesRegressor(**arguments), threshold="mean")
+
+
+def select_by_linear_svm(**arguments: Any) -> SelectFromModel:
+    """Columns that an L1-penalised linear SVM uses."""
+    return SelectFromModel(LinearSVC(penalty="l1", dual=False, **arguments), threshold=1e-5)
+
+
+def select_by_lasso(**arguments: Any) -> SelectFromModel:
+    """Columns that the lasso uses."""
+    return SelectFromModel(Lasso(**arguments), threshold=1e-5)
+
+
+def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectPercentile:
+    """The columns of highest score."""
+    return SelectPercentile(_SCORES[score], percentile=percentile)
+
+
+def select_univariate(*, param: float, mode: int, score: str) -> GenericUnivariateSelect:
+    """Columns whose p-value passes; mode 0, 1, 2 bounds false positives, discoveries, any error."""
+    return GenericUnivariateSelect(_SCORES[score], mode=_MODES[mode], param=param)
+
+
+def ada_boost_classifier(
+    *, max_depth: int, splitter: str = "best", random_state: int | None = None, **arguments: Any
+) -> AdaBoostClassifier:
+    """Boosted trees of a given depth; it seeds the trees itself."""
+    tree = DecisionTreeClassifier(max_depth=max_depth, splitter=splitter)
+    return AdaBoostClassifier(tree, random_state=random_state, **arguments)
+
+
+def ada_boost_regressor(
+    *, max_depth: int, random_state: int | None = None, **arguments: Any
+) -> AdaBoostRegressor:
+    """Boosted regression trees of a given depth."""
+    tree = DecisionTreeRegressor(max_depth=max_depth)
+    return AdaBoostRegressor(tree, random_state=random_state, **arguments)
+
+
+def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearDiscriminantAnalysis:
+    """Linear discriminants; shrinkage needs another solver than the usual one."""
+    if shrinkage is None:
+        return LinearDiscriminantAnalysis(solver="svd", tol=tol)
+    return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, tol=tol)
+
+
+class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
+    """Quadratic discriminants also where a class has no more rows than there are columns.
+
+    The usual solver refuses that since scikit-learn 1.9. There the covariances are shrunk instead,
+    by the same share.
+    """
+
+    def __init__(self, reg_param: float = 0.5) -> None:
+        super().__init__(reg_param=reg_param)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit by the solver that the smallest class allows."""
+        smallest = np.unique(y, return_counts=True)[1].min()
+        is_flat = smallest <= X.shape[1] and hasattr(self, "solver")
+        if is_flat:
+            self.solver, self.shrinkage = "eigen", self.reg_param
+        fitted: Self = super().fit(X, y)
+        return fitted
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - as its parent's
+        """Only what is searched."""
+        return {"reg_param": self.reg_param}
+
+
+def passive_aggressive_classifier(
+    *, loss: str, max_iter: int, C: float, **arguments: Any
+) -> BaseEstimator:
+    """Passive-aggressive updates, for exactly `max_iter` passes."""
+    if _IS_1_8:
+        rate = {"hinge": "pa1", "squared_hinge": "pa2"}[loss]
+        return SGDClassifier(
+            loss="hinge",
+            penalty=None,
+            learning_rate=rate,
+            eta0=C,
+            max_iter=max_iter,
+            tol=None,
+            **arguments,
+        )
+    from sklearn.linear_model import PassiveAggressiveClassifier  # noqa: PLC0415 - goes in 1.10
+
+    return PassiveAggressiveClassifier(loss=loss, C=C, max_iter=max_iter, tol=None, **arguments)
+
+
+def passive_aggressive_regressor(
+    *, loss: str, max_iter: int, C: float, epsilon: float, **arguments: Any
+) -> BaseEstimator:
+    """Passive-aggressive updates for numbers, for exactly `max_iter` passes."""
+    if _IS_1_8:
+        rate = {"epsilon_insensitive": "pa1", "squared_epsilon_insensitive": "pa2"}[loss]
+        return SGDRegressor(
+            loss="epsilon_insensitive",
+            penalty=None,
+            learning_rate=rate,
+            eta0=C,
+            epsilon=epsilon,
+            max_iter=max_iter,
+            tol=None,
+            **arguments,
+        )
+    from sklearn.linear_model import PassiveAggressiveRegressor  # noqa: PLC0415 - goes in 1.10
+
+    return PassiveAggressiveRegressor(
+        loss=loss, C=C, epsilon=epsilon, max_iter=max_iter, tol=None, **arguments
+    )
+
+
+def forest_classifier(*, family: str, **arguments: Any) -> BaseEstimator:
+    """A random forest or extremely randomised trees."""
+    kind = ExtraTreesClassifier if family == "extra_trees" else RandomForestClassifier
+    return kind(**arguments)
+
+
+def forest_regressor(*, family: str, **arguments: Any) -> BaseEstimator:
+    """A random forest or extremely randomised trees, for numbers."""
+    kind = ExtraTreesRegressor if family == "extra_trees" else RandomForestRegressor
+    return kind(**arguments)
+
+
+def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassifier:
+    """A Gaussian process with a scaled kernel."""
+    shape = RBF() if kernel == "RBF" else Matern(nu=2.5)
+    return GaussianProcessClassifier(ConstantKernel() * shape, n_jobs=1, **arguments)
+
+
+def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression:
+    """Logistic regression; since scikit-learn 1.8 `l1_ratio` says which penalty."""
+    if _IS_1_8:
+        arguments["l1_ratio"] = 1.0 if penalty == "l1" else 0.0
+    else:
+        arguments["penalty"] = penalty
+    return LogisticRegression(solver="saga", **arguments)
+
+
+def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
+    """A network of equally wide hidden layers, trained by Adam."""
+    return MLPClassifier(
+        hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
+        solver="adam",
+        n_iter_no_change=32,
+        **arguments,
+    )
+
+
+class LayerwiseMLP(MLPClassifier):
+    """A network with a penalty of its own on the weights of each layer.
+
+    The gradient of layer l gets `alphas[l] W_l / n`, the loss half of `alphas[l] |W_l|^2 / n`
+    (ensemble SMBO, seventh space).
+
+    Args:
+        hidden_layer_sizes: Widths of the hidden layers.
+        alphas: L2 penalty of each layer of weights, one more than hidden layers.
+        max_iter: Passes over the rows.
+        random_state: Seed of the first weights.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (10, 10),
+        alphas: tuple[float, ...] = (1e-4, 1e-4, 1e-4),
+        max_iter: int = 200,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            hidden_layer_sizes=hidden_layer_sizes,
+            activation="tanh",
+            solver="lbfgs",
+            alpha=0.0,
+            max_iter=max_iter,
+            random_state=random_state,
+        )
+        self.alphas = alphas
+
+    def _compute_loss_grad(self, layer: int, n: float, *rest: Any) -> None:
+        super()._compute_loss_grad(layer, n, *rest)
+        coef_grads = rest[2]
+        coef_grads[layer] += self.alphas[layer] * self.coefs_[layer] / n
+
+    def _backprop(self, X: Any, *rest: Any) -> Any:
+        loss, coef_grads, intercept_grads = super()._backprop(X, *rest)
+        penalty = sum(a * np.sum(w**2) for a, w in zip(self.alphas, self.coefs_, strict=True))
+        return loss + 0.5 * penalty / X.shape[0], coef_grads, intercept_grads
+
+
+def layerwise_mlp(
+    *, width_1: int, width_2: int, alpha_1: float, alpha_2: float, alpha_3: float, **arguments: Any
+) -> LayerwiseMLP:
+    """Two hidden layers of tanh, and three penalties."""
+    return LayerwiseMLP((width_1, width_2), (alpha_1, alpha_2, alpha_3), **arguments)

@@ -1,0 +1,277 @@
+"""Regressors and preprocessing for numbers, after the shape of FLASH's Table 5.
+
+Where a classifier or a score has no counterpart, one of the same kind takes its place: Bayesian
+ridge, ridge and the elastic net for naive Bayes and linear discriminants, kernel ridge for
+quadratic ones, the lasso for selection by a linear SVM.
+"""
+
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    InCondition,
+    Integer,
+)
+
+from prefect_tune.optimizers.space import Algorithm, Flags, Step
+from prefect_tune.tasks.catalogue import classification, preprocessing
+from prefect_tune.tasks.catalogue.preprocessing import GAMMA
+
+__all__ = ["PREPROCESS_NUMBERS", "REGRESS"]
+
+_C = (2.0**-5, 2.0**15)
+_ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
+_TREES = Flags(stochastic=True, iterative="warm_start", epochs="n_estimators")
+_SGD = Flags(stochastic=True, iterative="partial_fit", epochs="max_iter")
+
+
+def _forest_space(*, bootstrap: bool) -> ConfigurationSpace:
+    return ConfigurationSpace(
+        space=[
+            Float("max_features", (0.1, 1.0), default=1.0),
+            Integer("min_samples_split", (2, 20), default=2),
+            Integer("min_samples_leaf", (1, 20), default=1),
+            Categorical("bootstrap", [False, True], default=bootstrap),
+        ]
+    )
+
+
+def _kernel_svm_space() -> ConfigurationSpace:
+    kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
+    degree = Integer("poly.degree", (1, 5), default=3)
+    coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
+    space = ConfigurationSpace(
+        space=[
+            kernel,
+            Float("C", _C, default=1.0, log=True),
+            Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
+            degree,
+            Float("gamma", GAMMA, default=0.1, log=True),
+            coef0,
+            Categorical("shrinking", [True, False], default=True),
+            Float("tol", (1e-5, 0.1), default=1e-3, log=True),
+        ]
+    )
+    space.add(EqualsCondition(degree, kernel, "poly"))
+    space.add(InCondition(coef0, kernel, ["sigmoid", "poly"]))
+    return space
+
+
+def _sgd_space() -> ConfigurationSpace:
+    penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")
+    learning_rate = Categorical(
+        "learning_rate", ["optimal", "constant", "invscaling"], default="invscaling"
+    )
+    l1_ratio = Float("elasticnet.l1_ratio", (0.0, 1.0), default=0.15)
+    power_t = Float("invscaling.power_t", (1e-5, 1.0), default=0.25)
+    space = ConfigurationSpace(
+        space=[
+            Categorical(
+                "loss",
+                ["squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive"],
+                default="squared_error",
+            ),
+            Float("epsilon", (1e-5, 0.1), default=0.1, log=True),
+            penalty,
+            l1_ratio,
+            Float("alpha", (1e-6, 0.1), default=1e-4, log=True),
+            Integer("max_iter", (5, 1000), default=20, log=True),
+            learning_rate,
+            power_t,
+            Float("eta0", (1e-6, 0.1), default=0.01, log=True),
+            Categorical("average", [True, False], default=False),
+        ]
+    )
+    space.add(EqualsCondition(l1_ratio, penalty, "elasticnet"))
+    space.add(EqualsCondition(power_t, learning_rate, "invscaling"))
+    return space
+
+
+PREPROCESS_NUMBERS = Step(
+    "preprocess",
+    (
+        Algorithm(
+            id="extra_trees",
+            estimator=f"{_ESTIMATORS}.select_by_extra_trees_regressor",
+            hyperparameters=_forest_space(bootstrap=False),
+            fixed={"n_estimators": 100, "n_jobs": 1},
+            flags=Flags(stochastic=True),
+        ),
+        preprocessing.FAST_ICA,
+        preprocessing.AGGLOMERATE,
+        preprocessing.KERNEL_PCA,
+        preprocessing.KITCHEN_SINKS,
+        Algorithm(
+            id="lasso",
+            estimator=f"{_ESTIMATORS}.select_by_lasso",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Float("alpha", (1e-5, 1.0), default=1e-2, log=True),
+                    Float("tol", (1e-5, 0.1), default=1e-4, log=True),
+                ]
+            ),
+        ),
+        preprocessing.NONE,
+        preprocessing.NYSTROEM,
+        preprocessing.PCA,
+        preprocessing.POLYNOMIAL,
+        preprocessing.TREES_EMBEDDING,
+        Algorithm(
+            id="select_percentile",
+            estimator=f"{_ESTIMATORS}.select_percentile",
+            hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
+            fixed={"score": "f_regression"},
+        ),
+        Algorithm(
+            id="select_univariate",
+            estimator=f"{_ESTIMATORS}.select_univariate",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Float("param", (0.01, 0.5), default=0.1),
+                    Integer("mode", (0, 2), default=0),
+                ]
+            ),
+            fixed={"score": "f_regression"},
+        ),
+    ),
+)
+REGRESS = Step(
+    "fit model",
+    (
+        Algorithm(
+            id="ada_boost",
+            estimator=f"{_ESTIMATORS}.ada_boost_regressor",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Integer("n_estimators", (50, 500), default=50),
+                    Float("learning_rate", (1e-2, 2.0), default=0.1, log=True),
+                    Categorical("loss", ["linear", "square", "exponential"], default="linear"),
+                    Integer("max_depth", (1, 10), default=1),
+                ]
+            ),
+            flags=Flags(stochastic=True),
+        ),
+        Algorithm(
+            id="decision_tree",
+            estimator="sklearn.tree.DecisionTreeRegressor",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Categorical("splitter", ["best", "random"], default="best"),
+                    Float("max_depth", (0.0, 2.0), default=0.5),
+                    Integer("min_samples_split", (2, 20), default=2),
+                    Integer("min_samples_leaf", (1, 20), default=1),
+                ]
+            ),
+            transforms={"max_depth": "depth_factor"},
+            flags=Flags(stochastic=True),
+        ),
+        Algorithm(
+            id="extra_trees",
+            estimator="sklearn.ensemble.ExtraTreesRegressor",
+            hyperparameters=_forest_space(bootstrap=False),
+            fixed={"n_estimators": 100, "n_jobs": 1},
+            flags=_TREES,
+        ),
+        Algorithm(
+            id="bayesian_ridge",
+            estimator="sklearn.linear_model.BayesianRidge",
+            flags=Flags(accepts_sparse=False),
+        ),
+        Algorithm(
+            id="gradient_boosting",
+            estimator="sklearn.ensemble.GradientBoostingRegressor",
+            hyperparameters=classification.GRADIENT_BOOSTING.hyperparameters,
+            fixed={"n_estimators": 100},
+            transforms={"max_features": "logp_max_features"},
+            flags=_TREES,
+        ),
+        Algorithm(
+            id="k_nearest",
+            estimator="sklearn.neighbors.KNeighborsRegressor",
+            hyperparameters=classification.K_NEAREST.hyperparameters,
+            transforms={"n_neighbors": "clip_n"},
+        ),
+        Algorithm(
+            id="ridge",
+            estimator="sklearn.linear_model.Ridge",
+            hyperparameters=ConfigurationSpace(
+                space=[Float("alpha", (1e-5, 1e3), default=1.0, log=True)]
+            ),
+            flags=Flags(stochastic=True),
+        ),
+        Algorithm(
+            id="linear_svm",
+            estimator="sklearn.svm.LinearSVR",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
+                    Float("tol", (1e-5, 0.1), default=1e-4, log=True),
+                    Float("C", _C, default=1.0, log=True),
+                ]
+            ),
+            fixed={"loss": "squared_epsilon_insensitive", "dual": False},
+            flags=Flags(stochastic=True),
+        ),
+        Algorithm(
+            id="kernel_svm",
+            estimator="sklearn.svm.SVR",
+            hyperparameters=_kernel_svm_space(),
+            fixed={"cache_size": 200},
+        ),
+        Algorithm(
+            id="elastic_net",
+            estimator="sklearn.linear_model.ElasticNet",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Float("alpha", (1e-5, 10.0), default=0.1, log=True),
+                    Float("l1_ratio", (0.01, 1.0), default=0.5),
+                ]
+            ),
+            flags=Flags(iterative="warm_start", epochs="max_iter"),
+        ),
+        Algorithm(
+            id="passive_aggressive",
+            estimator=f"{_ESTIMATORS}.passive_aggressive_regressor",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Categorical(
+                        "loss",
+                        ["epsilon_insensitive", "squared_epsilon_insensitive"],
+                        default="epsilon_insensitive",
+                    ),
+                    Integer("max_iter", (5, 1000), default=20, log=True),
+                    Float("C", (1e-5, 10.0), default=1.0, log=True),
+                    Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
+                ]
+            ),
+            flags=_SGD,
+        ),
+        Algorithm(
+            id="kernel_ridge",
+            estimator="sklearn.kernel_ridge.KernelRidge",
+            hyperparameters=ConfigurationSpace(
+                space=[
+                    Float("alpha", (1e-5, 10.0), default=1.0, log=True),
+                    Float("gamma", GAMMA, default=0.1, log=True),
+                ]
+            ),
+            fixed={"kernel": "rbf"},
+        ),
+        Algorithm(
+            id="random_forest",
+            estimator="sklearn.ensemble.RandomForestRegressor",
+            hyperparameters=_forest_space(bootstrap=True),
+            fixed={"n_estimators": 100, "n_jobs": 1},
+            flags=_TREES,
+        ),
+        Algorithm(
+            id="sgd",
+            estimator="sklearn.linear_model.SGDRegressor",
+            hyperparameters=_sgd_space(),
+            fixed={"tol": None},
+            flags=_SGD,
+        ),
+    ),
+)
+"""Fourteen, in the order of the classifiers that they match."""

@@ -1,0 +1,46 @@
+"""Small facts about a matrix, which outlive its bytes."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from prefect_tune.storage.codec import layout
+
+__all__ = ["Facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What later steps must know of a matrix to compute their keys without reading it.
+
+    Attributes:
+        rows: Rows to train on.
+        columns: Columns.
+        layout: dense, sparse, frame or pickle (anything else).
+        dtype: Type of the elements; empty for frames.
+        density: Share of elements that are not zero.
+        minimum: Smallest element of the training rows; None for frames.
+    """
+
+    rows: int
+    columns: int
+    layout: str
+    dtype: str = ""
+    density: float = 1.0
+    minimum: float | None = None
+
+    @classmethod
+    def of(cls, X: Any) -> "Facts":
+        """The facts of a training matrix."""
+        rows, columns = X.shape
+        kind = layout(X)
+        if kind not in ("dense", "sparse"):
+            return cls(rows, columns, kind)
+        n_nonzero = X.nnz if kind == "sparse" else int(np.count_nonzero(X))
+        minimum = float(X.min()) if rows and columns else None
+        return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return asdict(self)

@@ -1,0 +1,70 @@
+"""What is done to data just before a step that could not take it as it is.
+
+A repair is part of the fitted step, so that it is done to new rows too.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from prefect_tune.optimizers.space import Flags
+from prefect_tune.tasks.facts import Facts
+
+__all__ = ["REPAIRS", "ClipNegatives", "WriteOut", "repairs_of"]
+
+
+class ClipNegatives(TransformerMixin, BaseEstimator):
+    """Negative numbers become 0."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Nothing to learn."""
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Shape as it was."""
+        if not sparse.issparse(X):
+            return np.maximum(X, 0)
+        clipped = X.copy()
+        clipped.data = np.maximum(clipped.data, 0)
+        return clipped
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class WriteOut(TransformerMixin, BaseEstimator):
+    """A sparse matrix with every zero written out."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Nothing to learn."""
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Shape as it was."""
+        return X.toarray() if sparse.issparse(X) else X
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+REPAIRS: Mapping[str, Callable[[], Any]] = {"write_out": WriteOut, "clip": ClipNegatives}
+"""By the names that stand in keys."""
+
+
+def repairs_of(flags: Flags, values: Mapping[str, Any], facts: Facts) -> tuple[str, ...]:
+    """The repairs that an algorithm needs with these values, in order.
+
+    Negative numbers are clipped also where the training rows have none: held-out rows may.
+    """
+    repairs = []
+    if facts.layout == "sparse" and flags.densify_when is not None:
+        name, value = flags.densify_when
+        if values.get(name) == value:
+            repairs.append("write_out")
+    needs = flags.needs_nonnegative
+    if needs is True or (isinstance(needs, tuple) and values.get(needs[0]) == needs[1]):
+        repairs.append("clip")
+    return tuple(repairs)

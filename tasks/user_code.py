@@ -1,0 +1,77 @@
+"""Code that a user brings: it travels as text, and is loaded under a name made of its digest.
+
+So every worker runs the same text, an estimator's dotted path says which text it comes from, and
+what was made with another text is not found under its keys.
+"""
+
+import linecache
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from prefect_tune.storage.key import content_digest
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["is_user_code", "load_user_code", "portable_pickle"]
+
+_PREFIX = "prefect_tune_user_code_"
+
+
+def is_user_code(module: str) -> bool:
+    """Whether a module of that name was loaded from a user's text."""
+    return module.startswith(_PREFIX)
+
+
+@cache
+def load_user_code(text: str, file: str) -> ModuleType:
+    """The module that a text is, run once per process.
+
+    Args:
+        text: Python source.
+        file: Name of the file it comes from, for tracebacks.
+
+    Raises:
+        BadInput: If it cannot be run; says where and why.
+    """
+    name = _PREFIX + content_digest("user code", [text.encode()])[:32]
+    if name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    module.__file__ = file
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    sys.modules[name] = module  # classes are looked up here while they are made
+    try:
+        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - what the user asks for
+    except Exception as error:
+        del sys.modules[name]
+        raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def portable_pickle(value: Any) -> bytes:
+    """A pickle that holds the classes of users' texts, so that it can be read without them."""
+    modules = [module for name, module in sys.modules.items() if is_user_code(name)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled: bytes = cloudpickle.dumps(value, protocol=5)
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
+
+
+def _line(error: Exception, file: str) -> str:
+    """Where in the file it went wrong."""
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    lines = []
+    at = error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == file:
+            lines.append(at.tb_lineno)
+        at = at.tb_next
+    return f", line {lines[-1]}" if lines else ""

@@ -1,0 +1,188 @@
+"""A space of a user's own: its file travels as text."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from studies import configured, context_of, evaluate
+
+from prefect_tune.optimizers import UnknownName
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.user_code import portable_pickle
+from prefect_tune.tasks.user_space import find_space
+
+SPACE = """
+import numpy as np
+from ConfigSpace import ConfigurationSpace, Float, Integer
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+class Power(TransformerMixin, BaseEstimator):
+    def __init__(self, exponent=1.0):
+        self.exponent = exponent
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.sign(X) * np.abs(X) ** self.exponent
+
+
+space = Space(
+    "mine",
+    (
+        IMPUTE,
+        ENCODE,
+        Step(
+            "bend",
+            (
+                Algorithm(
+                    id="power",
+                    estimator=Power,
+                    hyperparameters=ConfigurationSpace(space=[Float("exponent", (0.5, 2.0))]),
+                ),
+            ),
+        ),
+        Step(
+            "fit model",
+            (
+                Algorithm(
+                    id="boosting",
+                    estimator="lightgbm.LGBMClassifier",
+                    hyperparameters=ConfigurationSpace(space=[Integer("n_estimators", (5, 20))]),
+                    fixed={"n_jobs": 1, "verbosity": -1, "min_child_samples": 5},
+                    flags=Flags(weights="class_weight", stochastic=True),
+                ),
+            ),
+        ),
+    ),
+)
+"""
+
+
+def write(folder: Path, text: str = SPACE) -> str:
+    (folder / "my_space.py").write_text(text)
+    return f"{folder / 'my_space.py'}:space"
+
+
+def context(folder: Path, text: str = SPACE):
+    argument = write(folder, text)
+    space, code = find_space(argument)
+    made = context_of(folder)
+    problem = replace(made.problem, space=argument, space_digest=space.digest, space_code=code)
+    return replace(made, problem=problem)
+
+
+def query(made):
+    return configured(
+        made,
+        bend=("power", {"exponent": 1.5}),
+        fit_model=("boosting", {"n_estimators": 10}),
+    )
+
+
+def test_a_class_of_the_file_and_one_of_another_library_are_run_and_cached(tmp_path) -> None:
+    made = context(tmp_path)
+    first = evaluate(made, query(made))
+    assert first.loss < 40
+    again = evaluate(made, query(made))
+    assert all(step.hit for step in again.steps)
+    assert again.fold_losses == first.fold_losses
+
+
+def test_another_text_is_another_key(tmp_path) -> None:
+    made = context(tmp_path)
+    first = evaluate(made, query(made))
+    other = context(tmp_path, SPACE.replace("np.sign(X) * ", ""))
+    second = evaluate(other, query(other))
+    hits = {step.step: step.hit for step in second.steps}
+    assert hits == {"impute": True, "encode": True, "bend": False, "fit model": False}
+    assert {s.key for s in first.steps} & {s.key for s in second.steps}
+
+
+def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
+    made = context(tmp_path)
+    outcome = evaluate(made, query(made))
+    (tmp_path / "my_space.py").unlink()
+    (tmp_path / "context.pkl").write_bytes(pickle.dumps((made, query(made).to_json())))
+    script = (
+        "import pickle, sys\n"
+        "from prefect_tune.optimizers import Query\n"
+        "from prefect_tune.tasks.evaluate import evaluate_query\n"
+        "context, query = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "query = Query.from_json(query, context.problem.find_space())\n"
+        "came = evaluate_query(context, query, lambda p, i, _: p.run(i))\n"
+        "print(came.loss, all(step.hit for step in came.steps))\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "context.pkl")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert said == [str(outcome.loss), "True"]
+
+
+def test_what_is_exported_is_read_without_the_file(tmp_path) -> None:
+    space, _ = find_space(write(tmp_path))
+    path = space.step("bend").algorithms[0].import_path
+    module, name = path.rsplit(".", 1)
+    (tmp_path / "model.pkl").write_bytes(portable_pickle(getattr(sys.modules[module], name)(2.0)))
+    script = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).exponent)"
+    command = [sys.executable, "-c", script, str(tmp_path / "model.pkl")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == "2.0\n"
+
+
+REFUSED = [
+    (
+        ("estimator=Power", "estimator=lambda: Power()"),
+        "line 3.*is a lambda: workers import it by its name",
+    ),
+    (
+        (
+            "estimator=Power",
+            "estimator=(lambda: [type('P', (Power,), {'__qualname__': 'f.<locals>.P'})])()[0]",
+        ),
+        "is defined inside a function",
+    ),
+    (("def transform", "def change"), "'power' of step 'bend'.* has no method transform"),
+    (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be made"),
+    (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "cannot be made.*LGBMClasifier"),
+    (("stochastic=True", "stochastic=False"), "give it flags=Flags\\(stochastic=True\\)"),
+    (('"exponent", (', '"expo", ('), "unexpected keyword argument 'expo'"),
+    (("import numpy", "import numpi"), "line 2: ModuleNotFoundError: No module named 'numpi'"),
+    (("class Power(", "class Power"), "line 9: SyntaxError"),
+    (("space = Space(", "space = tuple(("), "SyntaxError|TypeError"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_a_space_that_cannot_be_used_is_refused_with_the_reason(tmp_path, change, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        find_space(write(tmp_path, SPACE.replace(*change)))
+
+
+def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
+    text = SPACE.replace("lightgbm.LGBMClassifier", "sklearn.preprocessing.MinMaxScaler")
+    text = text.replace(
+        'ConfigurationSpace(space=[Integer("n_estimators", (5, 20))])', "ConfigurationSpace()"
+    )
+    text = text.replace('fixed={"n_jobs": 1, "verbosity": -1, "min_child_samples": 5},', "")
+    text = text.replace('flags=Flags(weights="class_weight", stochastic=True),', "")
+    with pytest.raises(BadInput, match="MinMaxScaler has no method predict; the last step has to"):
+        find_space(write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_path) -> None:
+    argument = write(tmp_path)
+    with pytest.raises(UnknownName, match="'spce'. Did you mean 'space'"):
+        find_space(argument.replace(":space", ":spce"))
+    with pytest.raises(BadInput, match="other.py cannot be read"):
+        find_space(str(tmp_path / "other.py:space"))
+    with pytest.raises(BadInput, match="write .*my_space.py:NAME"):
+        find_space(argument.removesuffix(":space"))
+    with pytest.raises(BadInput, match="is a ABCMeta|is a type, not a Space"):
+        find_space(argument.replace(":space", ":Power"))
