@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
@@ -35,7 +35,7 @@ from prefect_tune.optimizers.trial import Failure, Trial
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
-from prefect_tune.tasks.limits import LimitKeeper, TrialLimits, share_of_memory
+from prefect_tune.tasks.limits import LimitKeeper, TrialLimits
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.readiness import worker_facts
 
@@ -118,8 +118,6 @@ class DaskTrials:
             else:
                 n_workers = len(cluster.workers)
                 runner.client.wait_for_workers(n_workers, timeout=120)
-                if limits.memory_bytes is None:
-                    limits = replace(limits, memory_bytes=share_of_memory(n_workers=n_workers))
             n_slots = min(settings.workers or n_workers, n_workers)
             trials = cls(runner, context, flow_run_id, n_slots, limits)
             with trials._limited():

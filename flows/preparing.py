@@ -1,5 +1,6 @@
 """From settings to a study in the ledger: everything that can be wrong is found here, first."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +22,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
-from prefect_tune.tasks.limits import TrialLimits
+from prefect_tune.tasks.limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
@@ -69,12 +70,18 @@ class Prepared:
 
     @property
     def trial_limits(self) -> TrialLimits:
-        """What each trial may take; of its time, by default, a tenth of the budget."""
+        """What each trial may take: of the time, by default, a tenth of the budget.
+
+        Of memory an equal share of this machine, or what another cluster's workers have.
+        """
         seconds = self.resolved.get("trial_seconds")
         if seconds is None:
             share = 0.1 * (self.resolved["budget_seconds"] or 10 * _LONGEST_TRIAL_SECONDS)
             seconds = min(share, _LONGEST_TRIAL_SECONDS)
-        return TrialLimits(seconds, self.resolved.get("trial_memory_bytes"))
+        memory_bytes = self.resolved.get("trial_memory_bytes")
+        if memory_bytes is None and not self.settings.dask:
+            memory_bytes = share_of_memory(self.settings.workers or os.cpu_count() or 1)
+        return TrialLimits(seconds, memory_bytes)
 
 
 def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared:

@@ -62,6 +62,7 @@ def run_study(
             study.problem,
             preparation.store.address,
             use_cache=preparation.settings.use_cache,
+            memory_limit_bytes=preparation.trial_limits.memory_bytes,
         )
         pace = ServerPace(preparation.settings.task_runs, flow_run_id, observer)
         study.set_state("running")

@@ -47,7 +47,7 @@ class TrialLimits:
     memory_bytes: int | None = None
 
 
-def share_of_memory(memory_bytes: int = MEMORY_LIMIT, n_workers: int = 1) -> int:
+def share_of_memory(n_workers: int, memory_bytes: int = MEMORY_LIMIT) -> int:
     """What each of so many workers may take; by default of this machine, or this container."""
     return int(_SHARE_OF_MEMORY * memory_bytes / n_workers)
 
@@ -142,7 +142,7 @@ class LimitKeeper(NannyPlugin):
         seconds = monotonic() - note["started"]
         memory_bytes = psutil.Process(note["pid"]).memory_info().rss
         limit_bytes = self._limits.memory_bytes or share_of_memory(
-            nanny.memory_manager.memory_limit or MEMORY_LIMIT
+            1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         if seconds > self._limits.seconds:
             kind = "timeout"
