@@ -47,7 +47,7 @@ def methods(*, as_json: bool) -> None:
     with told_plainly():
         from prefect_tune.optimizers.registry import METHODS
 
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": name, "purpose": _purpose(method), "options": _options(method.Options)}
             for name, method in METHODS.items()
         ]
@@ -77,7 +77,11 @@ def _space(space: "Space") -> dict[str, Any]:
 
 def _hyperparameters(algorithm: "Algorithm") -> list[dict[str, Any]]:
     """Name, default, and either choices or range and scale."""
-    from ConfigSpace.hyperparameters import CategoricalHyperparameter, Constant
+    from ConfigSpace.hyperparameters import (
+        CategoricalHyperparameter,
+        Constant,
+        NumericalHyperparameter,
+    )
 
     rows: list[dict[str, Any]] = []
     for h in algorithm.hyperparameters.values():
@@ -86,7 +90,7 @@ def _hyperparameters(algorithm: "Algorithm") -> list[dict[str, Any]]:
         row: dict[str, Any] = {"name": h.name, "default": _plain(h.default_value)}
         if isinstance(h, CategoricalHyperparameter):
             row["choices"] = [_plain(choice) for choice in h.choices]
-        elif hasattr(h, "lower"):
+        elif isinstance(h, NumericalHyperparameter):
             row |= {"range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
         else:
             row["choices"] = [_plain(value) for value in getattr(h, "sequence", ())]

@@ -93,8 +93,7 @@ def _polynomial(arguments: Mapping[str, Any], facts: Facts) -> Need:
 
 def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
     """Products of up to `degree` of p factors, none twice if `alone`; the constant is not one."""
-    choose = (lambda k: comb(p, k)) if alone else (lambda k: comb(p + k - 1, k))
-    return sum(choose(k) for k in range(1, degree + 1))
+    return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
 
 
 def _kernel_of_rows(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa: ARG001

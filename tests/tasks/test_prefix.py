@@ -27,8 +27,9 @@ TREE = (
     "decision_tree",
     {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1},
 )
+KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
-SELECT = ("select_percentile", {"percentile": 60})
+SELECT = ("select_percentile", {"percentile": 60, "score": "f_classif"})
 
 
 def results(evaluation: Evaluation) -> tuple:
@@ -98,15 +99,15 @@ def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tm
     context = context_of(tmp_path)
     keys = {}
     for balance in ("none", "weighting"):
-        for model in (TREE, "gaussian_nb"):
+        for model in (TREE, KNN):
             query = configured(
                 context, rescale="minmax", balance=balance, preprocess=PCA, fit_model=model
             )
             steps = evaluate(context, query).steps
             keys[balance, str(model)] = {s.step: s.key for s in steps if s.fold == 0}
-    for model in (str(TREE), "gaussian_nb"):
+    for model in (str(TREE), str(KNN)):
         assert keys["none", model]["preprocess"] == keys["weighting", model]["preprocess"]
-    assert keys["none", "gaussian_nb"] == keys["weighting", "gaussian_nb"]
+    assert keys["none", str(KNN)] == keys["weighting", str(KNN)]
     assert keys["none", str(TREE)]["fit model"] != keys["weighting", str(TREE)]["fit model"]
 
 

@@ -34,6 +34,13 @@ class Power(TransformerMixin, BaseEstimator):
         return np.sign(X) * np.abs(X) ** self.exponent
 
 
+def made_here():
+    class Local(Power):
+        pass
+
+    return Local
+
+
 space = Space(
     "mine",
     (
@@ -139,22 +146,16 @@ def test_what_is_exported_is_read_without_the_file(tmp_path) -> None:
 REFUSED = [
     (
         ("estimator=Power", "estimator=lambda: Power()"),
-        "line 3.*is a lambda: workers import it by its name",
+        r"line \d+: .*is a lambda: workers import it by its name",
     ),
-    (
-        (
-            "estimator=Power",
-            "estimator=(lambda: [type('P', (Power,), {'__qualname__': 'f.<locals>.P'})])()[0]",
-        ),
-        "is defined inside a function",
-    ),
+    (("estimator=Power", "estimator=made_here()"), "Local, is defined inside a function"),
     (("def transform", "def change"), "'power' of step 'bend'.* has no method transform"),
     (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be made"),
     (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "cannot be made.*LGBMClasifier"),
     (("stochastic=True", "stochastic=False"), "give it flags=Flags\\(stochastic=True\\)"),
     (('"exponent", (', '"expo", ('), "unexpected keyword argument 'expo'"),
     (("import numpy", "import numpi"), "line 2: ModuleNotFoundError: No module named 'numpi'"),
-    (("class Power(", "class Power"), "line 9: SyntaxError"),
+    (("class Power(", "class Power"), r"line \d+: SyntaxError"),
     (("space = Space(", "space = tuple(("), "SyntaxError|TypeError"),
 ]
 
@@ -167,9 +168,8 @@ def test_a_space_that_cannot_be_used_is_refused_with_the_reason(tmp_path, change
 
 def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
     text = SPACE.replace("lightgbm.LGBMClassifier", "sklearn.preprocessing.MinMaxScaler")
-    text = text.replace(
-        'ConfigurationSpace(space=[Integer("n_estimators", (5, 20))])', "ConfigurationSpace()"
-    )
+    integers = 'ConfigurationSpace(space=[Integer("n_estimators", (5, 20))])'
+    text = text.replace(integers, "ConfigurationSpace()")
     text = text.replace('fixed={"n_jobs": 1, "verbosity": -1, "min_child_samples": 5},', "")
     text = text.replace('flags=Flags(weights="class_weight", stochastic=True),', "")
     with pytest.raises(BadInput, match="MinMaxScaler has no method predict; the last step has to"):
@@ -178,11 +178,11 @@ def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
 
 def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_path) -> None:
     argument = write(tmp_path)
-    with pytest.raises(UnknownName, match="'spce'. Did you mean 'space'"):
+    with pytest.raises(UnknownName, match=r"'spce'\. Did you mean 'space'"):
         find_space(argument.replace(":space", ":spce"))
-    with pytest.raises(BadInput, match="other.py cannot be read"):
+    with pytest.raises(BadInput, match=r"other\.py cannot be read"):
         find_space(str(tmp_path / "other.py:space"))
-    with pytest.raises(BadInput, match="write .*my_space.py:NAME"):
+    with pytest.raises(BadInput, match=r"write .*my_space\.py:NAME"):
         find_space(argument.removesuffix(":space"))
-    with pytest.raises(BadInput, match="is a ABCMeta|is a type, not a Space"):
+    with pytest.raises(BadInput, match="is a type, not a Space"):
         find_space(argument.replace(":space", ":Power"))
