@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from ConfigSpace import Categorical, ConfigurationSpace, Integer
 from numpy.typing import NDArray
 from scipy import sparse
