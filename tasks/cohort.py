@@ -40,6 +40,8 @@ LEAK = "AFTER//FAILURE"
 
 _ORDERS = (23.4, 15.35)
 """Orders of a case and of a control (Table 3, medications per patient)."""
+_UNEVEN = (12.4, 4.6)
+"""How many of them, at most, differ much between patients."""
 _SECOND_CLASS = (0.262, 0.177)
 """How many orders of a case and of a control are of a second drug class (Table 3)."""
 _N_CLASSES = 80
@@ -237,8 +239,9 @@ def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: np.random.Generat
         planted.append(xor_pair(spec.xor, is_case, rng))
     patient = np.concatenate([part.patient for part in planted])
     n_planted = np.bincount(is_case[patient], minlength=2) / np.bincount(is_case)
-    mean = np.maximum(np.array(_ORDERS[::-1]) - n_planted, 1.0)[is_case.astype(np.intp)]
-    return Orders.joined([common(mean, rng), *planted])
+    mean = np.maximum(np.where(is_case, *(_ORDERS - n_planted[::-1])), 1.0)
+    uneven = np.minimum(np.where(is_case, *_UNEVEN), mean)
+    return Orders.joined([common(mean, uneven, rng), *planted])
 
 
 def _drug_classes(

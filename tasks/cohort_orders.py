@@ -61,16 +61,20 @@ class Orders:
         )
 
 
-def common(mean: NDArray[np.float64], rng: np.random.Generator) -> Orders:
-    """At least one order a patient, more by a negative binomial of shape 2; codes by Zipf's law.
+def common(
+    mean: NDArray[np.float64], uneven: NDArray[np.float64], rng: np.random.Generator
+) -> Orders:
+    """At least one order a patient; codes by Zipf's law.
 
-    The number of orders carries as much of the class as `mean` does.
+    The number of orders carries as much of the class as the two means do.
 
     Args:
-        mean: Orders to expect of each patient, at least 1, shape (patients,).
+        mean: Orders to expect of each patient, shape (patients,).
+        uneven: How many of these come by a negative binomial of shape 2, at least 1 and at most
+            `mean`, shape (patients,); the others are Poisson.
         rng: Source of randomness.
     """
-    counts = 1 + rng.negative_binomial(2, 2 / (1 + mean))
+    counts = 1 + rng.negative_binomial(2, 2 / (1 + uneven)) + rng.poisson(mean - uneven)
     total = int(counts.sum())
     weights = 1 / np.arange(1, len(MEDICATIONS) + 1) ** 1.05
     code = rng.choice(len(MEDICATIONS), total, p=weights / weights.sum())

@@ -46,7 +46,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         codes = X.events["code"].cat.codes.to_numpy()[_spans(start, stop)]
         offsets = _offsets(stop - start)
         has = sparse.csr_array(
-            (np.ones(len(codes), dtype=bool), codes.astype(np.int32), offsets),
+            (np.ones(len(codes), dtype=bool), codes.astype(np.int32), offsets.astype(np.int32)),
             shape=(len(start), len(vocabulary)),
         )
         has.sum_duplicates()
@@ -118,23 +118,24 @@ class _Cells:
     order: NDArray[np.int32]
     first: NDArray[np.int64]
     column: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.int32]
     width: int
 
     @classmethod
     def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
         """Cells of events whose rows are contiguous: row i has those from offset i to i + 1."""
         positions = np.arange(len(column), dtype=np.int32)
-        matrix = sparse.csr_array((positions, column, offsets), shape=(len(offsets) - 1, width))
+        matrix = sparse.csr_array(
+            (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
+        )
         # Two transpositions sort by counting: linear in the events, and events of a cell keep
         # their order, so that sums of floats are the same for whatever rows stand beside.
         matrix = matrix.tocsc().tocsr()
         is_first = np.diff(matrix.indices, prepend=-1) != 0
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
         first = np.flatnonzero(is_first)
-        return cls(
-            matrix.data, first, matrix.indices[first], np.searchsorted(first, matrix.indptr), width
-        )
+        row_first = np.searchsorted(first, matrix.indptr).astype(np.int32)
+        return cls(matrix.data, first, matrix.indices[first], row_first, width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum over the events of each cell, one after the other."""
