@@ -30,6 +30,7 @@ TOPICS = [
     ("study", "ls"),
     ("predict",),
     ("export",),
+    ("cohort",),
     ("serve",),
 ]
 
