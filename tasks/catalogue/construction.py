@@ -87,7 +87,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
             case "binary":
                 made = np.ones(len(cells.column))
             case "count":
-                made = np.diff(cells.first, append=len(value)).astype(np.float64)
+                made = np.bincount(cells.of_event).astype(np.float64)
             case "sum":
                 made = cells.total(np.where(np.isnan(value), 1.0, value))
             case "average":
@@ -99,7 +99,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"aggregation is binary, count, sum or average, not {self.aggregation!r}"
                 )
-        made[cells.of_event(np.flatnonzero(is_static))] = 1.0
+        made[cells.of_event[is_static]] = 1.0
         return made
 
 
@@ -109,14 +109,14 @@ class _Cells:
 
     Attributes:
         order: Where each event was before it was put in the order of its cell, shape (events,).
-        first: First event of each cell in that order, shape (cells,).
+        of_event: Cell of each event in that order, shape (events,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
         width: Columns of the matrix.
     """
 
     order: NDArray[np.int32]
-    first: NDArray[np.int64]
+    of_event: NDArray[np.int64]
     column: NDArray[np.int32]
     offsets: NDArray[np.int32]
     width: int
@@ -135,17 +135,12 @@ class _Cells:
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
         first = np.flatnonzero(is_first)
         row_first = np.searchsorted(first, matrix.indptr).astype(np.int32)
-        return cls(matrix.data, first, matrix.indices[first], row_first, width)
+        of_event = np.cumsum(is_first) - 1
+        return cls(matrix.data, of_event, matrix.indices[first], row_first, width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum over the events of each cell, one after the other."""
-        n_events = np.diff(self.first, append=len(values))
-        cell = np.repeat(np.arange(len(self.first)), n_events)
-        return np.bincount(cell, values, minlength=len(self.first)).astype(np.float64, copy=False)
-
-    def of_event(self, events: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Cells of events."""
-        return np.searchsorted(self.first, events, side="right") - 1
+        return np.bincount(self.of_event, values).astype(np.float64, copy=False)
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

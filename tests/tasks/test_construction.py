@@ -66,6 +66,14 @@ def test_a_patient_with_several_rows_counts_once() -> None:
     assert made.toarray()[:, 0].tolist() == [2, 11, 2, 11, 11]
 
 
+def test_rows_without_any_code_of_training_are_empty() -> None:
+    X = worked_example()
+    for aggregation in AGGREGATIONS:
+        construct = EventAggregation(1, aggregation).fit(X.take(np.array([0])))
+        construct.codes_ = ["B"]
+        assert construct.transform(X.take(np.array([1]))).toarray().tolist() == [[0]]
+
+
 def test_trees_take_the_matrix_as_it_is() -> None:
     X = worked_example()
     made = EventAggregation(min_frequency=1).fit(X).transform(X)
