@@ -23,6 +23,7 @@ from prefect_tune.deployments.command_parts import (
     print_json,
     told_plainly,
     written,
+    written_folder,
 )
 from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.options import OPTIONS, Option
@@ -314,6 +315,37 @@ def export(
             print_json({"out": file, **about})
         else:
             click.echo(f"the model of trial {about['trial']} is in {file}")
+
+
+@main.command()
+@click.argument("name")
+@click.option("--out", required=True, metavar="FOLDER", help="A folder that is empty or not there.")
+@JSON
+def cohort(name: str, *, out: str, as_json: bool) -> None:
+    """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with what was planted in it.
+
+    NAME is demo or paper, with options if you like: demo?family=sum&seed=3. The same with cohort:
+    before it is the DATA of `run`.
+
+    \b
+    prefect-tune cohort demo --out meds
+    prefect-tune run meds --labels labels/case
+    """  # noqa: D301 - click reads the backspace
+    with told_plainly():
+        from prefect_tune.tasks.cohort import cohort_named, generate
+        from prefect_tune.tasks.cohort_meds import LABELS, write_meds
+
+        name = name.removeprefix("cohort:")
+        spec = cohort_named(name)
+        with written_folder(out) as folder:
+            made = generate(spec)
+            write_meds(made, f"cohort:{name}", folder)
+        if as_json:
+            counts = {"patients": len(made.labels), "events": len(made.events)}
+            print_json({"out": out, "labels": LABELS, **counts, "truth": dict(made.truth)})
+        else:
+            click.echo(f"{len(made.labels)} patients with {len(made.events)} events in {out}")
+            click.echo(f"tune on them: prefect-tune run {out} --labels {LABELS}")
 
 
 @main.command()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ __all__ = [
     "print_json",
     "told_plainly",
     "written",
+    "written_folder",
 ]
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
@@ -99,6 +101,25 @@ def written(out: str) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_folder(out: str) -> Iterator[Path]:
+    """A folder to write to, which becomes `out` when all is written."""
+    from prefect_tune.tasks.bad_input import BadInput
+
+    target = Path(out)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise BadInput(f"{out} is there already; name a folder that is empty or not there")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+            folder = Path(temporary) / target.name
+            folder.mkdir()
+            yield folder
+            folder.replace(target)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another folder") from error
 
 
 def print_json(document: Any) -> None:

@@ -40,7 +40,7 @@ class Option:
 
 
 _OPTIONS = (
-    Option("data", "argument", "Data", "What to learn from: a CSV(.gz) or Parquet table, a table of events, a MEDS folder, or cohort:demo.", "DATA"),
+    Option("data", "argument", "Data", "What to learn from: a CSV(.gz) or Parquet table, a table of events, a MEDS folder, or cohort:NAME.", "DATA"),
     Option("target", "text", "Data", "Column of a table to predict, or column of the class in a table of labels.", "COLUMN"),
     Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
     Option("format", "text", "Data", "What DATA is: table, events or meds. Found out from DATA when left out.", "FORMAT"),

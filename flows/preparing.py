@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
-"""What a study of a synthetic cohort gets when no budget is given."""
+"""What a study of the demo cohort gets when no budget is given."""
 _LONGEST_TRIAL_SECONDS = 900.0
 _FIXED = ("space", "method", "metric", "seed", "folds", "test_size")
 """Settings that may not change in the life of a study."""
@@ -226,7 +226,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     notes += [_describe(dataset), *dataset.notes]
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
-        is_demo = settings.source.data.startswith("cohort:")
+        is_demo = settings.source.data.startswith("cohort:demo")
         trials = int(_DEMO["trials"]) if is_demo else None
         budget_seconds = _DEMO["budget_seconds"] if is_demo else _DEFAULT_BUDGET_SECONDS
     return {

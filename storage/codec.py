@@ -215,9 +215,20 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM":
             columns[str(name)] = pa.array(column.to_numpy())
         else:
-            texts = [None if pd.isna(text) else str(text) for text in column]
-            columns[str(name)] = pa.array(texts, pa.string()).dictionary_encode()
+            columns[str(name)] = _texts(column)
     return pa.table(columns)
+
+
+def _texts(column: pd.Series) -> pa.DictionaryArray:
+    """A column as texts; what is the same text comes once, in the order of appearance."""
+    if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
+        # Each different value is made a text once. Of other columns 1, 1.0 and True would be one.
+        positions, values = pd.factorize(column)
+        texts = pa.array([str(value) for value in values], pa.string()).dictionary_encode()
+        place = pa.array(positions, mask=positions < 0)
+        return pa.DictionaryArray.from_arrays(texts.indices.take(place), texts.dictionary)
+    every = [None if pd.isna(text) else str(text) for text in column]
+    return pa.array(every, pa.string()).dictionary_encode()
 
 
 def _frame_from_table(table: pa.Table) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.cohort import COHORTS, generate
+from prefect_tune.tasks.cohort import cohort_named, generate
 from prefect_tune.tasks.dataset import Dataset
 from prefect_tune.tasks.events import EventRows, events_table, labels_table
 from prefect_tune.tasks.table import classes_of, features_of
@@ -31,7 +31,7 @@ class Source:
     """What to read and how, as the options of the same names say.
 
     Attributes:
-        data: A file, a MEDS folder, or `cohort:NAME`.
+        data: A file, a MEDS folder, or `cohort:NAME?option=value`.
         target: Column of the class.
         labels: File or folder of labels, for events.
         format: One of `FORMATS`; None finds out.
@@ -107,12 +107,10 @@ def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFr
 
 def _read_cohort(source: Source) -> Dataset:
     name = source.data.removeprefix(_COHORT)
-    if name not in COHORTS:
-        raise UnknownName("cohort", name, COHORTS)
-    cohort = generate(COHORTS[name])
+    cohort = generate(cohort_named(name))
     events = events_table([cohort.events], source.data)
     rows, target = labels_table([cohort.labels], source.data, None)
-    return _events_dataset(f"cohort-{name}", events, rows, target, source.data)
+    return _events_dataset(f"cohort-{name.partition('?')[0]}", events, rows, target, source.data)
 
 
 def _read_table(source: Source, name: str) -> Dataset:

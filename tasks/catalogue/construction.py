@@ -1,9 +1,9 @@
 """From patient events to a matrix: count, sum or average each code (FLASH, section 5)."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from ConfigSpace import Categorical, ConfigurationSpace, Integer
 from numpy.typing import NDArray
 from scipy import sparse
@@ -38,63 +38,122 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         Raises:
             ValueError: If no code is frequent enough.
         """
-        row, event = X.expand()
-        code = X.events["code"].cat.codes.to_numpy()[event]
-        patient, patients = pd.factorize(X.rows["subject_id"])
-        pairs = np.unique(code.astype(np.int64) * len(patients) + patient[row])
-        frequency = np.bincount(pairs // len(patients), minlength=len(X.codes))
+        vocabulary = X.codes
+        # All rows of a patient start at the same event, so the longest of them has all events.
+        start, patient = np.unique(X.start, return_inverse=True)
+        stop = np.zeros_like(start)
+        np.maximum.at(stop, patient, X.stop)
+        codes = X.events["code"].cat.codes.to_numpy()[_spans(start, stop)]
+        offsets = _offsets(stop - start)
+        has = sparse.csr_array(
+            (np.ones(len(codes), dtype=bool), codes.astype(np.int32), offsets.astype(np.int32)),
+            shape=(len(start), len(vocabulary)),
+        )
+        has.sum_duplicates()
+        frequency = np.bincount(has.indices, minlength=len(vocabulary))
         kept = np.flatnonzero(frequency >= self.min_frequency)
         if not len(kept):
             raise ValueError(f"no code is had by {self.min_frequency} patients or more")
-        self.codes_ = [X.codes[i] for i in kept]
-        self.n_features_in_ = len(X.codes)
+        self.codes_ = [vocabulary[i] for i in kept]
+        self.n_features_in_ = len(vocabulary)
         return self
 
     def transform(self, X: EventRows) -> sparse.csr_array:
         """Shape (rows, codes kept)."""
-        row, event = X.expand()
         position = {code: i for i, code in enumerate(self.codes_)}
-        column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int64)
+        column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)
+        event = _spans(X.start, X.stop)
         column = column_of[X.events["code"].cat.codes.to_numpy()[event]]
         is_kept = column >= 0
-        row, event, column = row[is_kept], event[is_kept], column[is_kept]
+        offsets = np.append(0, np.cumsum(is_kept))[_offsets(X.stop - X.start)]
+        event, column = event[is_kept], column[is_kept]
+        cells = _Cells.of(column, offsets, len(self.codes_))
+        event = event[cells.order]
         value = X.events["value"].to_numpy()[event]
-        is_static = X.events["time"].isna().to_numpy()[event]
-        return self._aggregate(row, column, value, is_static, (len(X), len(self.codes_)))
+        is_static = np.isnat(X.events["time"].to_numpy()[event])
+        made = self._aggregate(cells, value, is_static)
+        return sparse.csr_array((made, cells.column, cells.offsets), shape=(len(X), cells.width))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """The codes kept."""
         return np.array(self.codes_, dtype=object)
 
     def _aggregate(
-        self,
-        row: NDArray[np.int64],
-        column: NDArray[np.int64],
-        value: NDArray[np.float64],
-        is_static: NDArray[np.bool_],
-        shape: tuple[int, int],
-    ) -> sparse.csr_array:
+        self, cells: "_Cells", value: NDArray[np.float64], is_static: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """The value of each cell, from those of its events."""
         made: NDArray[np.float64]
-        cell, inverse = np.unique(row * shape[1] + column, return_inverse=True)
-        count = np.bincount(inverse)
-        has_value = ~np.isnan(value)
         match self.aggregation:
             case "binary":
-                made = np.ones(len(cell))
+                made = np.ones(len(cells.column))
             case "count":
-                made = count.astype(np.float64)
+                made = np.bincount(cells.of_event).astype(np.float64)
             case "sum":
-                made = np.bincount(inverse, np.where(has_value, value, 1.0)).astype(np.float64)
+                made = cells.total(np.where(np.isnan(value), 1.0, value))
             case "average":
-                n_values = np.bincount(inverse, has_value)
-                total = np.bincount(inverse, np.where(has_value, value, 0.0))
-                made = np.divide(total, n_values, out=np.ones(len(cell)), where=n_values > 0)
+                has_value = ~np.isnan(value)
+                n_values = cells.total(has_value)
+                total = cells.total(np.where(has_value, value, 0.0))
+                made = np.divide(total, n_values, out=np.ones(len(total)), where=n_values > 0)
             case _:
                 raise ValueError(
                     f"aggregation is binary, count, sum or average, not {self.aggregation!r}"
                 )
-        made[np.bincount(inverse, is_static) > 0] = 1.0
-        return sparse.csr_array((made, (cell // shape[1], cell % shape[1])), shape=shape)
+        made[cells.of_event[is_static]] = 1.0
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The cells of a sparse matrix that events fall into, row by row and by column in each row.
+
+    Attributes:
+        order: Where each event was before it was put in the order of its cell, shape (events,).
+        of_event: Cell of each event in that order, shape (events,).
+        column: Column of each cell, shape (cells,).
+        offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
+        width: Columns of the matrix.
+    """
+
+    order: NDArray[np.int32]
+    of_event: NDArray[np.int64]
+    column: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+    width: int
+
+    @classmethod
+    def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
+        """Cells of events whose rows are contiguous: row i has those from offset i to i + 1."""
+        positions = np.arange(len(column), dtype=np.int32)
+        matrix = sparse.csr_array(
+            (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
+        )
+        # Two transpositions sort by counting: linear in the events, and events of a cell keep
+        # their order, so that sums of floats are the same for whatever rows stand beside.
+        matrix = matrix.tocsc().tocsr()
+        is_first = np.diff(matrix.indices, prepend=-1) != 0
+        is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
+        first = np.flatnonzero(is_first)
+        row_first = np.searchsorted(first, matrix.indptr).astype(np.int32)
+        of_event = np.cumsum(is_first) - 1
+        return cls(matrix.data, of_event, matrix.indices[first], row_first, width)
+
+    def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Sum over the events of each cell, one after the other."""
+        return np.bincount(self.of_event, values).astype(np.float64, copy=False)
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of contiguous pieces begins and, at the end, the last one ends."""
+    return np.append(0, np.cumsum(lengths))
+
+
+def _spans(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Every position from each start to before its stop, one piece after the other."""
+    lengths = stop - start
+    positions = np.repeat(start - _offsets(lengths)[:-1], lengths)
+    positions += np.arange(len(positions))
+    return positions
 
 
 class ToDense(TransformerMixin, BaseEstimator):

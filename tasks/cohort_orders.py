@@ -1,0 +1,187 @@
+"""What the patients of a synthetic cohort order: common medications, and what is planted in them.
+
+Each function draws one kind of orders for all patients at once. Which of them carry the class, and
+what of them does, is said at each; everything else about them is independent of the class.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "FAMILIES",
+    "MEDICATIONS",
+    "STRENGTH",
+    "Family",
+    "Orders",
+    "common",
+    "family_code",
+    "rare_noise",
+    "rare_signal",
+    "xor_pair",
+]
+
+Family = Literal["binary", "count", "sum", "average"]
+
+FAMILIES: tuple[Family, ...] = ("binary", "count", "sum", "average")
+STRENGTH: dict[Family, float] = {"binary": 1.6, "count": 1.5, "sum": 2.2, "average": 2.0}
+"""Strength at which the planted aggregation is clearly the best one."""
+MEDICATIONS = tuple(f"MED//{i:03d}" for i in range(300))
+"""The common medications, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Orders of medications.
+
+    Attributes:
+        names: The codes that are ordered.
+        code: Position in `names` of each order, shape (orders,).
+        patient: Who ordered, shape (orders,).
+        value: How much, shape (orders,).
+    """
+
+    names: tuple[str, ...]
+    code: NDArray[np.int64]
+    patient: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All orders of some parts that have no code in common."""
+        first = np.cumsum([0, *(len(part.names) for part in parts)])
+        return cls(
+            tuple(name for part in parts for name in part.names),
+            np.concatenate([part.code + n for part, n in zip(parts, first, strict=False)]),
+            np.concatenate([part.patient for part in parts]),
+            np.concatenate([part.value for part in parts]),
+        )
+
+
+def common(
+    mean: NDArray[np.float64], uneven: NDArray[np.float64], rng: np.random.Generator
+) -> Orders:
+    """At least one order a patient; codes by Zipf's law.
+
+    The number of orders carries as much of the class as the two means do.
+
+    Args:
+        mean: Orders to expect of each patient, shape (patients,).
+        uneven: How many of these come by a negative binomial of shape 2, at least 1 and at most
+            `mean`, shape (patients,); the others are Poisson.
+        rng: Source of randomness.
+    """
+    counts = 1 + rng.negative_binomial(2, 2 / (1 + uneven)) + rng.poisson(mean - uneven)
+    total = int(counts.sum())
+    weights = 1 / np.arange(1, len(MEDICATIONS) + 1) ** 1.05
+    code = rng.choice(len(MEDICATIONS), total, p=weights / weights.sum())
+    patient = np.repeat(np.arange(len(mean)), counts)
+    return Orders(MEDICATIONS, code, patient, rng.lognormal(3, 1, total))
+
+
+def family_code(
+    family: Family,
+    name: str,
+    is_case: NDArray[np.bool_],
+    strength: float,
+    rng: np.random.Generator,
+) -> Orders:
+    """Orders of one code of which one aggregation carries the class, and the others do not.
+
+    Args:
+        family: The aggregation that does.
+        name: The code.
+        is_case: Class of each patient, shape (patients,).
+        strength: How much it carries; 0 is nothing.
+        rng: Source of randomness.
+    """
+    n = len(is_case)
+    signal = np.where(is_case, strength, -strength)
+    match family:
+        case "binary":
+            has = rng.random(n) < np.clip(0.22 + 0.11 * signal, 0, 1)
+            counts = np.where(has, 1 + np.minimum(rng.geometric(0.45, n) - 1, 8), 0)
+            patient = np.repeat(np.arange(n), counts)
+            value = rng.lognormal(3, 1.3, len(patient))
+        case "count":
+            has = rng.random(n) < 0.5
+            counts = np.where(has, 1 + rng.poisson(np.maximum(1.2 + 0.75 * signal, 0)), 0)
+            patient = np.repeat(np.arange(n), counts)
+            value = rng.lognormal(3, 1.3, len(patient))
+        case "average":
+            has = rng.random(n) < 0.5
+            counts = np.where(has, 1 + rng.poisson(rng.gamma(0.7, size=n)), 0)
+            patient = np.repeat(np.arange(n), counts)
+            value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+        case "sum":
+            has = rng.random(n) < 0.5
+            counts = np.where(has, 1 + rng.poisson(1.2, n), 0)
+            patient = np.repeat(np.arange(n), counts)
+            total = rng.lognormal(4 + 0.33 * signal, 0.55)
+            share = rng.exponential(size=len(patient))
+            share /= np.bincount(patient, share, minlength=n)[patient]
+            value = total[patient] * share
+    return Orders((name,), np.zeros(len(patient), dtype=np.int64), patient, value)
+
+
+def rare_signal(
+    frequency: int,
+    cover: float,
+    purity: float,
+    is_case: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Orders:
+    """Codes that exactly `frequency` patients have, most of them of one class, by turns of each.
+
+    Args:
+        frequency: Patients that have a code.
+        cover: Codes that a patient has on average.
+        purity: Probability that one who has a code is of its class.
+        is_case: Class of each patient, shape (patients,).
+        rng: Source of randomness.
+    """
+    n_codes = round(cover * len(is_case) / frequency)
+    cases, controls = np.flatnonzero(is_case), np.flatnonzero(~is_case)
+    patient = np.empty((n_codes, frequency), dtype=np.int64)
+    left = np.arange(n_codes)
+    while len(left):
+        shape = (len(left), frequency)
+        from_cases = (left[:, None] % 2 == 0) ^ (rng.random(shape) > purity)
+        drawn = np.where(from_cases, rng.choice(cases, shape), rng.choice(controls, shape))
+        patient[left] = drawn
+        left = left[  # those with a patient twice are drawn anew
+            (np.diff(np.sort(drawn, axis=1), axis=1) == 0).any(axis=1)
+        ]
+    names = tuple(f"RARE//S{i:05d}" for i in range(n_codes))
+    code = np.repeat(np.arange(n_codes), frequency)
+    return Orders(names, code, patient.ravel(), rng.lognormal(3, 1, patient.size))
+
+
+def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Orders:
+    """Codes of 1 to 4 orders that mean nothing."""
+    counts = rng.choice([1, 2, 3, 4], n_codes, p=[0.55, 0.25, 0.12, 0.08])
+    code = np.repeat(np.arange(n_codes), counts)
+    patient = rng.integers(0, n_patients, len(code))
+    names = tuple(f"RARE//{i:05d}" for i in range(n_codes))
+    return Orders(names, code, patient, rng.lognormal(3, 1, len(code)))
+
+
+def xor_pair(weight: float, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
+    """Two codes that half of the patients of each class have; cases rather have just one of them.
+
+    Neither code alone tells anything, so linear models are blind to them.
+
+    Args:
+        weight: 1 if having just one of them is being a case, 0 if it tells nothing.
+        is_case: Class of each patient, shape (patients,).
+        rng: Source of randomness.
+    """
+    n = len(is_case)
+    has_first = rng.random(n) < 0.5
+    has_one = is_case ^ (rng.random(n) > (1 + weight) / 2)
+    has = np.stack([has_first, has_first ^ has_one])
+    code, patient = np.nonzero(has)
+    return Orders(("XOR//0", "XOR//1"), code, patient, rng.lognormal(3, 1, len(code)))
