@@ -5,8 +5,8 @@ trial whose worker died comes back as lost, and its task runs are set to Crashed
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
+import dask
 import distributed
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
@@ -43,9 +44,9 @@ __all__ = ["DaskTrials", "Ended", "reap", "workers_started_early"]
 
 _LOGGER = logging.getLogger(__name__)
 
-_WORD_SECONDS = 1.0
-"""How long to wait for the nanny's word on where a worker died."""
-_TICK_SECONDS = 0.05
+_MOMENT_SECONDS = 1.0
+"""How long to wait for what a nanny says or does when a worker dies."""
+_TICK_SECONDS = 0.02
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
@@ -95,7 +96,8 @@ class DaskTrials:
         self.n_task_runs = 0
         self._running: dict[UUID, _Running] = {}
         self._done: SimpleQueue[UUID] = SimpleQueue()
-        self._failures: dict[UUID, Failure] = {}
+        self._is_short = False
+        self._words: dict[str, Mapping[str, Any]] = {}
         self._keeper = LimitKeeper(str(flow_run_id), limits)
 
     @classmethod
@@ -109,10 +111,16 @@ class DaskTrials:
     ) -> Iterator["DaskTrials"]:
         """Have workers ready, and end what still runs on them afterwards.
 
+        A local worker that is slow to come back, on a busy machine, is not given up.
+
         Raises:
             BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
         """
-        with _cluster(settings) as cluster, _runner(settings, cluster) as runner:
+        with (
+            dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+            _cluster(settings) as cluster,
+            _runner(settings, cluster) as runner,
+        ):
             if settings.dask:
                 n_workers = _check_workers(runner, settings.dask, context, limits)
             else:
@@ -140,24 +148,32 @@ class DaskTrials:
                 client.unregister_worker_plugin(self._keeper.name, nanny=True)
                 client.unsubscribe_topic(self._keeper.topic)
 
-    def _note_failure(self, event: tuple[float, Mapping[str, Any]]) -> None:
+    async def _note_failure(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Take the word of a nanny, in Dask's own thread."""
         _, word = event
-        trial = UUID(word["trial"])
-        self._failures[trial] = Failure(
-            kind=word["kind"],
-            message=word["message"],
-            step=word["step"],
-            fold=word["fold"],
-            cost_seconds=word["seconds"],
-        )
-        if word["kind"] != "crashed":
-            self._done.put(trial)
+        self._words[word["trial"]] = word
+        running = self._running.get(UUID(word["trial"]))
+        if running is not None and word["failure"]["kind"] != "crashed":
+            # Or Dask starts it on another worker when this one is killed, in a moment.
+            await running.future.wrapped_future.cancel(force=True)
 
     @property
     def n_running(self) -> int:
         """Trials under way."""
         return len(self._running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a worker is free.
+
+        While one that died is not back yet, a trial more would wait at another one, and die with
+        it if that one dies.
+        """
+        n_workers = self.n_slots
+        if self._is_short:
+            n_workers = min(len(self._runner.client.processing()), self.n_slots)
+            self._is_short = n_workers < self.n_slots
+        return self.n_running < n_workers
 
     def submit(self, trial: Trial, report: Report) -> None:
         """Start a trial on a free worker."""
@@ -176,6 +192,8 @@ class DaskTrials:
     def collect(self, timeout_seconds: float) -> list[Ended]:
         """What has ended, after waiting at most that long for the first."""
         ended = []
+        if self._is_short:
+            timeout_seconds = min(timeout_seconds, _TICK_SECONDS)
         try:
             first = self._done.get(timeout=timeout_seconds)
         except Empty:
@@ -202,60 +220,54 @@ class DaskTrials:
         self._running.clear()
         if not cut:
             return []
-        self._end(cut, Cancelled(message=reason))
+        client = self._runner.client
+        ours = {running.future.wrapped_future.key for running in cut}
+        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
+        client.cancel([running.future.wrapped_future for running in cut], force=True)
+        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
+        self._settle(cut, Cancelled(message=reason))
         return [running.trial for running in cut]
 
-    def _end(self, trials: Sequence[_Running], state: State[Any]) -> None:
-        """End trials with the processes they run in, and give their task runs a final state."""
-        client = self._runner.client
-        ours = {running.future.wrapped_future.key for running in trials}
-        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
-        client.cancel([running.future.wrapped_future for running in trials], force=True)
-        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
-        for running in trials:
-            self._set_state(running, state)
-        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in trials])
-
     def _ended(self, running: _Running) -> Ended:
-        if (
-            running.future.task_run_id in self._failures
-            and not running.future.wrapped_future.done()
-        ):
-            return self._over_limit(running)
+        self.n_task_runs += 1
         try:
             state: State[Any] = running.future.wrapped_future.result()
-        except Exception as error:  # its worker died, or Dask lost it
+        except (Exception, CancelledError) as error:  # its worker died or was ended
             _LOGGER.info(f"trial {running.trial.number} was lost: {error}")
             return self._lost(running)
         finally:
             running.future.wrapped_future.release()  # or Dask computes it again when a worker dies
         outcome = _outcome(state, monotonic() - running.started)
-        self.n_task_runs += outcome.n_task_runs
+        self.n_task_runs += outcome.n_task_runs - 1
         return Ended(running.trial, outcome)
 
-    def _over_limit(self, running: _Running) -> Ended:
-        """Settle a trial that its nanny is about to end."""
-        failure = self._failures.pop(running.future.task_run_id)
-        name = "TimedOut" if failure.kind == "timeout" else None
-        self._end([running], Failed(name=name, message=_at(failure) + failure.message))
-        running.future.wrapped_future.release()
-        self.n_task_runs += 1
+    def _lost(self, running: _Running) -> Ended:
+        """Settle a trial whose worker died or was ended; its nanny may know why and where."""
+        self._is_short = True
+        task_run_id = str(running.future.task_run_id)
+        _wait_for(lambda: task_run_id in self._words)
+        word = self._words.pop(task_run_id, None)
+        if word is None:
+            seconds = monotonic() - running.started
+            failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
+        else:
+            failure = Failure(**word["failure"])
+            # Until Dask sees the worker go, it would send the next trial there.
+            _wait_for(lambda: word["worker"] not in self._runner.client.processing())
+        where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
+        message = where + failure.message
+        states: dict[str, State[Any]] = {
+            "timeout": Failed(name="TimedOut", message=message),
+            "memory": Failed(message=message),
+        }
+        self._settle([running], states.get(failure.kind, Crashed(message=message)))
         return Ended(running.trial, None, failure)
 
-    def _lost(self, running: _Running) -> Ended:
-        """Settle a trial whose worker died; its nanny may know where it was."""
-        until = monotonic() + _WORD_SECONDS
-        while (failure := self._failures.pop(running.future.task_run_id, None)) is None:
-            if monotonic() > until:
-                seconds = monotonic() - running.started
-                failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
-                break
-            sleep(_TICK_SECONDS)
-        state: State[Any] = Crashed(message=_at(failure) + failure.message)
-        self._set_state(running, state)
-        reap(self._flow_run_id, state, of_trials=[running.future.task_run_id])
-        self.n_task_runs += 1
-        return Ended(running.trial, None, failure)
+    def _settle(self, trials: Sequence[_Running], state: State[Any]) -> None:
+        """Give the task runs of trials, and what ran in them, a final state."""
+        for running in trials:
+            self._set_state(running, state)
+        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in trials])
 
     def _set_state(self, running: _Running, state: State[Any]) -> None:
         """Give a trial's task run a final state; one that died unseen is made there with it."""
@@ -317,8 +329,11 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
     return TrialOutcome(None, Failure("error", str(state.message), cost_seconds=seconds), 1)
 
 
-def _at(failure: Failure) -> str:
-    return f"{failure.step}, fold {failure.fold}: " if failure.step else ""
+def _wait_for(happened: Callable[[], bool]) -> None:
+    """Wait for what should happen in a moment, but not for ever."""
+    until = monotonic() + _MOMENT_SECONDS
+    while not happened() and monotonic() < until:
+        sleep(_TICK_SECONDS)
 
 
 def _parents(task_run: TaskRun) -> set[str]:

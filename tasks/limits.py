@@ -25,9 +25,8 @@ from prefect.context import TaskRunContext
 
 __all__ = ["LimitKeeper", "TrialLimits", "followed", "note_step", "share_of_memory"]
 
-_NOTE = "trial.json"
 _LOOK_SECONDS = 0.1
-_GRACE_SECONDS = 0.3
+_GRACE_SECONDS = 0.1
 """Between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
 _SHARE_OF_MEMORY = 0.9
 """What trials may take of a machine; the rest is for the flow and the server."""
@@ -72,16 +71,16 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 def followed() -> Iterator[None]:
     """Have limits apply to the task run in the body; does nothing outside a Dask worker."""
     context = TaskRunContext.get()
-    try:
-        folder = distributed.get_worker().local_directory
-    except ValueError:
-        context = None
-    if context is None:
+    worker = _this_worker()
+    if context is None or worker is None:
         yield
         return
-    run, note = context.task_run, _Note(Path(folder) / _NOTE)
+    note = _Note(_note_path(worker.local_directory, os.getpid()))
     note.write(
-        pid=os.getpid(), trial=str(run.id), flow_run=str(run.flow_run_id), started=monotonic()
+        trial=str(context.task_run.id),
+        flow_run=str(context.task_run.flow_run_id),
+        worker=worker.address,
+        started=monotonic(),
     )
     token = _NOTED.set(note)
     try:
@@ -89,6 +88,18 @@ def followed() -> Iterator[None]:
     finally:
         _NOTED.reset(token)
         note.path.unlink(missing_ok=True)
+
+
+def _note_path(worker_folder: str, pid: int) -> Path:
+    """Where a worker notes what it does: beside its folder, which goes when it dies."""
+    return Path(worker_folder).parent / f"trial-{pid}.json"
+
+
+def _this_worker() -> Any:
+    try:
+        return distributed.get_worker()
+    except ValueError:
+        return None
 
 
 def note_step(step: str, fold: int) -> None:
@@ -101,7 +112,7 @@ class LimitKeeper(NannyPlugin):
     """Keeps the trials of one flow run within their limits, in each nanny of a cluster.
 
     What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
-    `kind` (timeout, memory or crashed), `message`, `seconds`, `step` and `fold`.
+    the `worker`'s address, and the `failure` as the trial will have it.
 
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
@@ -113,7 +124,8 @@ class LimitKeeper(NannyPlugin):
     def __init__(self, flow_run: str, limits: TrialLimits) -> None:
         self.name = self.topic = f"prefect-tune-limits-{flow_run}"
         self._flow_run, self._limits = flow_run, limits
-        self._seen: Mapping[str, Any] = {}
+        self._pid: int | None = None
+        self._path = Path()
         self._loop: asyncio.Task[None] | None = None
 
     def setup(self, nanny: Any) -> None:
@@ -132,15 +144,20 @@ class LimitKeeper(NannyPlugin):
                 await self._look(nanny)
 
     async def _look(self, nanny: Any) -> None:
-        if self._seen and not psutil.pid_exists(self._seen["pid"]):
-            died, self._seen = self._seen, {}
-            await self._tell(nanny, died, "crashed", "the worker process died")
+        if self._pid is not None and nanny.pid != self._pid:
+            died = self._read()
+            self._forget()
+            if died:
+                await self._tell(nanny, died, "crashed", "the worker process died")
+        if nanny.worker_dir is None or nanny.pid is None:
             return
-        self._seen = note = self._read(nanny)
+        self._pid = nanny.pid
+        self._path = _note_path(nanny.worker_dir, self._pid)
+        note = self._read()
         if not note:
             return
         seconds = monotonic() - note["started"]
-        memory_bytes = psutil.Process(note["pid"]).memory_info().rss
+        memory_bytes = psutil.Process(self._pid).memory_info().rss
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
@@ -155,28 +172,32 @@ class LimitKeeper(NannyPlugin):
             )
         else:
             return
-        self._seen = {}
-        os.kill(note["pid"], signal.SIGSTOP)
+        os.kill(self._pid, signal.SIGSTOP)
         await self._tell(nanny, note, kind, message)
         await asyncio.sleep(_GRACE_SECONDS)
-        os.kill(note["pid"], signal.SIGKILL)
+        os.kill(self._pid, signal.SIGKILL)
+        self._forget()
 
-    def _read(self, nanny: Any) -> Mapping[str, Any]:
+    def _read(self) -> Mapping[str, Any]:
         """What the worker has noted, if it runs a trial of ours."""
         try:
-            note: Mapping[str, Any] = json.loads(Path(nanny.worker_dir or "", _NOTE).read_text())
+            note: Mapping[str, Any] = json.loads(self._path.read_text())
         except (OSError, ValueError):  # no trial, or just being written
             return {}
-        is_ours = note["flow_run"] == self._flow_run and note["pid"] == nanny.pid
-        return note if is_ours else {}
+        return note if note["flow_run"] == self._flow_run else {}
+
+    def _forget(self) -> None:
+        """Be done with a process that has ended."""
+        self._pid = None
+        self._path.unlink(missing_ok=True)
 
     async def _tell(self, nanny: Any, note: Mapping[str, Any], kind: str, message: str) -> None:
-        word = {
-            "trial": note["trial"],
+        failure = {
             "kind": kind,
             "message": message,
-            "seconds": monotonic() - note["started"],
             "step": note.get("step"),
             "fold": note.get("fold"),
+            "cost_seconds": monotonic() - note["started"],
         }
+        word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
         await nanny.scheduler.log_event(topic=self.topic, msg=word)
