@@ -49,6 +49,10 @@ class Encoding:
         self.columns = tuple(self._hyperparameters)
         self._position = {column: i for i, column in enumerate(self.columns)}
 
+    def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
+        """What a column of the cube stands for."""
+        return self._hyperparameters[column]
+
     def one_hot(self, path: Path) -> NDArray[np.float64]:
         """Shape (N,), with exactly one 1 per searched step."""
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
