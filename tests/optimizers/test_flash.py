@@ -1,0 +1,5 @@
+from contracts.optimizer import OptimizerContract
+
+
+class TestFlash(OptimizerContract):
+    method = "flash"
