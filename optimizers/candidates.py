@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ConfigSpace.conditions import Condition
+from ConfigSpace.conditions import Condition, Conjunction
 from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
     Hyperparameter,
@@ -70,7 +70,7 @@ class _Column:
     step: int
     algorithm: int
     size: int
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition | Conjunction, ...]
     parents: tuple[int, ...]
     siblings: tuple[int | None, ...]
 
@@ -172,7 +172,8 @@ class CandidateSpace:
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Which rows use only algorithms of the part that may be proposed, shape (n,)."""
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
-        return np.all([is_proposed[column] for is_proposed, column in columns], axis=0)
+        inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
+        return inside
 
     def _indices(self, path: Path) -> list[int]:
         return [ids.index(a) for ids, a in zip(self._ids, path, strict=True)]
@@ -198,7 +199,7 @@ class CandidateSpace:
             rows = np.flatnonzero(active[:, i])
             if not column.conditions or not len(rows):
                 continue
-            active[rows, i] = active[np.ix_(rows, column.parents)].all(axis=1)
+            active[rows, i] = active[rows][:, list(column.parents)].all(axis=1)
             vectors = self._vectors(column, candidates.units[rows])
             for condition in column.conditions:
                 active[rows, i] &= condition.satisfied_by_vector_array(vectors)

@@ -32,6 +32,7 @@ from prefect_tune.optimizers.smac import ForestSearch, SmacOptions
 from prefect_tune.optimizers.space import Path, Space
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.told_losses import told_losses
+from prefect_tune.optimizers.trial import Trial
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.tpe import ParzenSearch
@@ -156,8 +157,9 @@ class Flash(Optimizer):
         if phase == 1:
             return self._design_left()
         scores = self._log_eips(self._xi)
-        running = {self._index[t.query.configuration.path] for t in self.history.pending}
-        scores[list(running)] -= np.ptp(scores) + 1  # last, for when nothing else is left
+        paths = {t.query.configuration.path for t in self.history.pending}
+        running = [i for i in map(self._index.get, paths) if i is not None]
+        scores[running] -= np.ptp(scores) + 1  # last, for when nothing else is left
         shuffled = rng.permutation(len(scores))
         rounded = np.round(scores[shuffled] / _TIE) * _TIE
         return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
@@ -183,15 +185,15 @@ class Flash(Optimizer):
         return [*(i for i in left if seconds[i] <= limit), *dear]
 
     def _log_eips(self, xi: float | None) -> NDArray[np.float64]:
-        """ln of the expected improvement per cost of every path, shape (B,).
+        """Ln of the expected improvement per cost of every path, shape (B,).
 
         Pending paths are taken to return what the model expects; a None `xi` is the mean deviation.
         """
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
-        seen = self._one_hot[[self._index[t.query.configuration.path] for t in trials]]
+        seen = self._encoded(trials)
         model = PathLinear.fit(seen, losses, self.options.ridge)
-        for trial in self.history.pending:
-            model = model.imagining(self._one_hot[self._index[trial.query.configuration.path]])
+        for path in self._encoded(self.history.pending):
+            model = model.imagining(path)
         deviation = model.deviation(self._one_hot)
         margin = float(deviation.mean()) if xi is None else xi
         best = float(self.history.losses.min())
@@ -201,7 +203,7 @@ class Flash(Optimizer):
     def _log_cost(
         self, seen: NDArray[np.float64], seconds: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """ln of what divides the expected improvement, shape (B,)."""
+        """Ln of what divides the expected improvement, shape (B,)."""
         rule = self.options.cost
         if rule == "steps":
             predicted = self._path_cost.seconds(self.history, self._is_new())
@@ -220,7 +222,8 @@ class Flash(Optimizer):
     def _xi(self) -> float | None:
         """Improvement that does not count in Phase 2."""
         if self.options.xi is not None or not self.options.is_paper:
-            return self.options.xi
+            xi: float | None = self.options.xi
+            return xi
         scale = self.objective.upper - self.objective.lower
         return scale if np.isfinite(scale) else None
 
@@ -302,8 +305,16 @@ class Flash(Optimizer):
 
     @cached_property
     def _one_hot(self) -> NDArray[np.float64]:
-        encoding = Encoding(self.space)
-        return np.array([encoding.one_hot(path) for path in self._paths])
+        return np.array([self._encoding.one_hot(path) for path in self._paths])
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        return Encoding(self.space)
+
+    def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
+        """One-hot paths of trials, shape (n, N)."""
+        rows = [self._encoding.one_hot(t.query.configuration.path) for t in trials]
+        return np.array(rows).reshape(-1, self._one_hot.shape[1])
 
     @cached_property
     def _path_cost(self) -> PathCost:

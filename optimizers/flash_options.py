@@ -1,7 +1,7 @@
 """Options of FLASH, by the paper's names."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from prefect_tune.optimizers.path_design import Design
 from prefect_tune.optimizers.told_losses import FailureCost
@@ -39,8 +39,8 @@ class FlashOptions:
         pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
         phase3: What tunes the sub-space.
         cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
-            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds); `literal`,
-            the paper's on ln(seconds); `none`.
+            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds);
+            `literal`, the paper's on ln(seconds); `none`.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
             drawn from the `prior` (paper).
         failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
@@ -85,7 +85,7 @@ class FlashOptions:
 
     def resolved(self) -> Self:
         """With what the variant says where nothing was given."""
-        given = _VARIANTS[self.variant]
+        given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 
 

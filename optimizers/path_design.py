@@ -1,6 +1,6 @@
 """Which paths to run first: greedy optimal design over one-hot paths (FLASH, section 3.2)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ def design_rank(n_algorithms: int, n_steps: int) -> int:
 
 
 def design_order(
-    paths: NDArray[np.float64],
+    paths: NDArray[np.floating[Any]],
     n: int,
     design: Design,
     rng: np.random.Generator | None = None,
@@ -50,12 +50,14 @@ def design_order(
         return chosen
     # Once the chosen paths span all others the paper's product is 0 for every path, and what
     # follows maximises the determinant on the range of the sum.
-    inverse = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
+    inverse: NDArray[np.floating[Any]] = np.linalg.pinv(
+        paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True
+    )
     return _greedy(paths, chosen, inverse, n, rng)
 
 
 def _independent(
-    paths: NDArray[np.float64], first: int, n: int, rng: np.random.Generator | None
+    paths: NDArray[np.floating[Any]], first: int, n: int, rng: np.random.Generator | None
 ) -> list[int]:
     """Greedy D-optimal picks while they are independent.
 
@@ -79,9 +81,9 @@ def _independent(
 
 
 def _greedy(
-    paths: NDArray[np.float64],
+    paths: NDArray[np.floating[Any]],
     chosen: list[int],
-    inverse: NDArray[np.float64],
+    inverse: NDArray[np.floating[Any]],
     n: int,
     rng: np.random.Generator | None,
 ) -> list[int]:
@@ -96,6 +98,6 @@ def _greedy(
     return chosen
 
 
-def _pick(gains: NDArray[np.float64], rng: np.random.Generator | None) -> int:
+def _pick(gains: NDArray[np.floating[Any]], rng: np.random.Generator | None) -> int:
     best = np.flatnonzero(gains >= gains.max() - _TIE)
     return int(best[0] if rng is None else best[rng.integers(len(best))])

@@ -36,7 +36,7 @@ def told_losses(
 
 
 def log_losses(losses: NDArray[np.float64], objective: Objective) -> NDArray[np.float64]:
-    """ln of the distance from the smallest loss possible, shape (n,); as they are without one.
+    """Ln of the distance from the smallest loss possible, shape (n,); as they are without one.
 
     A hundredth of the median distance is added, so that a perfect loss is not infinitely far from
     all others.

@@ -1,4 +1,4 @@
-"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask and tell."""
+"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell."""
 
 from dataclasses import dataclass
 from functools import cached_property

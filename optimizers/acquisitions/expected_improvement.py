@@ -1,5 +1,7 @@
 """Expected improvement in log form, which ranks candidates long after the plain form is 0.0."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
@@ -21,11 +23,16 @@ def log_standard_improvement(u: ArrayLike) -> NDArray[np.float64]:
     plain = np.log(np.exp(-(near**2) / 2 - _LOG_ROOT_TAU) + near * ndtr(near))
     scaled = np.log1p(middle * np.sqrt(np.pi / 2) * erfcx(-middle / np.sqrt(2)))
     tail = np.where(u < -1e4, -2 * np.log(-far), scaled)
-    return np.where(u > -1, plain, -(np.minimum(u, -1.0) ** 2) / 2 - _LOG_ROOT_TAU + tail)
+    below = -(np.minimum(u, -1.0) ** 2) / 2 - _LOG_ROOT_TAU + tail
+    log_h: NDArray[np.float64] = np.where(u > -1, plain, below)
+    return log_h
 
 
 def log_expected_improvement(
-    mean: NDArray[np.float64], deviation: NDArray[np.float64], best: float, xi: float = 0.0
+    mean: NDArray[np.floating[Any]],
+    deviation: NDArray[np.floating[Any]],
+    best: float,
+    xi: float = 0.0,
 ) -> NDArray[np.float64]:
     """Natural log of the expected improvement on `best` by more than `xi`, shape (n,).
 

@@ -1,1 +1,1 @@
-"""Models of loss and cost, fitted on what was observed: a file each, told apart by what they see."""
+"""Models of loss and cost, fitted on what was observed; a file each."""

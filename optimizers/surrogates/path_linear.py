@@ -8,7 +8,7 @@ loss of 0; `intercept=False` has it so.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _SMALLEST_VARIANCE = 1e-8
 _SMALLEST_SHARE = 1e-3
 """Least deviation of the residuals, as a share of the range of the targets."""
 
-Vector = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class PathLinear:
         residual_variance: s2, floored so that equal targets still leave something to explore.
     """
 
-    coefficients: Vector
+    coefficients: Array
     intercept: float
-    inverse: Vector
+    inverse: Array
     residual_variance: float
 
     @classmethod
     def fit(
-        cls, paths: Vector, targets: Vector, ridge: float = 1.0, *, has_intercept: bool = True
+        cls, paths: Array, targets: Array, ridge: float = 1.0, *, has_intercept: bool = True
     ) -> Self:
         """Fit to one-hot paths, shape (n, N), and their targets, shape (n,), with n at least 1."""
         identity = ridge * np.eye(paths.shape[1])
@@ -54,19 +54,21 @@ class PathLinear:
         inverse = np.linalg.inv(paths.T @ paths + identity)
         return cls(beta, intercept, inverse, max(variance, floor))
 
-    def mean(self, paths: Vector) -> Vector:
+    def mean(self, paths: Array) -> Array:
         """mu(p) = c + p'beta, shape (n,)."""
-        return self.intercept + paths @ self.coefficients
+        predicted: Array = self.intercept + paths @ self.coefficients
+        return predicted
 
-    def leverage(self, paths: Vector) -> Vector:
+    def leverage(self, paths: Array) -> Array:
         """q(p) = p'A p, shape (n,): how little is known of a path; never rises with more runs."""
         return np.einsum("ij,ij->i", paths @ self.inverse, paths)
 
-    def deviation(self, paths: Vector) -> Vector:
+    def deviation(self, paths: Array) -> Array:
         """sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""
-        return np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
+        deviation: Array = np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
+        return deviation
 
-    def imagining(self, path: Vector) -> Self:
+    def imagining(self, path: Array) -> Self:
         """The model had `path`, shape (N,), returned exactly its mean.
 
         Neither beta nor c moves then, so a rank-one update of A is exact. The residual variance is
@@ -77,9 +79,10 @@ class PathLinear:
         return replace(self, inverse=self.inverse - step)
 
 
-def guarded_log_seconds(seconds: Vector) -> Vector:
+def guarded_log_seconds(seconds: Array) -> Array:
     """ln(e + seconds), shape (n,): at least 1, and ln(seconds) where seconds are many.
 
     The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
     """
-    return np.log(np.e + seconds)
+    logarithms: Array = np.log(np.e + seconds)
+    return logarithms
