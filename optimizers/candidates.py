@@ -102,6 +102,7 @@ class CandidateSpace:
                 for h in map(self.encoding.hyperparameter, self.encoding.columns)
             ]
         )
+        self._rows: dict[Configuration, tuple[list[int], NDArray[np.float64]]] = {}
         self._feasible: dict[tuple[int, ...], bool] = {}
         self._paths: NDArray[np.intp] | None = None
         if self.proposed.n_paths <= _PATHS:
@@ -118,12 +119,10 @@ class CandidateSpace:
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
         """Configurations as candidates."""
-        configurations = list(configurations)
-        algorithms = np.array([self._indices(c.path) for c in configurations], dtype=np.intp)
-        units = [self.encoding.to_cube(c)[0] for c in configurations]
-        return Candidates(
-            algorithms.reshape(-1, len(self._ids)), np.array(units).reshape(-1, len(self._columns))
-        )
+        rows = [self._encoded(c) for c in configurations]
+        algorithms = np.array([a for a, _ in rows], dtype=np.intp).reshape(-1, len(self._ids))
+        units = np.array([u for _, u in rows]).reshape(-1, len(self._columns))
+        return Candidates(algorithms, units)
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
         """The configuration of a row; None when its values are forbidden together."""
@@ -174,6 +173,12 @@ class CandidateSpace:
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
         inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
         return inside
+
+    def _encoded(self, configuration: Configuration) -> tuple[list[int], NDArray[np.float64]]:
+        if configuration not in self._rows:
+            units, _ = self.encoding.to_cube(configuration)
+            self._rows[configuration] = self._indices(configuration.path), units
+        return self._rows[configuration]
 
     def _indices(self, path: Path) -> list[int]:
         return [ids.index(a) for ids, a in zip(self._ids, path, strict=True)]

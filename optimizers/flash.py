@@ -6,6 +6,7 @@ expected improvement per cost, and Phase 3 tunes the sub-space G' of the best pa
 a surrogate fitted on all trials.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
@@ -169,17 +170,19 @@ class Flash(Optimizer):
 
         When all were asked for, it starts again.
         """
-        left = list(self._decided["design"])
-        for trial in self.history:
-            i = self._index.get(trial.query.configuration.path)
-            if i in left:
-                left.remove(i)
+        ran_paths = Counter(self._index.get(t.query.configuration.path) for t in self.history)
+        left = []
+        for i in self._decided["design"]:
+            if ran_paths[i] > 0:
+                ran_paths[i] -= 1
+            else:
+                left.append(i)
         if not left:
             return list(self._decided["design"])
         if self.options.cost != "steps" or not self.history.complete:
             return left
         seconds = self._path_cost.seconds(self.history, self._is_new())
-        ran = [seconds[i] for i in self._decided["design"] if i not in left]
+        ran = [seconds[i] for i in set(self._decided["design"]).difference(left)]
         limit = _DEAR * float(np.median(ran or seconds))
         dear = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
         return [*(i for i in left if seconds[i] <= limit), *dear]
@@ -313,7 +316,11 @@ class Flash(Optimizer):
 
     def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
         """One-hot paths of trials, shape (n, N)."""
-        rows = [self._encoding.one_hot(t.query.configuration.path) for t in trials]
+        known = [
+            (t.query.configuration.path, self._index.get(t.query.configuration.path))
+            for t in trials
+        ]
+        rows = [self._encoding.one_hot(p) if i is None else self._one_hot[i] for p, i in known]
         return np.array(rows).reshape(-1, self._one_hot.shape[1])
 
     @cached_property

@@ -1,5 +1,6 @@
 """Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -17,7 +18,8 @@ from optuna.distributions import (
     FloatDistribution,
 )
 from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial, create_trial
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from prefect_tune.optimizers.configuration import (
     Choice,
@@ -34,6 +36,7 @@ from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.space import Space
 from prefect_tune.optimizers.told_losses import FailureCost, told_losses
+from prefect_tune.optimizers.trial import Trial
 
 __all__ = ["ParzenSearch", "Tpe", "TpeOptions"]
 
@@ -88,6 +91,7 @@ class ParzenSearch:
             for h in a.hyperparameters.values()
             if not isinstance(h, Constant)
         }
+        self._known: dict[Configuration, FrozenTrial] = {}
 
     def propose(self, history: History, rng: np.random.Generator) -> Configuration:
         """The next configuration.
@@ -107,9 +111,9 @@ class ParzenSearch:
             constant_liar=False,  # pending trials are in the study with the worst loss
         )
         trial = FrozenTrial(
-            number=len(study.trials),
+            number=len(history),
             trial_id=-1,
-            state=optuna.trial.TrialState.RUNNING,
+            state=TrialState.RUNNING,
             value=None,
             datetime_start=None,
             datetime_complete=None,
@@ -148,15 +152,22 @@ class ParzenSearch:
         return Configuration(tuple(choices))
 
     def _study(self, history: History) -> optuna.Study:
-        """An Optuna study in memory with all that is known, made anew for each ask."""
+        """An Optuna study of all that is known; pending trials are taken to give the worst loss."""
         told, losses = told_losses(history, self.objective, self.options.failure_cost)
         worst = float(losses.max())
         known = [*zip(told, losses, strict=True), *((t, worst) for t in history.pending)]
-        study = _quiet_study()
-        study.add_trials([self._frozen(t.query.configuration, float(y)) for t, y in known])
-        return study
+        return _quiet_study(_GivenTrials([self._frozen(t, float(y)) for t, y in known]))
 
-    def _frozen(self, configuration: Configuration, loss: float) -> FrozenTrial:
+    def _frozen(self, trial: Trial, loss: float) -> FrozenTrial:
+        configuration = trial.query.configuration
+        frozen = self._known.get(configuration)
+        if frozen is None:
+            frozen = self._known[configuration] = self._inside(configuration)
+        frozen.number, frozen.value = trial.number, loss
+        return frozen
+
+    def _inside(self, configuration: Configuration) -> FrozenTrial:
+        """What of a configuration lies in the space that may be proposed."""
         params: dict[str, Any] = {}
         distributions: dict[str, BaseDistribution] = {}
         for step, choice in configuration.choices:
@@ -170,7 +181,23 @@ class ParzenSearch:
                     key = f"{step}/{choice.algorithm}/{name}"
                     params[key] = _from_value(hyperparameters[name], value)
                     distributions[key] = distribution
-        return create_trial(params=params, distributions=distributions, value=loss)
+        return create_trial(params=params, distributions=distributions, value=0.0)
+
+
+class _GivenTrials(InMemoryStorage):
+    """A storage that serves the trials it is given; adding them one by one would copy each."""
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        super().__init__()
+        self._given = trials
+
+    def get_all_trials(
+        self,
+        study_id: int,  # noqa: ARG002
+        deepcopy: bool = True,  # noqa: ARG002
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        return [t for t in self._given if states is None or t.state in states]
 
 
 class Tpe(Optimizer):
@@ -207,11 +234,11 @@ def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float
     return unit
 
 
-def _quiet_study() -> optuna.Study:
+def _quiet_study(storage: InMemoryStorage) -> optuna.Study:
     """A study in memory; Optuna logs each one it makes, which is no news here."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        return optuna.create_study()
+        return optuna.create_study(storage=storage)
     finally:
         optuna.logging.set_verbosity(verbosity)

@@ -42,4 +42,7 @@ def log_expected_improvement(
         best: Smallest loss observed.
         xi: Improvement that does not count yet, in the unit of the loss.
     """
-    return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
+    log_ei: NDArray[np.float64] = np.log(deviation) + log_standard_improvement(
+        (best - xi - mean) / deviation
+    )
+    return log_ei

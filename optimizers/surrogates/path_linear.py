@@ -61,7 +61,8 @@ class PathLinear:
 
     def leverage(self, paths: Array) -> Array:
         """q(p) = p'A p, shape (n,): how little is known of a path; never rises with more runs."""
-        return np.einsum("ij,ij->i", paths @ self.inverse, paths)
+        quadratic: Array = np.einsum("ij,ij->i", paths @ self.inverse, paths)
+        return quadratic
 
     def deviation(self, paths: Array) -> Array:
         """sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""

@@ -1,6 +1,6 @@
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -34,12 +34,12 @@ class TestFlash(OptimizerContract):
 
 class TestFlashWithTpe(OptimizerContract):
     method = "flash"
-    options = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
+    options: ClassVar[dict[str, Any]] = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
 
 
 class TestFlashOfThePaper(OptimizerContract):
     method = "flash"
-    options = {"variant": "paper", "n_init": 4, "n_prune": 4}
+    options: ClassVar[dict[str, Any]] = {"variant": "paper", "n_init": 4, "n_prune": 4}
 
 
 def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
