@@ -120,9 +120,10 @@ class CandidateSpace:
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
         """Configurations as candidates."""
         rows = [self._encoded(c) for c in configurations]
-        algorithms = np.array([a for a, _ in rows], dtype=np.intp).reshape(-1, len(self._ids))
-        units = np.array([u for _, u in rows]).reshape(-1, len(self._columns))
-        return Candidates(algorithms, units)
+        algorithms = np.array([a for a, _ in rows], dtype=np.intp)
+        units = np.array([u for _, u in rows], dtype=np.float64)
+        shapes = (len(rows), len(self._ids)), (len(rows), len(self._columns))
+        return Candidates(algorithms.reshape(shapes[0]), units.reshape(shapes[1]))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
         """The configuration of a row; None when its values are forbidden together."""

@@ -316,10 +316,8 @@ class Flash(Optimizer):
 
     def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
         """One-hot paths of trials, shape (n, N)."""
-        known = [
-            (t.query.configuration.path, self._index.get(t.query.configuration.path))
-            for t in trials
-        ]
+        paths = [t.query.configuration.path for t in trials]
+        known = zip(paths, map(self._index.get, paths), strict=True)
         rows = [self._encoding.one_hot(p) if i is None else self._one_hot[i] for p, i in known]
         return np.array(rows).reshape(-1, self._one_hot.shape[1])
 

@@ -1,11 +1,12 @@
 """The graphs and the deterministic world on which FLASH's numbers were worked out."""
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 from ConfigSpace import ConfigurationSpace, Float
 
-from prefect_tune.optimizers import Algorithm, Space, Step
+from prefect_tune.optimizers import Algorithm, Query, Space, Step
 
 __all__ = [
     "BENCHMARK",
@@ -15,6 +16,7 @@ __all__ = [
     "additive_losses",
     "counted_space",
     "one_hot_paths",
+    "planted_loss",
 ]
 
 TOY = (2, 3)
@@ -41,6 +43,30 @@ def additive_losses() -> np.ndarray:
 def additive_log_seconds() -> np.ndarray:
     """Log seconds of each benchmark path, a sum as well."""
     return 1 + one_hot_paths(BENCHMARK) @ np.array([((5 * c) % 33) / 20 for c in range(33)])
+
+
+def planted_loss(counts: tuple[int, ...], seed: int) -> Callable[[Query], float | None]:
+    """Percent: 10 + a weight per algorithm + a parabola per hyperparameter; some paths fail.
+
+    The parabolas have their least within (0.2, 0.8), so defaults of 0.5 are fair and not best.
+    """
+    rng = np.random.default_rng([seed, *counts])
+    weights = [np.abs(rng.normal(0, 8, n)) for n in counts]
+    best = [rng.uniform(0.2, 0.8, n) for n in counts]
+    scales = [rng.exponential(30, n) for n in counts]
+    failing = {(int(rng.integers(counts[0])), int(rng.integers(counts[1])))}
+
+    def loss(query: Query) -> float | None:
+        total = 10.0
+        chosen = []
+        for k, (_, choice) in enumerate(query.configuration.choices):
+            j = int(choice.algorithm[1:])
+            chosen.append(j)
+            total += weights[k][j] - weights[k].min()
+            total += sum(scales[k][j] * (float(v) - best[k][j]) ** 2 for _, v in choice.values)
+        return None if tuple(chosen[:2]) in failing else min(total, 100.0)
+
+    return loss
 
 
 def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
