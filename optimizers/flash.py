@@ -158,7 +158,7 @@ class Flash(Optimizer):
         if phase == 1:
             return self._design_left()
         scores = self._log_eips(self._xi)
-        paths = {t.query.configuration.path for t in self.history.pending}
+        paths = {self._path_of(t) for t in self.history.pending}
         running = [i for i in map(self._index.get, paths) if i is not None]
         scores[running] -= np.ptp(scores) + 1  # last, for when nothing else is left
         shuffled = rng.permutation(len(scores))
@@ -170,7 +170,7 @@ class Flash(Optimizer):
 
         When all were asked for, it starts again.
         """
-        ran_paths = Counter(self._index.get(t.query.configuration.path) for t in self.history)
+        ran_paths = Counter(self._index.get(self._path_of(t)) for t in self.history)
         left = []
         for i in self._decided["design"]:
             if ran_paths[i] > 0:
@@ -316,10 +316,19 @@ class Flash(Optimizer):
 
     def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
         """One-hot paths of trials, shape (n, N)."""
-        paths = [t.query.configuration.path for t in trials]
+        paths = [self._path_of(t) for t in trials]
         known = zip(paths, map(self._index.get, paths), strict=True)
         rows = [self._encoding.one_hot(p) if i is None else self._one_hot[i] for p, i in known]
         return np.array(rows).reshape(-1, self._one_hot.shape[1])
+
+    def _path_of(self, trial: Trial) -> Path:
+        if trial.number not in self._trial_paths:
+            self._trial_paths[trial.number] = trial.query.configuration.path
+        return self._trial_paths[trial.number]
+
+    @cached_property
+    def _trial_paths(self) -> dict[int, Path]:
+        return {}
 
     @cached_property
     def _path_cost(self) -> PathCost:
@@ -342,8 +351,7 @@ class Flash(Optimizer):
         """Paths whose next run has default values, shape (B,)."""
         is_new = np.full(len(self._paths), self.options.start == "defaults")
         for trial in self.history:
-            configuration = trial.query.configuration
-            i = self._index.get(configuration.path)
-            if i is not None and configuration == self._default(i):
+            i = self._index.get(self._path_of(trial))
+            if i is not None and trial.query.configuration == self._default(i):
                 is_new[i] = False
         return is_new

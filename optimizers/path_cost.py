@@ -41,6 +41,7 @@ class PathCost:
             for k, ids in enumerate(self._position)
         ]
         free = [~has_values[k][self._algorithms[:, k]] for k in range(len(sizes))]
+        self._known_codes: dict[int, tuple[int, ...]] = {}
         self._is_free = np.logical_and.accumulate(np.column_stack(free), axis=1)
 
     def seconds(self, history: History, is_new: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -73,10 +74,10 @@ class PathCost:
         loads: list[float] = []
         rest: list[float] = []
         for trial in history:
-            path = trial.query.configuration.path
             if trial.evaluation is None or not trial.evaluation.steps:
-                self._blame(trial, path, made)
+                self._blame(trial, made)
                 continue
+            path = trial.query.configuration.path
             seconds = dict.fromkeys(self._steps, 0.0)
             spent = 0.0
             for cost in trial.evaluation.steps:
@@ -91,10 +92,11 @@ class PathCost:
             rest.append(max(trial.cost_seconds - spent, 0.0))
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
-    def _blame(self, trial: Trial, path: Path, made: list[defaultdict[int, list[float]]]) -> None:
+    def _blame(self, trial: Trial, made: list[defaultdict[int, list[float]]]) -> None:
         """A failed trial's seconds count for the step that failed, or for the last."""
         if trial.failure is None:
             return
+        path = trial.query.configuration.path
         known = trial.failure.step in self._steps
         k = self._steps.index(str(trial.failure.step)) if known else len(self._steps) - 1
         made[k][self._position[k][path[k]]].append(trial.failure.cost_seconds)
@@ -106,7 +108,10 @@ class PathCost:
             return held
         codes: list[set[int]] = [set() for _ in self._steps]
         for trial in history.complete:
-            for k, code in enumerate(self._default_prefixes(trial.query.configuration)):
+            if trial.number not in self._known_codes:
+                prefixes = self._default_prefixes(trial.query.configuration)
+                self._known_codes[trial.number] = tuple(prefixes)
+            for k, code in enumerate(self._known_codes[trial.number]):
                 codes[k].add(code)
         for k, known in enumerate(codes):
             held[:, k] = np.isin(self._codes[:, k], list(known))

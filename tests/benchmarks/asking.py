@@ -29,6 +29,7 @@ from ConfigSpace import (  # noqa: E402
 )
 from flash_worlds import BENCHMARK, counted_space  # noqa: E402
 from machine import Goals, describe  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 from worlds import evaluation  # noqa: E402
 
 from prefect_tune.optimizers import (  # noqa: E402
@@ -171,4 +172,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from flash_worlds import BENCHMARK, TOY, one_hot_paths
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
@@ -86,6 +86,7 @@ def test_the_worked_example_of_a_pending_path() -> None:
     assert imagined.mean(PATHS) == pytest.approx(toy_model().mean(PATHS))
 
 
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 1455), st.floats(0, 100)), min_size=2, max_size=60),
     st.floats(0.01, 10),
@@ -103,6 +104,7 @@ def test_it_agrees_with_scikit_learn_and_a_direct_inverse(
     assert model.leverage(table[:50]) == pytest.approx(direct, abs=1e-9)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 1455), min_size=1, max_size=30), st.integers(0, 1455))
 def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(
     seen: list[int], new: int
