@@ -2,8 +2,11 @@
 
 `space` declares what can be chosen, `configuration` and `encoding` turn choices into records and
 vectors, `trial` and `history` hold what came of them, `optimizer` is the contract of all methods,
-each method is a file, and `registry` knows them by name.
+each method is a file, and `registry` knows them by name. Methods learn with `surrogates`, choose
+with `acquisitions`, and are loaded when first touched: their libraries take seconds to import.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from prefect_tune.optimizers.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.encoding import Encoding
@@ -20,10 +23,15 @@ from prefect_tune.optimizers.optimizer import (
     Told,
     replay,
 )
-from prefect_tune.optimizers.random_search import RandomSearch
-from prefect_tune.optimizers.registry import METHODS, make_optimizer
+from prefect_tune.optimizers.registry import METHODS, Method, make_optimizer
 from prefect_tune.optimizers.space import Algorithm, Flags, Path, Space, Step
 from prefect_tune.optimizers.trial import Evaluation, Failure, StepCost, Trial, TrialState
+
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.flash import Flash
+    from prefect_tune.optimizers.random_search import RandomSearch
+    from prefect_tune.optimizers.smac import Smac
+    from prefect_tune.optimizers.tpe import Tpe
 
 __all__ = [
     "METHODS",
@@ -37,21 +45,33 @@ __all__ = [
     "Event",
     "Failure",
     "Flags",
+    "Flash",
     "History",
+    "Method",
     "Objective",
     "Optimizer",
     "Path",
     "Query",
     "RandomSearch",
     "Retried",
+    "Smac",
     "Space",
     "SpaceExhausted",
     "Step",
     "StepCost",
     "Told",
+    "Tpe",
     "Trial",
     "TrialState",
     "UnknownName",
     "make_optimizer",
     "replay",
 ]
+
+_METHODS = {method.class_name: method for method in METHODS.values()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _METHODS:
+        return _METHODS[name].load()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,6 +30,7 @@ __all__ = [
     "enumerate_configurations",
     "from_unit",
     "sample_choice",
+    "is_allowed",
     "sample_configuration",
     "to_unit",
 ]
@@ -226,19 +227,35 @@ def default_configuration(space: Space, path: Path) -> Configuration:
     return _assemble(space, path, [_defaults(s.algorithm(a)) for s, a in _zip(space, path)])
 
 
-def enumerate_configurations(space: Space, limit: int) -> list[Configuration] | None:
-    """All configurations of a small finite space, or None when there are more than `limit`."""
+def enumerate_configurations(
+    space: Space, limit: int, path: Path | None = None
+) -> list[Configuration] | None:
+    """All configurations of a small finite space, or None when there are more than `limit`.
+
+    Args:
+        space: The space.
+        limit: How many to list at most.
+        path: List those of this path only.
+    """
     found: list[Configuration] = []
-    for path in space.paths():
-        grids = [_grid(s.algorithm(a), limit) for s, a in _zip(space, path)]
+    for listed in space.paths() if path is None else (path,):
+        grids = [_grid(s.algorithm(a), limit) for s, a in _zip(space, listed)]
         known = [grid for grid in grids if grid is not None]
         if len(known) < len(grids):
             return None
         for values in product(*known):
-            found.append(_assemble(space, path, list(values)))
+            found.append(_assemble(space, listed, list(values)))
             if len(found) > limit:
                 return None
     return found
+
+
+def is_allowed(space: Space, configuration: Configuration) -> bool:
+    """Whether no forbidden clause of its algorithms rules the values out together."""
+    return all(
+        _is_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
+        for step, choice in configuration.choices
+    )
 
 
 def _zip(space: Space, path: Path) -> Iterator[tuple[Any, str]]:

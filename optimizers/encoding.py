@@ -39,6 +39,7 @@ class Encoding:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.algorithms = tuple((s.name, a.id) for s in space.searched for a in s.algorithms)
+        self._place = {pair: i for i, pair in enumerate(self.algorithms)}
         self._hyperparameters: dict[Column, Hyperparameter[Any, Any]] = {
             (s.name, a.id, h.name): h
             for s in space.searched
@@ -49,10 +50,16 @@ class Encoding:
         self.columns = tuple(self._hyperparameters)
         self._position = {column: i for i, column in enumerate(self.columns)}
 
+    def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
+        """What a column of the cube stands for."""
+        return self._hyperparameters[column]
+
     def one_hot(self, path: Path) -> NDArray[np.float64]:
         """Shape (N,), with exactly one 1 per searched step."""
-        chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
-        return np.array([float(column in chosen) for column in self.algorithms])
+        vector = np.zeros(len(self.algorithms))
+        for step, algorithm in zip(self.space.searched, path, strict=True):
+            vector[self._place[step.name, algorithm]] = 1.0
+        return vector
 
     def to_cube(
         self, configuration: Configuration

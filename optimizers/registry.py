@@ -1,16 +1,64 @@
-"""Methods by the word after `--method`."""
+"""Methods by the word after `--method`, each imported when it is first made."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import Objective, Optimizer
-from prefect_tune.optimizers.random_search import RandomSearch
 from prefect_tune.optimizers.space import Space
 
-__all__ = ["METHODS", "make_optimizer"]
+__all__ = ["METHODS", "Method", "make_optimizer"]
 
-METHODS: Mapping[str, type[Optimizer]] = {method.name: method for method in (RandomSearch,)}
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method that can be named.
+
+    Attributes:
+        module: Where it is, within `prefect_tune.optimizers`.
+        class_name: Its class there.
+        purpose: One line on what it is for.
+    """
+
+    module: str
+    class_name: str
+    purpose: str
+
+    def load(self) -> type[Optimizer]:
+        """The class."""
+        module = import_module(f"prefect_tune.optimizers.{self.module}")
+        loaded: type[Optimizer] = getattr(module, self.class_name)
+        return loaded
+
+
+METHODS: Mapping[str, Method] = {
+    "flash": Method(
+        "flash",
+        "Flash",
+        "a linear model prunes the algorithms of each step, then a forest tunes what is left; for "
+        "spaces of many paths, and with the cache",
+    ),
+    "smac": Method(
+        "smac",
+        "Smac",
+        "a random forest over the whole conditional space; when hyperparameters matter as much as "
+        "algorithms",
+    ),
+    "tpe": Method(
+        "tpe",
+        "Tpe",
+        "densities of good and bad values, hyperparameter by hyperparameter (Optuna's sampler); "
+        "cheap to ask, for many short trials",
+    ),
+    "random": Method(
+        "random_search",
+        "RandomSearch",
+        "draws from the prior; the baseline, and for as many workers as there are",
+    ),
+}
+"""By name, in the order in which they are shown."""
 
 
 def make_optimizer(
@@ -27,4 +75,4 @@ def make_optimizer(
     """
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
-    return METHODS[method](space, seed, objective, **(options or {}))
+    return METHODS[method].load()(space, seed, objective, **(options or {}))

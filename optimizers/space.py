@@ -6,8 +6,8 @@ stays free of the libraries it talks about.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import prod
@@ -287,6 +287,22 @@ class Space:
             )
         chosen = iter(path)
         return tuple(s.algorithms[0] if s.fixed else s.algorithm(next(chosen)) for s in self.steps)
+
+    def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
+        """The part of it with only some of the algorithms, by the name of each searched step.
+
+        Raises:
+            ValueError: If a step keeps no algorithm, or no path that can run is left.
+        """
+        steps = tuple(
+            s
+            if s.fixed
+            else replace(s, algorithms=tuple(a for a in s.algorithms if a.id in algorithms[s.name]))
+            for s in self.steps
+        )
+        left = {(s.name, a.id) for s in steps for a in s.algorithms}
+        forbidden = frozenset(pair for pair in self.forbidden if left.issuperset(pair))
+        return replace(self, steps=steps, forbidden=forbidden)
 
     def describe(self) -> dict[str, Any]:
         """All that makes it what it is, as JSON values."""

@@ -6,7 +6,9 @@ import sys
 import textwrap
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from flash_worlds import counted_space, planted_loss
 from worlds import finite_space, mixed_space, sparse_space, told
 
 from prefect_tune.optimizers import (
@@ -16,6 +18,7 @@ from prefect_tune.optimizers import (
     Objective,
     Optimizer,
     Query,
+    RandomSearch,
     Retried,
     Space,
     SpaceExhausted,
@@ -39,6 +42,11 @@ class OptimizerContract:
 
     method: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
+    n_planted: ClassVar[int] = 6
+    margin: ClassVar[float] = 0.2
+    """Percent points by which the mean best loss must be below that of random search."""
+    margin_share: ClassVar[float] = 0.6
+    """Share of the planted worlds in which it must be below."""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
         return make_optimizer(self.method, space, seed, Objective(chance=50.0), self.options)
@@ -142,6 +150,25 @@ class OptimizerContract:
         assert len(set(asked)) == 5
         with pytest.raises(SpaceExhausted, match="finite"):
             optimizer.ask(Budget())
+
+    def test_it_is_better_than_random_on_planted_worlds(self) -> None:
+        margins = [
+            self._best_of_planted(world, RandomSearch) - self._best_of_planted(world, None)
+            for world in range(self.n_planted)
+        ]
+        assert np.mean(margins) >= self.margin
+        assert np.mean(np.array(margins) > 0) >= self.margin_share
+
+    def _best_of_planted(self, world: int, method: type[Optimizer] | None) -> float:
+        """Least loss after 40 trials of a world of 12 paths; losses are percent, 10 at best."""
+        space = counted_space((3, 4))
+        loss_of_planted = planted_loss((3, 4), world)
+        optimizer = method(space, world) if method else self.make(space, world)
+        for number in range(40):
+            query = optimizer.ask(Budget(trials_spent=number, trials_left=40 - number))
+            optimizer.tell(told(number, query, loss_of_planted(query)))
+        incumbent = optimizer.history.incumbent
+        return incumbent.loss if incumbent and incumbent.loss is not None else 100.0
 
     def test_a_space_of_failures_raises_nothing(self) -> None:
         optimizer = self.make(mixed_space())

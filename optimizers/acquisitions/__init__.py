@@ -1,0 +1,1 @@
+"""What a next query is chosen by: functions of a surrogate's mean and deviation."""

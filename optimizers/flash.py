@@ -1,0 +1,357 @@
+"""FLASH: design, pruning of paths by a linear model, then tuning of what is left.
+
+Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
+2016), algorithm 1. Phase 1 runs an optimal design over the paths, Phase 2 the paths of largest
+expected improvement per cost, and Phase 3 tunes the sub-space G' of the best paths' algorithms with
+a surrogate fitted on all trials.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.configuration import (
+    Configuration,
+    Query,
+    default_configuration,
+    sample_configuration,
+)
+from prefect_tune.optimizers.encoding import Encoding
+from prefect_tune.optimizers.flash_options import FlashOptions
+from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
+from prefect_tune.optimizers.path_cost import PathCost
+from prefect_tune.optimizers.path_design import design_order, design_rank
+from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
+from prefect_tune.optimizers.random_search import new_configuration
+from prefect_tune.optimizers.smac import ForestSearch, SmacOptions
+from prefect_tune.optimizers.space import Path, Space
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
+from prefect_tune.optimizers.told_losses import told_losses
+from prefect_tune.optimizers.trial import Trial
+
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.tpe import ParzenSearch
+
+__all__ = ["Flash"]
+
+_SHARE = 0.5
+"""Of a small budget, Phases 1 and 2 take this much together."""
+_LEAST_SHARE = 0.01
+"""A path is not taken to be cheaper than this share of the mean."""
+
+_MAX_PATHS = 20_000
+"""Of more paths than this, so many are drawn once and searched."""
+_TIE = 1e-12
+_DEAR = 2.0
+"""A path of the design that is predicted to take this many medians waits until the others ran."""
+
+
+class Flash(Optimizer):
+    """Fast linear search over paths, then Bayesian optimisation of the best of them."""
+
+    name: ClassVar[str] = "flash"
+    Options: ClassVar[type[FlashOptions]] = FlashOptions
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.options = self.options.resolved()
+        self._decided: dict[str, Any] = {}
+        """What the phases decided, paths by their index: the memo, and what `decisions` renders."""
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What each phase decided so far, as JSON values.
+
+        `phase` (1 to 3), `n_init` and `n_prune` once they are settled, `design` and `ranking` (the
+        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids,
+        `subspace` (G') by step, `n_subspace_paths`, and `notes` for people.
+        """
+        decided = self._decided
+        rendered: dict[str, Any] = {"phase": decided.get("phase", 1)}
+        for name in ("n_init", "n_prune", "n_subspace_paths", "subspace"):
+            if name in decided:
+                rendered[name] = decided[name]
+        if "design" in decided:
+            rendered["design"] = [list(self._paths[i]) for i in decided["design"]]
+        if "ranking" in decided:
+            rendered["ranking"] = [
+                {"path": list(self._paths[i]), "log_eips": score} for i, score in decided["ranking"]
+            ]
+        rendered["notes"] = decided.get("notes", [])
+        return rendered
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        configuration = self._next(budget, rng)
+        self.memo = dict(self._decided)
+        return Query(configuration)
+
+    def _restore(self, memo: Mapping[str, Any] | None) -> None:
+        super()._restore(memo)
+        if memo is not None:
+            self._decided = dict(memo)
+
+    def _next(self, budget: Budget, rng: np.random.Generator) -> Configuration:
+        if "design" not in self._decided:
+            self._decided["design"] = self._design(rng)
+        phase = self._phase(budget)
+        self._decided["phase"] = phase
+        try:
+            if phase == 3:
+                return self._tuned(rng)
+            return self._configuration(self._ranked_paths(phase, rng), rng)
+        except SpaceExhausted:
+            return new_configuration(self.space, self._asked, rng)
+
+    def _phase(self, budget: Budget) -> int:
+        """Where this ask falls; what is settled stays so, whatever the budget says later."""
+        decided, n = self._decided, len(self.history)
+        if "subspace" in decided:
+            return 3
+        lengths = self._lengths(budget)
+        if "n_init" not in decided:
+            if n < lengths.n_init or not self.history.complete:
+                return 1
+            self._settle("n_init", n, lengths.note)
+        if n < decided["n_init"] + lengths.n_prune:
+            return 2
+        self._settle("n_prune", n - decided["n_init"], lengths.note)
+        return 3
+
+    def _lengths(self, budget: Budget) -> PhaseLengths:
+        """Both phases for this budget: all of it where lengths were given, else half of it."""
+        given = self.options
+        rank = min(design_rank(self._one_hot.shape[1], len(self.space.searched)), len(self._paths))
+        n_init = given.n_init if given.n_init is not None else rank
+        n_prune = given.n_prune if given.n_prune is not None else rank
+        holds = capacity(budget, self.history)
+        is_given = given.is_paper or given.n_init is not None or given.n_prune is not None
+        limit = holds if holds is None or is_given else holds * _SHARE
+        return phase_lengths(n_init, n_prune if given.pruning else 0, limit)
+
+    def _settle(self, name: str, value: int, note: str) -> None:
+        self._decided[name] = value
+        if note and not self._notes:
+            self._note(note)
+
+    def _note(self, text: str) -> None:
+        self._decided["notes"] = [*self._notes, text]
+
+    @property
+    def _notes(self) -> list[str]:
+        notes: list[str] = self._decided.get("notes", [])
+        return notes
+
+    def _design(self, rng: np.random.Generator) -> list[int]:
+        n_init = self.options.n_init
+        if n_init is None:
+            n_init = design_rank(self._one_hot.shape[1], len(self.space.searched))
+        return design_order(self._one_hot, n_init, self.options.design, rng)
+
+    def _ranked_paths(self, phase: int, rng: np.random.Generator) -> Iterable[int]:
+        """Indices of paths to run, the first choice first."""
+        if phase == 1:
+            return self._design_left()
+        scores = self._log_eips(self._xi)
+        paths = {self._path_of(t) for t in self.history.pending}
+        running = [i for i in map(self._index.get, paths) if i is not None]
+        scores[running] -= np.ptp(scores) + 1  # last, for when nothing else is left
+        shuffled = rng.permutation(len(scores))
+        rounded = np.round(scores[shuffled] / _TIE) * _TIE
+        return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
+
+    def _design_left(self) -> list[int]:
+        """Paths of the design not asked for yet, in order, those predicted to be dear at the end.
+
+        When all were asked for, it starts again.
+        """
+        ran_paths = Counter(self._index.get(self._path_of(t)) for t in self.history)
+        left = []
+        for i in self._decided["design"]:
+            if ran_paths[i] > 0:
+                ran_paths[i] -= 1
+            else:
+                left.append(i)
+        if not left:
+            return list(self._decided["design"])
+        if self.options.cost != "steps" or not self.history.complete:
+            return left
+        seconds = self._path_cost.seconds(self.history, self._is_new())
+        ran = [seconds[i] for i in set(self._decided["design"]).difference(left)]
+        limit = _DEAR * float(np.median(ran or seconds))
+        dear = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
+        return [*(i for i in left if seconds[i] <= limit), *dear]
+
+    def _log_eips(self, xi: float | None) -> NDArray[np.float64]:
+        """Ln of the expected improvement per cost of every path, shape (B,).
+
+        Pending paths are taken to return what the model expects; a None `xi` is the mean deviation.
+        """
+        trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
+        seen = self._encoded(trials)
+        model = PathLinear.fit(seen, losses, self.options.ridge)
+        for path in self._encoded(self.history.pending):
+            model = model.imagining(path)
+        deviation = model.deviation(self._one_hot)
+        margin = float(deviation.mean()) if xi is None else xi
+        best = float(self.history.losses.min())
+        log_ei = log_expected_improvement(model.mean(self._one_hot), deviation, best, margin)
+        return log_ei - self._log_cost(seen, np.array([t.cost_seconds for t in trials]))
+
+    def _log_cost(
+        self, seen: NDArray[np.float64], seconds: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Ln of what divides the expected improvement, shape (B,)."""
+        rule = self.options.cost
+        if rule == "steps":
+            predicted = self._path_cost.seconds(self.history, self._is_new())
+            least = _LEAST_SHARE * float(predicted.mean())
+            return np.log(np.maximum(predicted, least)) if least > 0 else np.zeros(len(predicted))
+        if rule == "none":
+            return np.zeros(len(self._paths))
+        if rule == "literal":
+            targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
+        else:
+            targets, floor = guarded_log_seconds(seconds), 1.0
+        expected = PathLinear.fit(seen, targets, self.options.ridge).mean(self._one_hot)
+        return np.log(np.maximum(expected, floor))
+
+    @property
+    def _xi(self) -> float | None:
+        """Improvement that does not count in Phase 2."""
+        if self.options.xi is not None or not self.options.is_paper:
+            xi: float | None = self.options.xi
+            return xi
+        scale = self.objective.upper - self.objective.lower
+        return scale if np.isfinite(scale) else None
+
+    def _configuration(self, paths: Iterable[int], rng: np.random.Generator) -> Configuration:
+        """New hyperparameters for the first of the paths that has any."""
+        asked = self._asked
+        for i in paths:
+            path = self._paths[i]
+            if self.options.start == "defaults" and self._default(i) not in asked:
+                return self._default(i)
+            try:
+                return new_configuration(self.space, asked, rng, path)
+            except SpaceExhausted:
+                continue
+        raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
+
+    def _tuned(self, rng: np.random.Generator) -> Configuration:
+        """Phase 3: the surrogate has seen all trials, its proposals lie in G'."""
+        if "subspace" not in self._decided:
+            self._prune()
+        return self._search.propose(self.history, rng)
+
+    def _prune(self) -> None:
+        """Settle the ranking and G', the product of the algorithms of the r best paths."""
+        if not self.options.pruning:
+            chosen: Iterable[Path] = self._paths
+        else:
+            r = min(self.options.r, len(self._paths))
+            if r < self.options.r:
+                self._note(f"r is {self.options.r}, and there are {r} paths: all are kept")
+            scores = self._log_eips(0.0)
+            best = np.argsort(-np.round(scores / _TIE) * _TIE, kind="stable")[:r]
+            self._decided["ranking"] = [[int(i), float(scores[i])] for i in best]
+            chosen = [self._paths[i] for i in best]
+            incumbent = self.history.incumbent
+            if incumbent is not None and not self.options.is_paper:
+                chosen.append(incumbent.query.configuration.path)
+        kept = [set(column) for column in zip(*chosen, strict=True)]
+        self._decided["subspace"] = {
+            step.name: [a.id for a in step.algorithms if a.id in ids]
+            for step, ids in zip(self.space.searched, kept, strict=True)
+        }
+        self._decided["n_subspace_paths"] = self._subspace.n_feasible_paths
+
+    @cached_property
+    def _subspace(self) -> Space:
+        return self.space.restricted_to(self._decided["subspace"])
+
+    @cached_property
+    def _search(self) -> "ForestSearch | ParzenSearch":
+        """What tunes G'; made once, after pruning."""
+        failure_cost = self.options.failure_cost
+        assert failure_cost is not None  # noqa: S101 - resolved at construction
+        if self.options.phase3 == "tpe":
+            from prefect_tune.optimizers.tpe import ParzenSearch, TpeOptions  # noqa: PLC0415
+
+            options = TpeOptions(failure_cost=failure_cost)
+            return ParzenSearch(self._subspace, self.objective, options)
+        forest = SmacOptions(failure_cost=failure_cost)
+        if self.options.is_paper:
+            forest = SmacOptions(
+                min_samples_split=10, random_share=0.5, failure_cost=failure_cost, is_log=False
+            )
+        return ForestSearch(self.space, self.objective, forest, self._subspace)
+
+    @cached_property
+    def _paths(self) -> list[Path]:
+        """The paths to search; a fixed random part of them when there are very many."""
+        paths = list(islice(self.space.paths(), _MAX_PATHS + 1))
+        if len(paths) <= _MAX_PATHS:
+            return paths
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 0)))
+        drawn = {sample_configuration(self.space, rng).path for _ in range(_MAX_PATHS)}
+        return sorted(drawn)
+
+    @cached_property
+    def _index(self) -> dict[Path, int]:
+        return {path: i for i, path in enumerate(self._paths)}
+
+    @cached_property
+    def _one_hot(self) -> NDArray[np.float64]:
+        return np.array([self._encoding.one_hot(path) for path in self._paths])
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        return Encoding(self.space)
+
+    def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
+        """One-hot paths of trials, shape (n, N)."""
+        paths = [self._path_of(t) for t in trials]
+        known = zip(paths, map(self._index.get, paths), strict=True)
+        rows = [self._encoding.one_hot(p) if i is None else self._one_hot[i] for p, i in known]
+        return np.array(rows).reshape(-1, self._one_hot.shape[1])
+
+    def _path_of(self, trial: Trial) -> Path:
+        if trial.number not in self._trial_paths:
+            self._trial_paths[trial.number] = trial.query.configuration.path
+        return self._trial_paths[trial.number]
+
+    @cached_property
+    def _trial_paths(self) -> dict[int, Path]:
+        return {}
+
+    @cached_property
+    def _path_cost(self) -> PathCost:
+        return PathCost(self.space, self._paths)
+
+    @property
+    def _asked(self) -> set[Configuration]:
+        return {trial.query.configuration for trial in self.history}
+
+    def _default(self, i: int) -> Configuration:
+        if i not in self._defaults:
+            self._defaults[i] = default_configuration(self.space, self._paths[i])
+        return self._defaults[i]
+
+    @cached_property
+    def _defaults(self) -> dict[int, Configuration]:
+        return {}
+
+    def _is_new(self) -> NDArray[np.bool_]:
+        """Paths whose next run has default values, shape (B,)."""
+        is_new = np.full(len(self._paths), self.options.start == "defaults")
+        for trial in self.history:
+            i = self._index.get(self._path_of(trial))
+            if i is not None and trial.query.configuration == self._default(i):
+                is_new[i] = False
+        return is_new

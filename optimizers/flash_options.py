@@ -1,0 +1,95 @@
+"""Options of FLASH, by the paper's names."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, get_args
+
+from prefect_tune.optimizers.path_design import Design
+from prefect_tune.optimizers.told_losses import FailureCost
+
+__all__ = ["Cost", "FlashOptions", "Start", "Variant"]
+
+Variant = Literal["default", "paper"]
+Cost = Literal["steps", "total", "literal", "none"]
+Start = Literal["defaults", "prior"]
+_CHOICES = {
+    "variant": Variant,
+    "design": Design,
+    "phase3": Literal["smac", "tpe"],
+    "cost": Cost,
+    "start": Start,
+    "failure_cost": FailureCost,
+}
+
+
+@dataclass(frozen=True)
+class FlashOptions:
+    """Options of `--method flash`.
+
+    Attributes:
+        variant: `paper` gives what the paper and its authors' code do; `default` spends the first
+            minute better.
+        n_init: Runs of Phase 1; None for the rank of the design, N - K + 1, or less where the
+            budget is small.
+        n_prune: Runs of Phase 2; None for as many.
+        r: Paths that the sub-space of Phase 3 is made of.
+        xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
+            variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
+        ridge: Penalty of the linear models.
+        design: `d_optimal` (paper), `bayes_d`, or `random` for the ablation.
+        pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
+        phase3: What tunes the sub-space.
+        cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
+            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds);
+            `literal`, the paper's on ln(seconds); `none`.
+        start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
+            drawn from the `prior` (paper).
+        failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
+            finished loss, or the loss of `chance`.
+    """
+
+    variant: Variant = "default"
+    n_init: int | None = None
+    n_prune: int | None = None
+    r: int = 10
+    xi: float | None = None
+    ridge: float = 1.0
+    design: Design = "d_optimal"
+    pruning: bool = True
+    phase3: Literal["smac", "tpe"] = "smac"
+    cost: Cost | None = None
+    start: Start | None = None
+    failure_cost: FailureCost | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in get_args(choices) and not (
+                value is None and name in _VARIANTS["paper"]
+            ):
+                raise ValueError(f"{name} is {' or '.join(get_args(choices))}; got {value!r}")
+        for name, least in (("n_init", 1), ("n_prune", 0), ("r", 1)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} is a whole number from {least}; got {value!r}")
+        if self.xi is not None and not self.xi >= 0:
+            raise ValueError(f"xi is at least 0, in the unit of the loss; got {self.xi}")
+        if not self.ridge > 0:
+            raise ValueError(f"ridge is above 0; got {self.ridge}")
+        if not isinstance(self.pruning, bool):
+            raise TypeError(f"pruning is true or false; got {self.pruning!r}")
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the paper's variant was asked for."""
+        return self.variant == "paper"
+
+    def resolved(self) -> Self:
+        """With what the variant says where nothing was given."""
+        given: dict[str, Any] = _VARIANTS[self.variant]
+        return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
+
+
+_VARIANTS: dict[str, dict[str, str]] = {
+    "default": {"cost": "steps", "start": "defaults", "failure_cost": "worst"},
+    "paper": {"cost": "literal", "start": "prior", "failure_cost": "bound"},
+}

@@ -1,0 +1,1 @@
+"""Models of loss and cost, fitted on what was observed; a file each."""

@@ -1,0 +1,53 @@
+"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestRegressor
+
+__all__ = ["RandomForest"]
+
+
+class RandomForest:
+    """A fitted forest; `fit` makes it.
+
+    Args:
+        forest: scikit-learn's forest, fitted.
+    """
+
+    def __init__(self, forest: RandomForestRegressor) -> None:
+        self._trees = [tree.tree_ for tree in forest.estimators_]
+
+    @classmethod
+    def fit(
+        cls,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        *,
+        n_trees: int,
+        min_samples_split: int,
+        seed: int,
+    ) -> Self:
+        """Fit to encoded configurations, shape (n, d), and their targets, shape (n,)."""
+        forest = RandomForestRegressor(
+            n_trees,
+            min_samples_split=min_samples_split,
+            max_features=5 / 6,  # of the columns at each split, as in SMAC (section 4.1)
+            random_state=seed,
+        )
+        return cls(forest.fit(X, y))
+
+    def predict(self, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation, shape (n,) each.
+
+        The law of total variance over the trees: the mean of the variances in the leaves plus the
+        variance of their means (Hutter et al. 2014, section 4.3.2), floored so that EI is defined.
+        """
+        single = np.ascontiguousarray(X, dtype=np.float32)
+        leaves = [tree.apply(single) for tree in self._trees]
+        pairs = list(zip(self._trees, leaves, strict=True))
+        means = np.array([tree.value[leaf, 0, 0] for tree, leaf in pairs])
+        within = np.array([tree.impurity[leaf] for tree, leaf in pairs])
+        variance = means.var(axis=0) + within.mean(axis=0)
+        return means.mean(axis=0), np.sqrt(np.maximum(variance, 1e-10))

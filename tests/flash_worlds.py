@@ -1,0 +1,95 @@
+"""The graphs and the deterministic world on which FLASH's numbers were worked out."""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from ConfigSpace import ConfigurationSpace, Float
+
+from prefect_tune.optimizers import Algorithm, Query, Space, Step
+
+__all__ = [
+    "BENCHMARK",
+    "FIRST_THIRTY",
+    "TOY",
+    "additive_log_seconds",
+    "additive_losses",
+    "counted_space",
+    "one_hot_paths",
+    "planted_loss",
+]
+
+TOY = (2, 3)
+BENCHMARK = (4, 2, 13, 14)
+"""Algorithms per step of the paper's benchmark: 1,456 paths."""
+FIRST_THIRTY = [
+    *(0, 561, 758, 1319, 242, 439, 1000, 1197, 120, 681, 878, 1439, 362, 461, 993),
+    *(1115, 1219, 781, 885, 426, 536, 918, 1034, 966, 1013, 402, 474, 16, 17, 1),
+]
+"""D-optimal picks on it from path 0, ties to the lowest index."""
+
+
+def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
+    """All paths, the first step most significant."""
+    blocks = [np.eye(n) for n in counts]
+    return np.array([np.concatenate(rows) for rows in product(*blocks)])
+
+
+def additive_losses() -> np.ndarray:
+    """Loss of each benchmark path, a sum of weights of its algorithms."""
+    return 20 + one_hot_paths(BENCHMARK) @ np.array([((7 * c) % 33) / 4 for c in range(33)])
+
+
+def additive_log_seconds() -> np.ndarray:
+    """Log seconds of each benchmark path, a sum as well."""
+    return 1 + one_hot_paths(BENCHMARK) @ np.array([((5 * c) % 33) / 20 for c in range(33)])
+
+
+def planted_loss(counts: tuple[int, ...], seed: int) -> Callable[[Query], float | None]:
+    """Percent: 10 + a weight per algorithm + a parabola per hyperparameter; some paths fail.
+
+    The parabolas have their least within (0.2, 0.8), so defaults of 0.5 are fair and not best.
+    """
+    rng = np.random.default_rng([seed, *counts])
+    weights = [np.abs(rng.normal(0, 8, n)) for n in counts]
+    best = [rng.uniform(0.2, 0.8, n) for n in counts]
+    scales = [rng.exponential(30, n) for n in counts]
+    failing = {(int(rng.integers(counts[0])), int(rng.integers(counts[1])))}
+
+    def loss(query: Query) -> float | None:
+        total = 10.0
+        chosen = []
+        for k, (_, choice) in enumerate(query.configuration.choices):
+            j = int(choice.algorithm[1:])
+            chosen.append(j)
+            total += weights[k][j] - weights[k].min()
+            total += sum(scales[k][j] * (float(v) - best[k][j]) ** 2 for _, v in choice.values)
+        return None if tuple(chosen[:2]) in failing else min(total, 100.0)
+
+    return loss
+
+
+def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
+    """A space of so many algorithms per step, each with so many numbers in [0, 1]."""
+    return Space(
+        "counted",
+        tuple(
+            Step(
+                f"step{k}",
+                tuple(
+                    Algorithm(
+                        id=f"a{j}",
+                        estimator="x.Y",
+                        hyperparameters=ConfigurationSpace(
+                            space=[
+                                Float(f"h{i}", (0.0, 1.0), default=0.5)
+                                for i in range(n_hyperparameters)
+                            ]
+                        ),
+                    )
+                    for j in range(n)
+                ),
+            )
+            for k, n in enumerate(counts)
+        ),
+    )

@@ -1,0 +1,320 @@
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from contracts.optimizer import OptimizerContract
+from flash_worlds import (
+    BENCHMARK,
+    FIRST_THIRTY,
+    additive_log_seconds,
+    additive_losses,
+    counted_space,
+)
+from worlds import evaluation, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Evaluation,
+    Flash,
+    Objective,
+    Query,
+    StepCost,
+    Told,
+    Trial,
+    replay,
+)
+from prefect_tune.optimizers.configuration import default_configuration
+
+
+class TestFlash(OptimizerContract):
+    method = "flash"
+
+
+class TestFlashWithTpe(OptimizerContract):
+    method = "flash"
+    options: ClassVar[dict[str, Any]] = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
+
+
+class TestFlashOfThePaper(OptimizerContract):
+    method = "flash"
+    options: ClassVar[dict[str, Any]] = {"variant": "paper", "n_init": 4, "n_prune": 4}
+    margin = -1.0  # every second ask is random, and hyperparameters of phases 1 and 2 are drawn
+    margin_share = 0.0
+
+
+def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
+    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
+    queries = []
+    paths = list(optimizer.space.paths())
+    for number in range(n):
+        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
+        seconds = None if budget is None else budget.seconds_left
+        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
+        loss = float(paths.index(query.configuration.path)) + 1
+        optimizer.tell(told(number, query, loss))
+        queries.append(query)
+    return queries
+
+
+def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
+    """The thirty picks from path 0, then thirty more asked for, in the deterministic world."""
+    space = counted_space(BENCHMARK)
+    optimizer = Flash(space, 0, Objective(), **options)
+    paths = list(space.paths())
+    losses, seconds = additive_losses(), np.exp(additive_log_seconds())
+    picks: list[int] = []
+    for number in range(60):
+        if number < 30:
+            query = Query(default_configuration(space, paths[FIRST_THIRTY[number]]))
+            optimizer.apply(Asked(number, query, Budget()))
+        else:
+            query = optimizer.ask(Budget())
+        i = paths.index(query.configuration.path)
+        outcome = evaluation(float(losses[i]), float(seconds[i]))
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        picks.append(i)
+    return optimizer, picks
+
+
+def test_the_benchmark_world_of_the_paper() -> None:
+    optimizer, picks = benchmark_world({"variant": "paper"})
+    assert picks[30:35] == [329, 262, 686, 216, 548]
+    assert len(set(picks[30:])) >= 25
+    optimizer.ask(Budget())
+    decisions = optimizer.decisions
+    best = default_configuration(optimizer.space, list(optimizer.space.paths())[238]).path
+    assert all(a in ids for a, ids in zip(best, decisions["subspace"].values(), strict=True))
+    ranked = [tuple(entry["path"]) for entry in decisions["ranking"]]
+    assert ranked[0] == best
+    assert len(ranked) == 10
+    for path in ranked:
+        assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
+
+
+def test_without_xi_the_papers_phase_two_stays_with_one_path() -> None:
+    _, picks = benchmark_world({"variant": "paper", "xi": 0.0})
+    assert set(picks[30:]) == {238}
+
+
+def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
+    optimizer, picks = benchmark_world({})
+    assert 238 in picks[30:]
+    optimizer.ask(Budget())
+    best = list(optimizer.space.paths())[238]
+    subspace = optimizer.decisions["subspace"]
+    assert all(a in ids for a, ids in zip(best, subspace.values(), strict=True))
+
+
+def test_the_top_paths_of_the_ranking_before_any_pruning_run() -> None:
+    optimizer, _ = benchmark_world({"variant": "paper"})
+    fresh = Flash(optimizer.space, 0, Objective(), variant="paper", n_init=30, n_prune=0)
+    replay(
+        fresh,
+        [
+            event
+            for t in list(optimizer.history)[:30]
+            for event in (Asked(t.number, t.query, Budget()), Told(t))
+        ],
+    )
+    fresh.ask(Budget())
+    paths = list(fresh.space.paths())
+    ranking = fresh.decisions["ranking"]
+    top = [paths.index(tuple(entry["path"])) for entry in ranking]
+    assert top == [238, 239, 243, 182, 308, 248, 252, 322, 244, 602]
+    assert [entry["log_eips"] for entry in ranking[:3]] == pytest.approx(
+        [-1.267258, -1.574899, -1.792015], abs=5e-7
+    )
+    assert fresh.decisions["n_subspace_paths"] == 50
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
+def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
+    options: dict[str, Any],
+) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
+    run(optimizer, 20)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
+    late = [t.query.configuration.path for t in list(optimizer.history)[12:]]
+    assert all(
+        a in ids for p in late for a, ids in zip(p, decisions["subspace"].values(), strict=True)
+    )
+    assert json.loads(json.dumps(decisions)) == decisions
+
+
+def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective())
+    queries = run(optimizer, 6)
+    for query in queries:
+        assert query.configuration == default_configuration(
+            optimizer.space, query.configuration.path
+        )
+    seen = {(s, c.algorithm) for q in queries for s, c in q.configuration.choices}
+    assert len(seen) == 7
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
+)
+def test_phases_shrink_to_half_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    run(optimizer, 16, budget)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (4, 4, 3)
+    assert len(decisions["notes"]) == 1
+    assert "phases of 12 + 12; they are 4 + 4" in decisions["notes"][0]
+
+
+def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
+        optimizer.tell(told(number, query, 5.0 + number))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 5)
+
+
+def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
+    run(optimizer, 13, Budget(trials_left=13))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
+    assert optimizer.decisions["notes"] == []
+
+
+def test_without_pruning_phase_three_has_the_whole_space() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
+    run(optimizer, 8)
+    assert optimizer.decisions["phase"] == 3
+    assert optimizer.decisions["n_subspace_paths"] == 12
+    assert "ranking" not in optimizer.decisions
+
+
+def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
+    optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
+    run(optimizer, 8)
+    assert optimizer.decisions["n_subspace_paths"] == 4
+    assert "r is 50, and there are 4 paths" in optimizer.decisions["notes"][0]
+
+
+@pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (1, 6)])
+@pytest.mark.parametrize("phase3", ["smac", "tpe"])
+def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) -> None:
+    optimizer = Flash(counted_space(counts), 0, Objective(), phase3=phase3)
+    assert len({q.configuration for q in run(optimizer, 18)}) == 18
+
+
+@pytest.mark.parametrize("cost", ["steps", "total", "literal", "none"])
+@pytest.mark.parametrize("loss", [None, 0.0, 7.0])
+def test_failures_equal_losses_and_costs_of_zero_raise_nothing(
+    cost: str, loss: float | None
+) -> None:
+    optimizer = Flash(counted_space((3, 3)), 0, Objective(), cost=cost)
+    for number in range(14):
+        query = optimizer.ask(Budget(trials_left=14 - number, seconds_left=10.0))
+        trial = Trial(number, query).started()
+        if loss is None:
+            optimizer.tell(told(number, query, None))
+        else:
+            optimizer.tell(trial.completed(evaluation(loss, 0.0)))
+    assert len(optimizer.history) == 14
+
+
+def test_a_batch_of_pending_queries_takes_different_paths() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective())
+    run(optimizer, 7)
+    assert optimizer.decisions["phase"] == 2
+    asked = [optimizer.ask(Budget()).configuration.path for _ in range(4)]
+    assert len(set(asked)) == 4
+
+
+def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
+    """An evaluation with one fold, its steps served from a cache that never evicts."""
+    costs, key = [], ""
+    for step, choice in query.configuration.choices:
+        key += f"/{choice.to_json()}"
+        hit = key in seen
+        seen.add(key)
+        took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
+        costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
+    spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
+    total = sum(c.seconds for c in costs)
+    return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
+    from prefect_tune.optimizers import History
+    from prefect_tune.optimizers.path_cost import PathCost
+
+    space = counted_space((2, 2))
+    history, seen = History(), set[str]()
+    paths = list(space.paths())
+    seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
+    for number, i in enumerate([0, 1, 3]):
+        query = Query(default_configuration(space, paths[i]))
+        outcome = steps_of(query, seen, seconds)
+        if not is_cached:
+            seen.clear()
+        history.record(Trial(number, query).started().completed(outcome))
+    is_new = np.array([False, False, True, False])
+    predicted = PathCost(space, paths).seconds(history, is_new)
+    held = 0.01 if is_cached else 8.0
+    # Paths that ran with their defaults will draw new values, and nothing of them is held.
+    assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+
+
+def phase_two_seconds(cost: str, seed: int) -> float:
+    """Seconds of twelve runs of Phase 2 where the middle step is dear, and its prefix cached."""
+    optimizer = Flash(counted_space((4, 4, 4)), seed, Objective(), cost=cost, n_init=10, n_prune=12)
+    seen: set[str] = set()
+    spent = 0.0
+    for number in range(22):
+        query = optimizer.ask(Budget())
+        outcome = steps_of(query, seen, {f"step1.a{j}": 30.0 for j in range(4)})
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        spent += outcome.cost_seconds if number >= 10 else 0.0
+    return spent
+
+
+def test_paths_that_share_what_is_cached_are_preferred() -> None:
+    steps, total, none = (
+        sum(phase_two_seconds(cost, seed) for seed in range(3))
+        for cost in ("steps", "total", "none")
+    )
+    assert steps < 0.5 * min(total, none)
+
+
+def test_a_dear_path_of_the_design_waits_until_the_others_ran() -> None:
+    optimizer = Flash(counted_space((2, 5)), 1, Objective())
+    seen: set[str] = set()
+    seconds = {"step1.a3": 500.0}
+    order = []
+    for number in range(6):
+        query = optimizer.ask(Budget())
+        order.append(query.configuration.path)
+        outcome = steps_of(query, seen, seconds)
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+    first = next(i for i, path in enumerate(order) if path[1] == "a3")
+    later = [i for i, path in enumerate(order) if path[1] == "a3" and i > first]
+    assert later in ([], [5], [4, 5])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"r": 0}, "r is a whole number from 1; got 0"),
+        ({"n_init": 0}, "n_init is a whole number from 1"),
+        ({"n_prune": 2.5}, "n_prune is a whole number from 0"),
+        ({"xi": -1.0}, "xi is at least 0"),
+        ({"ridge": 0.0}, "ridge is above 0"),
+        ({"phase3": "bohb"}, "phase3 is smac or tpe; got 'bohb'"),
+        ({"variant": None}, "variant is default or paper"),
+        ({"failure_cost": "none"}, "failure_cost is bound or worst or chance"),
+        ({"pruning": "no"}, "pruning is true or false"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Flash(mixed_space(), 0, Objective(), **options)

@@ -1,0 +1,26 @@
+from typing import Any
+
+import pytest
+from contracts.optimizer import OptimizerContract
+from worlds import mixed_space
+
+from prefect_tune.optimizers import Objective, Smac
+
+
+class TestSmac(OptimizerContract):
+    method = "smac"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_startup": 0}, "n_startup is at least 1"),
+        ({"n_trees": 0}, "n_trees is at least 1"),
+        ({"min_samples_split": 1}, "min_samples_split is at least 2"),
+        ({"random_share": 1.5}, "random_share is in"),
+        ({"failure_cost": "zero"}, "failure_cost is bound, worst or chance"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Smac(mixed_space(), 0, Objective(), **options)
