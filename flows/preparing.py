@@ -20,10 +20,11 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
-from prefect_tune.tasks.split import import_split, make_split
+from prefect_tune.tasks.split import Split, import_split, make_split
 
 __all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
 
@@ -32,12 +33,13 @@ DEFAULTS: Mapping[str, Any] = {
     "metric": "error",
     "seed": 0,
     "folds": 3,
+    "holdout": None,
     "test_size": 0.2,
 }
 _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of a synthetic cohort gets when no budget is given."""
-_FIXED = ("space", "method", "metric", "seed", "folds", "test_size")
+_FIXED = ("space", "method", "metric", "seed", "folds", "holdout", "test_size")
 """Settings that may not change in the life of a study."""
 
 
@@ -180,6 +182,10 @@ def current_preparation() -> Prepared | None:
 
 def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict[str, Any]:
     resolved = {k: _given(settings, k, default) for k, default in DEFAULTS.items()}
+    if settings.holdout is not None:
+        resolved["folds"] = None
+    if settings.source.test is not None:
+        resolved["test_size"] = None
     dataset = read_source(settings.source)
     space = space_named(settings.space or ("healthcare" if dataset.kind == "events" else "small"))
     if space.data != dataset.kind:
@@ -192,7 +198,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     make_optimizer(
         resolved["method"], space, resolved["seed"], metric.objective(dataset.y), settings.options
     )
-    split = make_split(dataset, resolved["folds"], resolved["test_size"], resolved["seed"])
+    split = _split(dataset, resolved)
     problem = Problem(
         dataset=import_dataset(dataset, store),
         split=import_split(split, store),
@@ -201,7 +207,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         metric=metric.name,
         seed=resolved["seed"],
     )
-    notes += [_describe(dataset), *dataset.notes]
+    notes += [_describe(dataset, settings.source), *dataset.notes]
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         is_demo = settings.source.data.startswith("cohort:")
@@ -262,16 +268,20 @@ def _check_same_data(record: StudyRecord, settings: TuneSettings, store: Artifac
             )
         import_dataset(dataset, store)
     if not store.records.is_whole(split):
-        former = record.settings
-        again = make_split(
-            load_dataset(store, problem.dataset),
-            former["folds"],
-            former["test_size"],
-            former["seed"],
-        )
+        again = _split(load_dataset(store, problem.dataset), record.settings)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)
+
+
+def _split(dataset: Dataset, resolved: Mapping[str, Any]) -> Split:
+    return make_split(
+        dataset,
+        resolved["folds"],
+        resolved["test_size"],
+        resolved["seed"],
+        resolved["holdout"],
+    )
 
 
 def _check_not_busy(store: ArtifactStore, name: str) -> None:
@@ -298,14 +308,15 @@ def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name}-{number}" for number in count(2))
 
 
-def _describe(dataset: Dataset) -> str:
+def _describe(dataset: Dataset, source: Source) -> str:
     what = "columns" if dataset.kind == "table" else "event codes"
-    kind = "a table" if dataset.kind == "table" else "patient events"
+    kind = FORMATS[dataset.format]
+    found_out = "" if source.format else f" (--format {dataset.format})"
     shares = ", ".join(
         f"{label}: {int((dataset.y == i).sum())}" for i, label in enumerate(dataset.classes[:8])
     )
     more = ", ..." if len(dataset.classes) > 8 else ""
     return (
-        f"{dataset.name} is {kind}: {len(dataset)} rows, {dataset.n_features} {what}; "
-        f"classes {shares}{more}"
+        f"{dataset.name} is taken for {kind}{found_out}: {len(dataset)} rows, "
+        f"{dataset.n_features} {what}; classes {shares}{more}"
     )

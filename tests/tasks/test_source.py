@@ -303,10 +303,13 @@ def test_events_that_cannot_be_used_are_refused_with_the_reason(
     ("data", "options", "message"),
     [
         ("nowhere.csv", {}, "there is no file or folder"),
-        ("table.xlsx", {}, "use .csv, .csv.gz or .parquet"),
+        ("table.xlsx", {}, "use .csv, .csv.gz, .parquet or .arff"),
         ("broken.parquet", {}, "cannot be read"),
         ("table.csv", {"labels": "nowhere"}, "there are no labels at nowhere"),
-        (".", {"labels": "table.csv"}, "a folder without data/"),
+        ("other", {"labels": "table.csv"}, "a folder without data/"),
+        ("other", {"format": "meds", "labels": "table.csv"}, "would be in data/"),
+        ("other", {"format": "omop", "labels": "table.csv"}, "no clinical table of OMOP"),
+        ("other", {"format": "synthea", "labels": "table.csv"}, "no CSV export of Synthea"),
         ("meds", {"labels": None}, "name it with --labels"),
         ("table.csv", {"format": "meds", "labels": "table.csv"}, "a MEDS data set is a folder"),
         ("cohort:dmo", {}, "Did you mean 'demo'"),
@@ -320,6 +323,7 @@ def test_input_that_is_not_there_is_refused_by_name(
     write_table(tmp_path)
     write_meds(tmp_path / "meds")
     (tmp_path / "table.xlsx").write_text("")
+    (tmp_path / "other").mkdir()
     (tmp_path / "broken.parquet").write_text("no parquet")
     with pytest.raises((BadInput, UnknownName), match=message):
         read(data, **options)
