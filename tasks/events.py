@@ -31,7 +31,15 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "code": ("code", "event_id", "event", "event_code", "concept"),
     "time": ("time", "timestamp", "datetime", "date", "event_time", "event_date"),
     "value": ("numeric_value", "value"),
-    "prediction_time": ("prediction_time", "index_time", "index_date", "time", "timestamp"),
+    "prediction_time": (
+        "prediction_time",
+        "index_time",
+        "index_date",
+        "time",
+        "timestamp",
+        "datetime",
+        "date",
+    ),
 }
 """Names by which a column of events or labels is known, the first found is taken."""
 

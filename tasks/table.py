@@ -71,6 +71,7 @@ def features_of(
                     "numbers; leave the cells empty, or --drop the column"
                 )
         else:
+            _refuse_lists(column, name, where)
             columns[name] = category_texts(column).reset_index(drop=True)
             if name not in categorical and _is_text(column):
                 texts.append(name)
@@ -165,6 +166,14 @@ def like_training(
         columns[str(name)] = numbers
     converted: pd.DataFrame = canonical(pd.DataFrame(columns))
     return converted
+
+
+def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
+    if isinstance(column.dropna().iloc[0], list | tuple | dict | set | np.ndarray):
+        raise BadInput(
+            f"column {name!r} of {where} holds lists, which are no features; leave it out with "
+            f"--drop {name}"
+        )
 
 
 def _is_text(column: pd.Series) -> bool:
