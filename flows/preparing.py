@@ -311,7 +311,7 @@ def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:
 def _describe(dataset: Dataset, source: Source) -> str:
     what = "columns" if dataset.kind == "table" else "event codes"
     kind = FORMATS[dataset.format]
-    found_out = "" if source.format else f" (--format {dataset.format})"
+    found_out = "" if source.format else " (--format overrides)"
     shares = ", ".join(
         f"{label}: {int((dataset.y == i).sum())}" for i, label in enumerate(dataset.classes[:8])
     )
