@@ -324,7 +324,7 @@ def test_input_that_is_not_there_is_refused_by_name(
     write_meds(tmp_path / "meds")
     (tmp_path / "table.xlsx").write_text("")
     (tmp_path / "other").mkdir()
-    (tmp_path / "l.csv").write_text("patient,date,label\n1,2020-01-01,0\n2,2020-01-01,1\n")
+    (tmp_path / "l.csv").write_text("patient,date,target\n1,2020-01-01,0\n2,2020-01-01,1\n")
     (tmp_path / "broken.parquet").write_text("no parquet")
     with pytest.raises((BadInput, UnknownName), match=message):
         read(data, **options)
