@@ -1,7 +1,6 @@
 """The commands that say what there is: `prefect-tune spaces` and `prefect-tune methods`."""
 
 from dataclasses import asdict, fields, is_dataclass
-from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,7 +47,11 @@ def methods(*, as_json: bool) -> None:
         from prefect_tune.optimizers.registry import METHODS
 
         rows: list[dict[str, Any]] = [
-            {"name": name, "purpose": _purpose(method), "options": _options(method.Options)}
+            {
+                "name": name,
+                "purpose": method.purpose,
+                "options": _options(method.load().Options),
+            }
             for name, method in METHODS.items()
         ]
         if as_json:
@@ -129,11 +132,6 @@ def _print_space(document: dict[str, Any]) -> None:
                     else f"{h['range'][0]:g} to {h['range'][1]:g}" + (" (log)" if h["log"] else "")
                 )
                 click.echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
-
-
-def _purpose(method: type) -> str:
-    """The first paragraph of its description."""
-    return " ".join(cleandoc(method.__doc__ or "").split("\n\n", 1)[0].split())
 
 
 def _options(options: type) -> list[dict[str, Any]]:

@@ -96,8 +96,9 @@ def run(
 ) -> None:
     """Tune a pipeline on DATA, or continue a study.
 
-    DATA is a table as CSV(.gz) or Parquet (name the column to predict with --target), a table of
-    patient events or a MEDS folder (name the labels with --labels), or cohort:demo.
+    DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target); patient
+    events as a table or as a folder of MEDS, OMOP or Synthea (name the labels with --labels);
+    sklearn:NAME for a set that scikit-learn brings; or cohort:demo. What it is taken for is said.
 
     \b
     prefect-tune run cohort:demo

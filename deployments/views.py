@@ -48,8 +48,9 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         + (f"; {summary['n_waiting']} more wait for another run" if summary["n_waiting"] else "")
     )
     if incumbent is not None:
+        scored = "cross-validated" if summary["holdout"] is None else "held-out"
         _CONSOLE.print(
-            f"  best: trial {incumbent['trial']}, cross-validated {loss_name(summary['metric'])} "
+            f"  best: trial {incumbent['trial']}, {scored} {loss_name(summary['metric'])} "
             f"[bold]{incumbent['loss']:.4g}{unit}[/]"
             + (
                 f"; on the test rows [bold]{summary['test_loss']:.4g}{unit}[/]"

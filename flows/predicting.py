@@ -46,7 +46,8 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
-    X = read_features(data, labels, dataset)
+    chosen = find_study(store, study).settings["source"]["format"]
+    X = read_features(data, labels, dataset, chosen)
     frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
     if isinstance(X, EventRows):
         frame = X.rows.copy()

@@ -22,11 +22,12 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
-from prefect_tune.tasks.split import import_split, make_split
+from prefect_tune.tasks.split import Split, import_split, make_split
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
@@ -36,13 +37,14 @@ DEFAULTS: Mapping[str, Any] = {
     "metric": "error",
     "seed": 0,
     "folds": 3,
+    "holdout": None,
     "test_size": 0.2,
 }
 _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of the demo cohort gets when no budget is given."""
 _LONGEST_TRIAL_SECONDS = 900.0
-_FIXED = ("space", "method", "metric", "seed", "folds", "test_size")
+_FIXED = ("space", "method", "metric", "seed", "folds", "holdout", "test_size")
 """Settings that may not change in the life of a study."""
 
 
@@ -205,6 +207,10 @@ def current_preparation() -> Prepared | None:
 
 def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict[str, Any]:
     resolved = {k: _given(settings, k, default) for k, default in DEFAULTS.items()}
+    if settings.holdout is not None:
+        resolved["folds"] = None
+    if settings.source.test is not None:
+        resolved["test_size"] = None
     dataset = read_source(settings.source)
     named = settings.space or _fitting_space(dataset)
     space, space_code = find_space(named)
@@ -213,7 +219,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     make_optimizer(
         resolved["method"], space, resolved["seed"], metric.objective(dataset.y), settings.options
     )
-    split = make_split(dataset, resolved["folds"], resolved["test_size"], resolved["seed"])
+    split = _split(dataset, resolved)
     problem = Problem(
         dataset=import_dataset(dataset, store),
         split=import_split(split, store),
@@ -223,7 +229,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         seed=resolved["seed"],
         space_code=space_code,
     )
-    notes += [_describe(dataset), *dataset.notes]
+    notes += [_describe(dataset, settings.source), *dataset.notes]
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         is_demo = settings.source.data.startswith("cohort:demo")
@@ -346,16 +352,20 @@ def _check_same_data(record: StudyRecord, settings: TuneSettings, store: Artifac
             )
         import_dataset(dataset, store)
     if not store.records.is_whole(split):
-        former = record.settings
-        again = make_split(
-            load_dataset(store, problem.dataset),
-            former["folds"],
-            former["test_size"],
-            former["seed"],
-        )
+        again = _split(load_dataset(store, problem.dataset), record.settings)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)
+
+
+def _split(dataset: Dataset, resolved: Mapping[str, Any]) -> Split:
+    return make_split(
+        dataset,
+        resolved["folds"],
+        resolved["test_size"],
+        resolved["seed"],
+        resolved["holdout"],
+    )
 
 
 def _check_not_busy(store: ArtifactStore, name: str) -> None:
@@ -382,14 +392,15 @@ def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name}-{number}" for number in count(2))
 
 
-def _describe(dataset: Dataset) -> str:
+def _describe(dataset: Dataset, source: Source) -> str:
     what = "columns" if dataset.kind == "table" else "event codes"
-    kind = "a table" if dataset.kind == "table" else "patient events"
+    kind = FORMATS[dataset.format]
+    found_out = "" if source.format else " (--format overrides)"
     shares = ", ".join(
         f"{label}: {int((dataset.y == i).sum())}" for i, label in enumerate(dataset.classes[:8])
     )
     more = ", ..." if len(dataset.classes) > 8 else ""
     return (
-        f"{dataset.name} is {kind}: {len(dataset)} rows, {dataset.n_features} {what}; "
-        f"classes {shares}{more}"
+        f"{dataset.name} is taken for {kind}{found_out}: {len(dataset)} rows, "
+        f"{dataset.n_features} {what}; classes {shares}{more}"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from prefect_tune.flows.home import home
+from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage.eviction import POLICIES
@@ -75,6 +76,7 @@ class TuneSettings:
         source: What to read.
         test_size: Share of test rows.
         folds: Folds of cross-validation.
+        holdout: Share of training rows held out instead.
         space: Name of the space.
         method: Name of the method.
         metric: Name of the metric.
@@ -97,6 +99,7 @@ class TuneSettings:
     source: Source
     test_size: float | None = None
     folds: int | None = None
+    holdout: float | None = None
     space: str | None = None
     method: str | None = None
     metric: str | None = None
@@ -133,6 +136,7 @@ class TuneSettings:
                 f"--store {p['store']} is the memory of one process, and trials run in others; "
                 "name a folder"
             )
+        _check_alternatives(p)
         task_runs: Any = p["task_runs"] or "auto"
         if task_runs not in get_args(TaskRuns):
             raise UnknownName("value of --task-runs", task_runs, get_args(TaskRuns))
@@ -144,12 +148,15 @@ class TuneSettings:
                 target=p["target"],
                 labels=p["labels"],
                 format=p["format"],
+                test=p["test"],
+                group=p["group"],
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
             ),
             test_size=p["test_size"],
             folds=p["folds"],
+            holdout=p["holdout"],
             space=p["space"],
             method=p["method"],
             metric=p["metric"],
@@ -184,3 +191,12 @@ def _known_policy(name: str | None) -> str | None:
     if name is not None and name not in POLICIES:
         raise UnknownName("policy of --eviction", name, POLICIES)
     return name
+
+
+def _check_alternatives(parameters: Mapping[str, Any]) -> None:
+    """Of two options that say the same thing in two ways only one may be given."""
+    for one, other in (("test", "test_size"), ("folds", "holdout")):
+        if parameters[one] is not None and parameters[other] is not None:
+            flags = [OPTIONS[name].flag for name in (one, other)]
+            values = [parameters[name] for name in (one, other)]
+            raise BadInput(f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: take one of them")

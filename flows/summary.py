@@ -54,6 +54,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "n_waiting": sum(not t.is_told for t in trials),
         "incumbent": None if incumbent is None else _incumbent(incumbent),
         "test_loss": record.result.get("test_loss"),
+        "holdout": record.settings["holdout"],
         "chance_loss": record.settings["chance_loss"],
         "cache": _cache(store, trials),
         "seconds": {

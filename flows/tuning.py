@@ -22,8 +22,11 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     target: str | None = None,
     labels: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
+    test: str | None = None,
     test_size: float | None = None,
     folds: int | None = None,
+    holdout: float | None = None,
+    group: str | None = None,
     drop: list[str] | None = None,
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,

@@ -29,8 +29,8 @@ __all__ = [
     "default_configuration",
     "enumerate_configurations",
     "from_unit",
-    "sample_choice",
     "is_allowed",
+    "sample_choice",
     "sample_configuration",
     "to_unit",
 ]

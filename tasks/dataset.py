@@ -36,7 +36,9 @@ class Dataset:
         classes: The classes in order.
         groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
             stands alone.
+        is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
         notes: What was done to the input that a user should know.
+        format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
     """
 
     name: str
@@ -45,7 +47,9 @@ class Dataset:
     y: NDArray[np.int32]
     classes: tuple[Label, ...]
     groups: NDArray[np.int64] | None = None
+    is_test: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
+    format: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         order = np.array(self.classes)
@@ -79,6 +83,8 @@ class Dataset:
             yield f"{type(label).__name__} {label!r}".encode()
         yield self.y.astype("<i4").tobytes()
         yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
+        if self.is_test is not None:
+            yield b"test" + np.packbits(self.is_test).tobytes()
         frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
         for name, frame in frames.items():
             yield name.encode()
@@ -94,6 +100,8 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         parts: dict[str, Any] = {"about": about, "y": canonical(dataset.y)}
         if dataset.groups is not None:
             parts["groups"] = canonical(dataset.groups)
+        if dataset.is_test is not None:
+            parts["is_test"] = canonical(dataset.is_test)
         frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
         parts |= {name: canonical(frame) for name, frame in frames.items()}
         store.records.put(record, parts)
@@ -116,6 +124,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         y=parts["y"],
         classes=tuple(about["classes"]),
         groups=parts.get("groups"),
+        is_test=parts.get("is_test"),
     )
 
 

@@ -1,7 +1,7 @@
 """Patient events: (patient, time, code, value), cut for each row at the time of its prediction.
 
-Reads MEDS folders (v0.3 and v0.4: `data/**/*.parquet` with a task's labels) and plain tables of
-events with a table of labels. What happened after a row's prediction time does not exist for it.
+Takes tables of events by any of the names that MEDS and plain event logs use, with a table of
+labels. What happened after a row's prediction time does not exist for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,32 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.patient_ids import as_ids, joined_ids, like_ids
+from prefect_tune.tasks.timestamps import utc_times
 
-__all__ = ["EventRows", "events_table", "labels_table", "name_columns"]
+__all__ = [
+    "EventRows",
+    "event_frame",
+    "events_table",
+    "has_event_columns",
+    "labels_table",
+    "name_columns",
+]
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
-    "code": ("code", "event_id", "event", "event_code"),
-    "time": ("time", "timestamp", "datetime", "date"),
+    "code": ("code", "event_id", "event", "event_code", "concept"),
+    "time": ("time", "timestamp", "datetime", "date", "event_time", "event_date"),
     "value": ("numeric_value", "value"),
-    "prediction_time": ("prediction_time", "index_time", "index_date", "time", "timestamp"),
+    "prediction_time": (
+        "prediction_time",
+        "index_time",
+        "index_date",
+        "time",
+        "timestamp",
+        "datetime",
+        "date",
+    ),
 }
 """Names by which a column of events or labels is known, the first found is taken."""
 
@@ -52,19 +69,23 @@ class EventRows:
         """Sort events by patient and time and find those of each row.
 
         Raises:
-            BadInput: If a row's patient has no events, or none before the row's time.
+            BadInput: If a row's patient has no events, or none with a time at or before the row's.
         """
         ordered = events.sort_values(["subject_id", "time"], na_position="first", kind="stable")
+        rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
         events, rows = canonical(ordered), canonical(rows)
-        first, stop = _spans(events, rows)
-        empty = rows["subject_id"][first == stop]
+        start, stop = _spans(events, rows)
+        is_static = events["time"].isna().to_numpy()
+        static_before = np.concatenate([[0], np.cumsum(is_static)])
+        n_static = static_before[stop] - static_before[start]
+        empty = rows["subject_id"][stop - start == n_static]
         if len(empty):
             raise BadInput(
                 f"{len(empty)} of {len(rows)} labels have no event of their patient at or before "
                 f"their time, for instance patient {empty.iloc[0]}; drop these labels or bring "
                 "the patients' events"
             )
-        return cls(events, rows, first, stop)
+        return cls(events, rows, start, stop)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,6 +122,19 @@ class EventRows:
         return cls(frames["events"], frames["rows"], *_spans(frames["events"], frames["rows"]))
 
 
+def event_frame(
+    subject_id: pd.Series,
+    time: pd.Series | None,
+    code: pd.Series | str,
+    value: pd.Series | float = np.nan,
+) -> pd.DataFrame:
+    """Events as `events_table` takes them; without a time they hold at any time."""
+    frame = pd.DataFrame({"subject_id": subject_id})
+    frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
+    frame["code"], frame["numeric_value"] = code, value
+    return frame
+
+
 def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
     """Events as columns subject_id, time, code, value from tables with any of the known names.
 
@@ -120,17 +154,18 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
         cleaned.append(
             pd.DataFrame(
                 {
-                    "subject_id": named["subject_id"],
-                    "time": _times(named["time"], where, at_end_of_day=True),
+                    "subject_id": as_ids(named["subject_id"], where),
+                    "time": utc_times(named["time"], where, at_end_of_day=True),
                     "code": named["code"].astype(str),
-                    "value": pd.to_numeric(value, errors="coerce").astype(np.float64),
+                    "value": _numbers(value),
                 }
             )
         )
-    events = pd.concat(cleaned, ignore_index=True) if cleaned else pd.DataFrame()
-    if events.empty:
+    filled = [table for table in cleaned if len(table)]
+    if not filled:
         raise BadInput(f"{where} has no events")
-    return events
+    ids = joined_ids([table["subject_id"] for table in filled])
+    return pd.concat(filled, ignore_index=True).assign(subject_id=ids)
 
 
 def labels_table(
@@ -163,11 +198,20 @@ def labels_table(
         raise BadInput(
             f"{where} has no column {target!r}; its columns: {', '.join(map(str, table.columns))}"
         )
-    time = _times(named["prediction_time"], where, at_end_of_day=False)
+    time = utc_times(named["prediction_time"], where, at_end_of_day=False)
     if time.isna().any():
         raise BadInput(f"{where} has {time.isna().sum()} labels without a time")
-    rows = pd.DataFrame({"subject_id": named["subject_id"], "prediction_time": time})
+    if named["subject_id"].isna().any():
+        raise BadInput(f"{where} has {named['subject_id'].isna().sum()} labels without a patient")
+    subject_id = as_ids(named["subject_id"], where)
+    rows = pd.DataFrame({"subject_id": subject_id, "prediction_time": time})
     return rows, table[target]
+
+
+def has_event_columns(columns: Iterable[str]) -> bool:
+    """Whether a table with these columns can be one of events."""
+    known = {column.lower() for column in columns}
+    return all(known & set(SYNONYMS[name]) for name in ("subject_id", "code", "time"))
 
 
 def name_columns(
@@ -192,25 +236,10 @@ def name_columns(
     return pd.DataFrame(found)
 
 
-def _times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Times in UTC, to the microsecond."""
-    if pd.api.types.is_numeric_dtype(column):
-        raise BadInput(
-            f"{where} has numbers in its time column {column.name!r}; times are dates, for "
-            "instance 2024-05-01 or 2024-05-01T12:30:00"
-        )
-    times = pd.to_datetime(column, utc=True, errors="coerce", format="mixed")
-    bad = column[times.isna() & column.notna()]
-    if len(bad):
-        raise BadInput(
-            f"{where} has {len(bad)} times that do not parse, for instance {bad.iloc[0]!r}; "
-            "times are dates, for instance 2024-05-01 or 2024-05-01T12:30:00"
-        )
-    naive = times.dt.tz_localize(None).astype("datetime64[us]")
-    if at_end_of_day and not pd.api.types.is_datetime64_any_dtype(column):
-        is_date = column.astype(str).str.fullmatch(r"\d{4}-\d{2}-\d{2}")
-        naive = naive.mask(is_date, naive + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
-    return naive
+def _numbers(value: pd.Series) -> NDArray[np.float64]:
+    """Values as numbers; what is none, and what is infinite, is no value."""
+    numbers = pd.to_numeric(value, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _spans(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,29 +1,28 @@
-"""From what the user names to a data set: tables, MEDS folders, event tables, synthetic cohorts."""
+"""From what the user names to a data set: tables, patient events in several formats, cohorts."""
 
-import io
-import posixpath
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-import fsspec
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from prefect_tune.optimizers.naming import UnknownName
+from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.bundled import TARGET, bundled_table
 from prefect_tune.tasks.cohort import cohort_named, generate
 from prefect_tune.tasks.dataset import Dataset
 from prefect_tune.tasks.events import EventRows, events_table, labels_table
-from prefect_tune.tasks.table import classes_of, features_of
+from prefect_tune.tasks.files import Place, read_table, shards
+from prefect_tune.tasks.formats import FORMATS, check_format, recognised
+from prefect_tune.tasks.omop import omop_events
+from prefect_tune.tasks.synthea import synthea_events
+from prefect_tune.tasks.table import classes_of, features_of, groups_of, like_training
 
-__all__ = ["FORMATS", "Source", "read_features", "read_source"]
+__all__ = ["Source", "read_features", "read_source"]
 
-FORMATS = ("table", "events", "meds")
-"""What `--format` can say."""
 _COHORT = "cohort:"
+_BUNDLED = "sklearn:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +30,12 @@ class Source:
     """What to read and how, as the options of the same names say.
 
     Attributes:
-        data: A file, a MEDS folder, or `cohort:NAME?option=value`.
+        data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
         target: Column of the class.
         labels: File or folder of labels, for events.
-        format: One of `FORMATS`; None finds out.
+        format: One of `formats.FORMATS`; None finds out.
+        test: File of the test rows: a table like `data`, or for events labels like `labels`.
+        group: Column of a table whose equal values stay in one fold.
         drop: Columns to leave out.
         categorical: Columns to take as categories.
         drop_missing_target: Whether to leave out rows without a class.
@@ -44,6 +45,8 @@ class Source:
     target: str | None = None
     labels: str | None = None
     format: str | None = None
+    test: str | None = None
+    group: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False
@@ -54,42 +57,57 @@ def read_source(source: Source) -> Dataset:
 
     Raises:
         BadInput: If it cannot be used; says what is wrong and what would be right.
-        UnknownName: If there is no such cohort or format.
+        UnknownName: If there is no such cohort, bundled set or format.
     """
-    name = source.data.rstrip("/").rsplit("/", 1)[-1].split(".")[0] or "data"
+    if source.format is not None:
+        check_format(source.format)
     if source.data.startswith(_COHORT):
         return _read_cohort(source)
-    kind = _kind(source)
+    if source.data.startswith(_BUNDLED):
+        name = source.data.removeprefix(_BUNDLED)
+        frame = bundled_table(name)
+        return _table_dataset(replace(source, target=source.target or TARGET), name, frame)
+    place = Place.at(source.data)
+    kind = recognised(place, source.format, source.target, source.labels)
     if kind == "table":
-        return _read_table(source, name)
-    _check_meds(source, kind)
+        return replace(_table_dataset(source, place.stem or "data", _whole(place)), format=kind)
     if source.labels is None:
         raise BadInput(
-            f"{source.data} holds events, so the classes come from a table of their own: name it "
-            "with --labels FILE or FOLDER (columns patient, prediction time and class)"
+            f"{source.data} is {FORMATS[kind]}, so the classes come from a table of their own: "
+            "name it with --labels FILE or FOLDER (columns patient, prediction time and class)"
         )
-    where = _labels_path(source.data, source.labels)
-    rows, target = labels_table(_tables(where), where, source.target)
-    events = _read_events(source.data)
-    if source.drop_missing_target:
-        rows, target = rows[target.notna().to_numpy()], target.dropna()
-    return _events_dataset(name, events, rows.reset_index(drop=True), target, where)
+    _refuse_columns(source)
+    rows, target = _labels(source, source.labels)
+    is_test = None
+    if source.test is not None:
+        test_rows, test_target = _labels(source, source.test)
+        is_test = np.repeat([False, True], [len(rows), len(test_rows)])
+        rows = pd.concat([rows, test_rows], ignore_index=True)
+        target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
+    events = _read_events(place, kind)
+    dataset = _events_dataset(place.stem or "data", events, rows, target, source.labels, is_test)
+    return replace(dataset, format=kind)
 
 
-def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFrame | EventRows:
+def read_features(
+    data: str, labels: str | None, training: Dataset, chosen: str | None = None
+) -> pd.DataFrame | EventRows:
     """Rows to predict: a table as it is in its file, or events with the rows of their labels.
 
     Args:
-        data: A file or MEDS folder of the same form as the training data.
+        data: A file or folder of any format of the same kind as the training data.
         labels: For events: patients and prediction times; classes are not needed.
         training: The training data.
+        chosen: The format, if it is not to be found out.
 
     Raises:
         BadInput: If the data cannot be read.
     """
     if isinstance(training.X, pd.DataFrame):
+        if data.startswith(_BUNDLED):
+            return bundled_table(data.removeprefix(_BUNDLED))
         texts = [str(c) for c in training.X.select_dtypes("category")]
-        return pd.concat(_tables(data, texts), ignore_index=True)
+        return _whole(Place.at(data), texts)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
@@ -99,13 +117,19 @@ def read_features(data: str, labels: str | None, training: Dataset) -> pd.DataFr
             f"{data} holds events: name the patients and times to predict with --labels FILE "
             "(columns patient and prediction time)"
         )
-    where = _labels_path(data, labels)
-    table = pd.concat(_tables(where), ignore_index=True)
-    rows, _ = labels_table([table.assign(label=0)], where, "label")
-    return EventRows.build(_read_events(data), rows)
+    place = Place.at(data)
+    kind = recognised(place, chosen, None, labels)
+    if kind == "table":
+        raise BadInput(f"{data} is read as a table, and the model takes events")
+    where = _labels_place(data, labels)
+    rows, _ = labels_table([_whole(where).assign(label=0)], where.url, "label")
+    return EventRows.build(_read_events(place, kind), rows)
 
 
 def _read_cohort(source: Source) -> Dataset:
+    if source.test is not None:
+        raise BadInput(f"{source.data} is made, not read; hold rows back with --test-size")
+    _refuse_columns(source)
     name = source.data.removeprefix(_COHORT)
     cohort = generate(cohort_named(name))
     events = events_table([cohort.events], source.data)
@@ -113,140 +137,150 @@ def _read_cohort(source: Source) -> Dataset:
     return _events_dataset(f"cohort-{name.partition('?')[0]}", events, rows, target, source.data)
 
 
-def _read_table(source: Source, name: str) -> Dataset:
-    frame = pd.concat(_tables(source.data), ignore_index=True)
+def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
+    where = source.data
     if source.target is None:
         shown = ", ".join(map(str, frame.columns[-20:]))
         raise BadInput(
-            f"{source.data} is a table, so say which column to predict with --target COLUMN. "
+            f"{where} is a table, so say which column to predict with --target COLUMN. "
             f"Its columns: {shown}"
         )
-    need_column(source.target, frame.columns, source.data)
-    notes = []
-    if source.drop_missing_target:
-        missing = int(frame[source.target].isna().sum())
-        frame = frame.dropna(subset=[source.target]).reset_index(drop=True)
-        notes += [f"{missing} rows without {source.target} are left out"] if missing else []
-    y, classes = classes_of(frame[source.target], source.data)
+    if source.labels is not None:
+        raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
+    frame, notes = _with_target(frame, source.target, where, source)
     features = frame.drop(columns=[source.target])
-    X, more = features_of(features, source.drop, source.categorical, source.data)
-    return Dataset(name, "table", X, y, classes, notes=(*notes, *more))
+    group = _taken(features, source.group, where)
+    features = features.drop(columns=[] if group is None else [group.name])
+    X, more = features_of(features, source.drop, source.categorical, where)
+    target, is_test = frame[source.target], None
+    if source.test is not None:
+        texts = [str(c) for c in X.select_dtypes("category")]
+        test, said = _with_target(
+            _whole(Place.at(source.test), texts), source.target, source.test, source
+        )
+        notes += said
+        is_test = np.repeat([False, True], [len(frame), len(test)])
+        parts = (X, like_training(test, X, source.test))
+        joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
+        X = canonical(pd.concat(joined, ignore_index=True))
+        target = pd.concat([target, test[source.target]], ignore_index=True)
+        if group is not None:
+            of_test = _taken(test, source.group, source.test)
+            group = pd.concat([group, of_test], ignore_index=True)
+    y, classes = classes_of(target, where)
+    groups = None if group is None else groups_of(group, where)
+    if groups is not None and is_test is not None:
+        _check_apart(groups, is_test, f"values of {source.group}")
+    return Dataset(name, "table", X, y, classes, groups, is_test, (*notes, *more), "table")
 
 
-def _events_dataset(
-    name: str, events: pd.DataFrame, rows: pd.DataFrame, target: pd.Series, where: str
+def _with_target(
+    frame: pd.DataFrame, target: str, where: str, source: Source
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that have a class, or all if those without are not to be left out."""
+    need_column(target, frame.columns, where)
+    if not len(frame):
+        raise BadInput(f"{where} has no rows")
+    missing = int(frame[target].isna().sum())
+    if not (missing and source.drop_missing_target):
+        return frame, []
+    kept = frame.dropna(subset=[target]).reset_index(drop=True)
+    return kept, [f"{missing} rows without {target} are left out"]
+
+
+def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | None:
+    if column is None:
+        return None
+    need_column(column, frame.columns, where)
+    return frame[column]
+
+
+def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Rows and classes of a table of labels."""
+    place = _labels_place(source.data, labels)
+    rows, target = labels_table(_tables(place), place.url, source.target)
+    if source.drop_missing_target:
+        rows, target = rows[target.notna().to_numpy()], target.dropna()
+    return rows.reset_index(drop=True), target.reset_index(drop=True)
+
+
+def _check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str) -> None:
+    both = np.intersect1d(groups[is_test], groups[~is_test])
+    if len(both):
+        raise BadInput(
+            f"{len(both)} {what} have rows to learn from and rows of the test; each has either"
+        )
+
+
+def _refuse_columns(source: Source) -> None:
+    """Options that speak of a table's columns have nothing to speak of in events."""
+    named = {"group": source.group, "drop": source.drop, "categorical": source.categorical}
+    for option, value in named.items():
+        if value:
+            why = "rows of a patient always stay in one fold" if option == "group" else ""
+            raise BadInput(
+                f"--{option} names a column of a table, and {source.data} holds events"
+                + (f"; {why}" if why else "")
+            )
+
+
+def _events_dataset(  # noqa: PLR0917
+    name: str,
+    events: pd.DataFrame,
+    rows: pd.DataFrame,
+    target: pd.Series,
+    where: str,
+    is_test: NDArray[np.bool_] | None = None,
 ) -> Dataset:
     y, classes = classes_of(target.reset_index(drop=True), where)
     X = EventRows.build(events, rows)
-    groups, _ = pd.factorize(X.rows["subject_id"])
+    groups = groups_of(X.rows["subject_id"], where)
+    if is_test is not None:
+        _check_apart(groups, is_test, "patients")
     has_repeats = len(np.unique(groups)) < len(groups)
     return Dataset(
-        name, "events", X, y, classes, groups=groups.astype(np.int64) if has_repeats else None
+        name,
+        "events",
+        X,
+        y,
+        classes,
+        groups if has_repeats else None,
+        is_test,
+        format="events",
     )
 
 
-def _kind(source: Source) -> str:
-    if source.format is not None:
-        if source.format not in FORMATS:
-            raise UnknownName("format", source.format, FORMATS)
-        return source.format
-    filesystem, path = _located(source.data)
-    if filesystem.isdir(path):
-        return "meds"
-    if source.labels is not None:
-        return "events"
-    return "table"
+def _read_events(place: Place, kind: str) -> pd.DataFrame:
+    tables: Iterable[pd.DataFrame]
+    match kind:
+        case "meds":
+            place = place.below("data")
+            tables = _tables(place)
+        case "omop":
+            tables = omop_events(place)
+        case "synthea":
+            tables = synthea_events(place)
+        case _:
+            tables = _tables(place)
+    return events_table(tables, place.url)
 
 
-def _check_meds(source: Source, kind: str) -> None:
-    filesystem, path = _located(source.data)
-    if filesystem.isdir(path) and not filesystem.isdir(posixpath.join(path, "data")):
-        raise BadInput(
-            f"{source.data} is a folder without data/, so it is no MEDS data set: its events "
-            "would be in data/**/*.parquet"
-        )
-    if kind == "meds" and not filesystem.isdir(path):
-        raise BadInput(f"{source.data} is a file; a MEDS data set is a folder with data/ in it")
-
-
-def _read_events(data: str) -> pd.DataFrame:
-    filesystem, path = _located(data)
-    if filesystem.isdir(path):
-        data = filesystem.unstrip_protocol(posixpath.join(path, "data"))
-    return events_table(_tables(data), data)
-
-
-def _labels_path(data: str, labels: str) -> str:
+def _labels_place(data: str, labels: str) -> Place:
     """The labels as named, else below the data's folder."""
-    filesystem, path = _located(labels)
-    if filesystem.exists(path):
-        return labels
-    below = posixpath.join(data, labels)
-    filesystem, path = _located(below)
-    if filesystem.exists(path):
+    named = Place.at(labels)
+    if named.exists():
+        return named
+    below = Place.at(data).below(labels)
+    if below.exists():
         return below
-    raise BadInput(f"there are no labels at {labels}, nor at {below}")
+    raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
 
 
-def _tables(url: str, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    """The table of a file, or those of all Parquet files below a folder, in order of names.
-
-    Columns named in `texts` are read as texts where the file does not say what they are.
-    """
-    filesystem, path = _located(url)
-    if not filesystem.exists(path):
-        raise BadInput(f"there is no file or folder {url}")
-    if filesystem.isdir(path):
-        paths = sorted(filesystem.glob(posixpath.join(path, "**", "*.parquet")))
-        if not paths:
-            raise BadInput(f"there is no Parquet file below {url}")
-    else:
-        paths = [path]
-    for file in paths:
-        yield _table(filesystem, file, url, texts)
+def _tables(place: Place, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+    """The table of a file, or those of all Parquet files below a folder, in order of names."""
+    for shard in shards(place):
+        yield read_table(shard, texts)
 
 
-def _located(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
-    try:
-        filesystem, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise BadInput(f"{url} cannot be read: {error}") from error
-    return filesystem, path
-
-
-def _table(filesystem: Any, path: str, url: str, texts: Sequence[str] = ()) -> pd.DataFrame:
-    lowered = path.lower()
-    try:
-        if lowered.endswith((".parquet", ".pq")):
-            with filesystem.open(path, "rb") as file:
-                frame: pd.DataFrame | None = pq.read_table(file).to_pandas()
-        elif lowered.endswith((".csv", ".csv.gz")):
-            with filesystem.open(path, "rb", compression="infer") as file:
-                text = file.read()
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = pd.read_csv(
-                    io.BytesIO(text),
-                    index_col=False,
-                    low_memory=False,
-                    dtype=dict.fromkeys(texts, str),
-                )
-            # pandas renames columns of equal names; their own names tell.
-            names = pd.read_csv(io.BytesIO(text), header=None, nrows=1, dtype=str).iloc[0]
-            frame.columns = names.fillna(pd.Series(frame.columns))
-        else:
-            frame = None
-    except pd.errors.ParserWarning as error:
-        raise BadInput(
-            f"{url} has rows with more fields than its first line has names; give each column one"
-        ) from error
-    except Exception as error:
-        raise BadInput(f"{url} cannot be read: {error}") from error
-    if frame is None:
-        raise BadInput(f"{url} is no file that is read: use .csv, .csv.gz or .parquet")
-    frame.columns = frame.columns.astype(str)
-    doubled = frame.columns[frame.columns.duplicated()]
-    if len(doubled):
-        raise BadInput(f"{url} has two columns called {doubled[0]!r}; rename one")
-    return frame
+def _whole(place: Place, texts: Sequence[str] = ()) -> pd.DataFrame:
+    return pd.concat(_tables(place, texts), ignore_index=True)

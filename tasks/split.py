@@ -23,6 +23,8 @@ __all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split"]
 
 TEST = -1
 """The fold of test rows."""
+LEARN = -2
+"""The fold of rows that no fold holds out, when one part is held out only once."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
 _MOST_FOLDS = 100
@@ -35,7 +37,7 @@ class Split:
     """A partition of the rows.
 
     Attributes:
-        fold: Number of the fold that holds a row out, or `TEST`, shape (n,).
+        fold: Number of the fold that holds a row out, or `TEST` or `LEARN`, shape (n,).
         n_folds: How many folds there are.
         seed: Source of the draws of subsets.
     """
@@ -78,37 +80,47 @@ class Split:
         return rows[np.sort(np.concatenate(taken))]
 
 
-def make_split(dataset: Dataset, n_folds: int, test_size: float, seed: int) -> Split:
+def make_split(
+    dataset: Dataset,
+    n_folds: int | None,
+    test_size: float | None,
+    seed: int,
+    holdout: float | None = None,
+) -> Split:
     """A stratified split; rows of one group stay together.
+
+    Args:
+        dataset: The rows; those given as test rows are the test part.
+        n_folds: Folds of cross-validation; None with a `holdout`.
+        test_size: Share of test rows to choose; None when they were given.
+        seed: Source of randomness.
+        holdout: Share of the training rows to hold out, once, instead of cross-validation.
 
     Raises:
         BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
     """
-    if not 2 <= n_folds <= _MOST_FOLDS:
-        raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
-    if not 0 < test_size <= 0.5:
-        raise BadInput(f"--test-size {test_size}: the share of test rows is in (0, 0.5]")
-    _check_classes(dataset, n_folds)
+    _check_numbers(n_folds, test_size, holdout)
+    _check_classes(dataset, 2 if n_folds is None else n_folds)
     fold = np.full(len(dataset), TEST, dtype=np.int16)
-    rows = np.arange(len(dataset))
     try:
-        if dataset.groups is None:
-            test = train_test_split(
-                rows, test_size=test_size, stratify=dataset.y, random_state=seed
-            )[1]
+        training = _training_rows(dataset, test_size, seed)
+        if holdout is not None:
+            fold[training] = LEARN
+            fold[_part(dataset, training, holdout, seed + 1)] = 0
         else:
-            test = _grouped_test(dataset, test_size, seed)
-        training = np.setdiff1d(rows, test)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a class too rare for the folds; see below
-            for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed + 1, training)):
-                fold[training[held_out]] = number
+            assert n_folds is not None  # noqa: S101 - checked above
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a class too rare for the folds; see below
+                parts = _splitter(dataset, n_folds, seed + 1, training)
+                for number, (_, held_out) in enumerate(parts):
+                    fold[training[held_out]] = number
     except ValueError as error:
+        into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
         raise BadInput(
-            f"the rows cannot be split into {n_folds} folds and a test part of {test_size}: {error}"
+            f"the rows cannot be split into {into} and a test part of {test_size}: {error}"
         ) from error
     _check_parts(dataset, fold)
-    return Split(fold, n_folds, seed)
+    return Split(fold, 1 if n_folds is None else n_folds, seed)
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:
@@ -142,41 +154,78 @@ def _splitter(
         yield from grouped.split(y, y, dataset.groups[rows])
 
 
-def _grouped_test(dataset: Dataset, test_size: float, seed: int) -> NDArray[np.intp]:
-    """Test rows: whole groups, as near to the share as equal parts of them allow."""
-    assert dataset.groups is not None  # noqa: S101 - the caller's duty
-    fewest = min(
-        len(np.unique(dataset.groups[dataset.y == c])) for c in range(len(dataset.classes))
-    )
+def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float | None) -> None:
+    if (n_folds is None) == (holdout is None):
+        raise BadInput(
+            f"--folds {n_folds} with --holdout {holdout}: rows are held out by cross-validation "
+            "or once; take one of them"
+        )
+    if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
+        raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
+    for option, share in (("test-size", test_size), ("holdout", holdout)):
+        if share is not None and not 0 < share <= 0.5:
+            part = "test" if option == "test-size" else "held-out"
+            raise BadInput(f"--{option} {share}: the share of {part} rows is in (0, 0.5]")
+
+
+def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:
+    """The rows that are not for testing, in order."""
+    if dataset.is_test is not None:
+        return np.flatnonzero(~dataset.is_test)
+    assert test_size is not None  # noqa: S101 - the caller's duty
+    rows = np.arange(len(dataset))
+    return np.setdiff1d(rows, _part(dataset, rows, test_size, seed))
+
+
+def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
+    """A share of some rows, stratified; whole groups, as near to it as equal parts allow."""
+    if dataset.groups is None:
+        y = dataset.y[rows]
+        taken: NDArray[np.intp] = train_test_split(
+            rows, test_size=size, stratify=y, random_state=seed
+        )[1]
+        return taken
+    groups, y = dataset.groups[rows], dataset.y[rows]
+    fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
     n_parts = min(
         range(2, min(fewest, _MOST_PARTS) + 1),
-        key=lambda n: (round(abs(max(1, round(test_size * n)) / n - test_size), 6), n),
+        key=lambda n: (round(abs(max(1, round(size * n)) / n - size), 6), n),
     )
-    rows = np.arange(len(dataset))
-    parts = [held_out for _, held_out in _splitter(dataset, n_parts, seed, rows)]
-    return np.concatenate(parts[: max(1, round(test_size * n_parts))])
+    parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
+    return np.concatenate(parts[: max(1, round(size * n_parts))])
 
 
 def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
-    """Every class in every fold and in the test part, or a metric may not be defined there."""
+    """Every class in every fold and in the test part, or a metric may not be defined there.
+
+    A test part that was given may lack some, if it has two.
+    """
+    names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
         missing = set(range(len(dataset.classes))) - set(dataset.y[fold == part])
+        if part == TEST and dataset.is_test is not None:
+            if len(dataset.classes) - len(missing) < 2:
+                raise BadInput("the rows of --test are all of one class; two are needed")
+            continue
         if missing:
-            where = "the test part" if part == TEST else f"fold {part}"
             raise BadInput(
-                f"class {dataset.classes[min(missing)]!r} has too few rows: {where} would have "
-                "none; leave its rows out, or take fewer --folds or another --test-size"
+                f"class {dataset.classes[min(missing)]!r} has too few rows: "
+                f"{names.get(int(part), f'fold {part}')} would have none; leave its rows out, or "
+                "take fewer --folds or another --test-size or --holdout"
             )
 
 
 def _check_classes(dataset: Dataset, n_folds: int) -> None:
     units = np.arange(len(dataset)) if dataset.groups is None else dataset.groups
     of = "rows" if dataset.groups is None else "groups"
+    rows = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
+    needed = n_folds + (dataset.is_test is None)
+    and_test = " and the test part" if dataset.is_test is None else ""
     for position, label in enumerate(dataset.classes):
-        count = len(np.unique(units[dataset.y == position]))
-        if count < n_folds + 1:
+        count = len(np.unique(units[rows[dataset.y[rows] == position]]))
+        if count < needed:
             raise BadInput(
-                f"class {label!r} has {count} {of}, fewer than the {n_folds} folds and the test "
-                f"part need ({n_folds + 1}); leave its rows out, or take fewer --folds. (A target "
+                f"class {label!r} has {count} {of}, fewer than the {n_folds} folds"
+                f"{and_test} need ({needed}); leave its rows out, or take fewer --folds. (A target "
                 "of numbers, to be predicted as numbers, is not supported.)"
             )

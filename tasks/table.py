@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
 
-__all__ = ["classes_of", "features_of", "like_training"]
+__all__ = ["classes_of", "features_of", "groups_of", "like_training"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -20,6 +20,8 @@ TEXT_VALUES = 100
 TEXT_SHARE = 0.5
 FEW_VALUES = 20
 """Nor is one with more values than this, all of them different."""
+_EXACT = 2**53
+"""Beyond this a float does not tell neighbouring whole numbers apart."""
 
 
 def features_of(
@@ -69,6 +71,7 @@ def features_of(
                     "numbers; leave the cells empty, or --drop the column"
                 )
         else:
+            _refuse_lists(column, name, where)
             columns[name] = category_texts(column).reset_index(drop=True)
             if name not in categorical and _is_text(column):
                 texts.append(name)
@@ -112,15 +115,30 @@ def _labels(target: pd.Series) -> NDArray[Any]:
     if isinstance(target.dtype, pd.CategoricalDtype):
         target = target.astype(target.cat.categories.dtype)
     if pd.api.types.is_bool_dtype(target):
-        return target.to_numpy(dtype=np.bool_)
-    if pd.api.types.is_integer_dtype(target):
-        return target.to_numpy(dtype=np.int64)
-    if pd.api.types.is_float_dtype(target) and (target % 1 == 0).all():
-        return target.to_numpy(dtype=np.float64).astype(np.int64)
+        return np.asarray(target, dtype=np.bool_)
+    if pd.api.types.is_numeric_dtype(target):
+        is_exact = pd.api.types.is_integer_dtype(target) or bool((target.abs() < _EXACT).all())
+        if is_exact and ((target % 1 == 0) & (target <= np.iinfo(np.int64).max)).all():
+            return np.asarray(target, dtype=np.int64)
     return np.array([str(label) for label in target])
 
 
-def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
+def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
+    """Numbers of the groups that rows with equal values are, shape (n,).
+
+    Raises:
+        BadInput: If a row has none.
+    """
+    missing = int(column.isna().sum())
+    if missing:
+        raise BadInput(f"{missing} rows of {where} have no {column.name!r} to be grouped by")
+    groups, _ = pd.factorize(category_texts(column))
+    return groups.astype(np.int64)
+
+
+def like_training(
+    frame: pd.DataFrame, training: pd.DataFrame, where: str = "the data to predict"
+) -> pd.DataFrame:
     """New rows with the columns of the training data, in their order and of their kinds.
 
     Raises:
@@ -128,7 +146,7 @@ def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
     """
     columns: dict[str, pd.Series] = {}
     for name in training:
-        need_column(str(name), frame.columns, "the data to predict")
+        need_column(str(name), frame.columns, where)
         column = frame[name]
         if isinstance(training[name].dtype, pd.CategoricalDtype):
             texts, known = category_texts(column), set(training[name].cat.categories)
@@ -138,15 +156,24 @@ def like_training(frame: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
             if column.notna().any() and not known & set(columns[str(name)].dropna()):
                 _LOGGER.warning(f"no value of column {name} was there in training")
             continue
-        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
-        bad = column[numbers.isna() & column.notna()]
+        parsed = pd.to_numeric(column, errors="coerce")
+        numbers = pd.Series(parsed.to_numpy(dtype=np.float64, na_value=np.nan))
+        bad = column[~np.isfinite(numbers.to_numpy()) & column.notna().to_numpy()]
         if len(bad):
             raise BadInput(
-                f"column {name!r} held numbers in training and holds {bad.iloc[0]!r} now"
+                f"column {name!r} held numbers in training and holds {bad.iloc[0]!r} in {where}"
             )
         columns[str(name)] = numbers
     converted: pd.DataFrame = canonical(pd.DataFrame(columns))
     return converted
+
+
+def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
+    if isinstance(column.dropna().iloc[0], list | tuple | dict | set | np.ndarray):
+        raise BadInput(
+            f"column {name!r} of {where} holds lists, which are no features; leave it out with "
+            f"--drop {name}"
+        )
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -166,8 +193,10 @@ def _is_identifier(column: pd.Series) -> bool:
 
 def category_texts(column: pd.Series) -> pd.Series:
     """Values of a category as texts, gaps kept; 1.0 and 1 are the same category."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.astype(str).astype(object).where(column.notna(), None)
     values = column.astype(object)
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        whole = column.notna() & (pd.to_numeric(column) % 1 == 0)
+    if pd.api.types.is_float_dtype(column):
+        whole = (column.notna() & (column % 1 == 0) & (column.abs() < _EXACT)).astype(bool)
         values[whole] = column[whole].astype(np.int64).astype(object)
-    return values.map(str, na_action="ignore")
+    return values.where(values.notna(), None).map(str, na_action="ignore")

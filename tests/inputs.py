@@ -58,3 +58,140 @@ def write_meds(folder: Path) -> Path:
     labels.to_parquet(folder / "labels" / "task" / "0.parquet", index=False)
     labels[:0].to_parquet(folder / "labels" / "task" / "1.parquet", index=False)
     return folder
+
+
+BIG = 2**60 + 1
+
+
+def omop_tables() -> dict[str, pd.DataFrame]:
+    """Two persons with ids beyond 2^53, with gaps where the model allows them."""
+    person = [BIG, BIG + 1]
+    return {
+        "person": pd.DataFrame(
+            {
+                "person_id": person,
+                "gender_concept_id": [8507, 8532],
+                "year_of_birth": [1950, 1960],
+                "month_of_birth": [3, None],
+                "day_of_birth": [4, None],
+                "race_concept_id": [0, 0],
+                "race_source_value": ["white", None],
+            }
+        ),
+        "condition_occurrence": pd.DataFrame(
+            {
+                "person_id": person,
+                "condition_concept_id": [192671, 0],
+                "condition_start_date": ["2020-01-05", "2020-01-05"],
+                "condition_start_datetime": ["2020-01-05 08:30:00", None],
+                "condition_source_value": ["K92.2", "X1"],
+            }
+        ),
+        "drug_exposure": pd.DataFrame(
+            {
+                "person_id": person,
+                "drug_concept_id": [1118084, 1124300],
+                "drug_exposure_start_date": ["2020-01-06", "2020-01-07"],
+                "drug_exposure_start_datetime": ["2020-01-06 00:00:00"] * 2,
+                "quantity": [0, 0],
+                "days_supply": [30, 0],
+            }
+        ),
+        "measurement": pd.DataFrame(
+            {
+                "person_id": person,
+                "measurement_concept_id": [3006322, 3006322],
+                "measurement_date": ["2020-02-01", "2020-02-01"],
+                "value_as_number": [36.6, None],
+                "value_as_concept_id": [None, 4188539],
+            }
+        ),
+        "drug_era": pd.DataFrame({"person_id": person, "drug_concept_id": [1, 2]}),
+        "death": pd.DataFrame({"person_id": person[:1], "death_date": ["2021-01-01"]}),
+    }
+
+
+def write_omop(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> Path:
+    """`omop_tables` as files, with labels."""
+    folder.mkdir()
+    for name, frame in omop_tables().items():
+        stem = name.upper() if capitals else name
+        written = frame.rename(columns=str.upper) if capitals else frame
+        if suffix == "parquet":
+            written.to_parquet(folder / f"{stem}.parquet", index=False)
+        else:
+            written.to_csv(folder / f"{stem}.{suffix}", index=False)
+    pd.DataFrame(
+        {"subject_id": [BIG, BIG + 1], "prediction_time": ["2022-01-01"] * 2, "label": [0, 1]}
+    ).to_csv(folder / "labels.csv", index=False)
+    return folder
+
+
+SYNTHEA = {
+    "patients": """
+Id,BIRTHDATE,DEATHDATE,GENDER
+a-1,1950-03-04,,F
+b-2,1960-01-01,2021-05-06,M
+""",
+    "conditions": """
+START,STOP,PATIENT,CODE
+2020-01-05,,a-1,10509002
+2020-01-06,,b-2,10509002
+""",
+    "medications": """
+START,PATIENT,CODE,DISPENSES
+2020-01-07T03:41:29Z,a-1,1043400,3
+""",
+    "observations": """
+DATE,PATIENT,CODE,VALUE,TYPE
+2020-02-01T00:00:00Z,a-1,8302-2,171.5,numeric
+2020-02-01T00:00:00Z,b-2,72166-2,Never smoker,text
+2020-02-02T00:00:00Z,b-2,,1.0,numeric
+""",
+    "payers": "Id,NAME\nx,None\n",
+    "labels": "patient,date,label\na-1,2022-01-01,yes\nb-2,2022-01-01,no\n",
+}
+
+
+def write_synthea(folder: Path) -> Path:
+    """Two patients as Synthea exports them, with labels."""
+    folder.mkdir()
+    for name, text in SYNTHEA.items():
+        (folder / f"{name}.csv").write_text(text.lstrip())
+    return folder
+
+
+def write_omop_log(folder: Path) -> Path:
+    """`events` as OMOP tables in capitals, with labels."""
+    log, labels = events()
+    folder.mkdir()
+    timed = log[log["time"].notna()]
+    conditions = pd.DataFrame(
+        {
+            "PERSON_ID": timed["subject_id"],
+            "CONDITION_CONCEPT_ID": timed["code"].map({"A": 1, "B": 2, "LATER": 3}),
+            "CONDITION_START_DATE": timed["time"].dt.date,
+        }
+    )
+    conditions.to_csv(folder / "CONDITION_OCCURRENCE.csv", index=False)
+    labels.to_csv(folder / "labels.csv", index=False)
+    return folder
+
+
+def write_synthea_log(folder: Path) -> Path:
+    """`events` as Synthea exports them, with labels."""
+    log, labels = events()
+    folder.mkdir()
+    timed = log[log["time"].notna()]
+    columns = {
+        "START": timed["time"].dt.date,
+        "PATIENT": timed["subject_id"],
+        "CODE": timed["code"],
+    }
+    pd.DataFrame(columns).to_csv(folder / "conditions.csv", index=False)
+    patients = labels["subject_id"].unique()
+    pd.DataFrame({"Id": patients, "BIRTHDATE": "1980-05-06", "GENDER": "F"}).to_csv(
+        folder / "patients.csv", index=False
+    )
+    labels.to_csv(folder / "labels.csv", index=False)
+    return folder

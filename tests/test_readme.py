@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from inputs import events, table, write_meds
+from inputs import events, table, write_meds, write_omop_log, write_synthea_log
 from processes import environment
 
 from prefect_tune.deployments.command import main
@@ -42,6 +42,15 @@ def write_inputs(folder: Path) -> None:
     patients.insert(0, "patient", range(len(patients)))
     patients.to_csv(folder / "patients.csv", index=False)
     patients.drop(columns="responder").head(20).to_csv(folder / "new_patients.csv", index=False)
+    visits = patients.assign(patient=[i // 2 for i in range(len(patients))])
+    visits[:100].to_parquet(folder / "visits.parquet", index=False)
+    visits[100:].to_parquet(folder / "later_visits.parquet", index=False)
+    header = [f"@ATTRIBUTE {name} NUMERIC" for name in ("patient", "a", "b", "c", "count")]
+    header += ["@ATTRIBUTE colour {red,green,blue}", "@ATTRIBUTE responder {no,yes}", "@DATA"]
+    rows = patients.to_csv(index=False, header=False, na_rep="?")
+    (folder / "patients.arff").write_text("\n".join(["@RELATION patients", *header, rows]))
+    write_omop_log(folder / "cdm")
+    write_synthea_log(folder / "synthea")
     meds = write_meds(folder / "meds")
     (meds / "labels" / "task").rename(meds / "labels" / "responder")
     log, labels = events()

@@ -303,10 +303,13 @@ def test_events_that_cannot_be_used_are_refused_with_the_reason(
     ("data", "options", "message"),
     [
         ("nowhere.csv", {}, "there is no file or folder"),
-        ("table.xlsx", {}, "use .csv, .csv.gz or .parquet"),
+        ("table.xlsx", {}, "use .csv, .csv.gz, .parquet or .arff"),
         ("broken.parquet", {}, "cannot be read"),
         ("table.csv", {"labels": "nowhere"}, "there are no labels at nowhere"),
-        (".", {"labels": "table.csv"}, "a folder without data/"),
+        ("other", {"labels": "table.csv"}, "a folder without data/"),
+        ("other", {"format": "meds", "labels": "l.csv"}, "would be in data/"),
+        ("other", {"format": "omop", "labels": "l.csv"}, "no clinical table of OMOP"),
+        ("other", {"format": "synthea", "labels": "l.csv"}, "no CSV export of Synthea"),
         ("meds", {"labels": None}, "name it with --labels"),
         ("table.csv", {"format": "meds", "labels": "table.csv"}, "a MEDS data set is a folder"),
         ("cohort:dmo", {}, "Did you mean 'demo'"),
@@ -320,6 +323,73 @@ def test_input_that_is_not_there_is_refused_by_name(
     write_table(tmp_path)
     write_meds(tmp_path / "meds")
     (tmp_path / "table.xlsx").write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "l.csv").write_text("patient,date,target\n1,2020-01-01,0\n2,2020-01-01,1\n")
     (tmp_path / "broken.parquet").write_text("no parquet")
     with pytest.raises((BadInput, UnknownName), match=message):
         read(data, **options)
+
+
+def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
+    frame = table(200)
+    train = written(frame[:150], tmp_path / "train.csv")
+    extra = frame[150:].assign(colour="mauve", note=1)[[*reversed(frame.columns), "note"]]
+    test = written(extra, tmp_path / "test.parquet")
+    dataset = read(train, test=test)
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 150 + [True] * 50
+    assert list(dataset.X) == list(frame.drop(columns="target"))
+    assert dataset.X["a"].tolist() == frame["a"].tolist()
+    assert set(dataset.X["colour"][150:]) == {"mauve"}
+    assert dataset.digest() != read(written(frame, tmp_path / "all.csv")).digest()
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    back = load_dataset(store, import_dataset(dataset, store))
+    assert back.digest() == dataset.digest()
+    assert back.is_test.tolist() == dataset.is_test.tolist()
+
+
+def test_labels_for_the_test_are_of_other_patients(tmp_path) -> None:
+    meds = write_meds(tmp_path / "meds")
+    _, labels = events()
+    is_test = labels["subject_id"] >= 130
+    for name, part in (("train", labels[~is_test]), ("test", labels[is_test])):
+        part.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    named = {n: str(tmp_path / f"{n}.parquet") for n in ("train", "test")}
+    dataset = read(meds, target=None, labels=named["train"], test=named["test"])
+    assert dataset.is_test.tolist() == is_test.tolist()
+    with pytest.raises(BadInput, match="10 patients have rows to learn from and rows of the test"):
+        read(meds, target=None, labels="labels/task", test=named["test"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_group_is_no_feature_and_keeps_large_ids_apart(tmp_path, suffix) -> None:
+    patient = 2**60 + np.arange(150) // 3
+    path = written(table().assign(patient=patient), tmp_path / f"t.{suffix}")
+    dataset = read(path, group="patient")
+    assert "patient" not in dataset.X
+    assert dataset.groups.tolist() == (np.arange(150) // 3).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (None, {"group": "patent"}, "Did you mean 'patient'"),
+        (lambda f: f.assign(patient=None), {}, "150 rows of .* have no 'patient'"),
+        (None, {"test": "nowhere.csv"}, "there is no file or folder nowhere.csv"),
+        (None, {"test": "test.csv"}, "25 values of patient have rows to learn from"),
+        (None, {"test": "bad.csv", "group": None}, "'a' held numbers .* 'x' in bad.csv"),
+        (None, {"test": "less.csv", "group": None}, "less.csv has no column 'a'"),
+        (None, {"labels": "test.csv", "format": "table"}, "goes with events"),
+    ],
+)
+def test_groups_and_test_rows_that_cannot_be_used_are_refused(
+    tmp_path, monkeypatch, change, options, message
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = table().assign(patient=np.arange(150) // 2)
+    written(frame[:50], tmp_path / "test.csv")
+    written(frame[:50].assign(a="x"), tmp_path / "bad.csv")
+    written(frame[:50].drop(columns="a"), tmp_path / "less.csv")
+    path = written(change(frame) if change else frame, tmp_path / "t.csv")
+    with pytest.raises(BadInput, match=message):
+        read(path, **{"group": "patient", **options})

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,3 +116,55 @@ def test_a_class_that_is_too_rare_is_named() -> None:
     data = dataset(share=0.02)
     with pytest.raises(BadInput, match=r"class 'b' has \d rows, fewer than"):
         make_split(data, 5, 0.2, 0)
+
+
+@pytest.mark.parametrize("per_group", [0, 4])
+@pytest.mark.parametrize("holdout", [0.2, 0.5])
+def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
+    data = dataset(1200, per_group=per_group)
+    split = make_split(data, None, 0.2, 3, holdout)
+    assert split.n_folds == 1
+    held_out, test = split.held_out(0), split.held_out(REFIT)
+    training = split.training(0, data.y)
+    assert sorted(np.concatenate([held_out, test, training])) == list(range(1200))
+    assert len(held_out) == pytest.approx(holdout * 960, abs=30)
+    assert sorted(split.training(REFIT, data.y)) == sorted(np.concatenate([held_out, training]))
+    if per_group:
+        for group in range(300):
+            assert len(set(split.fold[data.groups == group])) == 1
+
+
+@pytest.mark.parametrize("holdout", [None, 0.25])
+def test_given_test_rows_are_the_test_part(holdout) -> None:
+    is_test = np.arange(120) >= 90
+    data = replace(dataset(), is_test=is_test)
+    split = make_split(data, 3 if holdout is None else None, None, 0, holdout)
+    assert split.held_out(REFIT).tolist() == np.flatnonzero(is_test).tolist()
+    assert not set(split.training(0, data.y)) & set(np.flatnonzero(is_test))
+
+
+def test_given_test_rows_of_one_class_are_refused() -> None:
+    data = dataset()
+    is_test = (np.arange(120) >= 60) & (data.y == 0)
+    with pytest.raises(BadInput, match="all of one class"):
+        make_split(replace(data, is_test=is_test), 3, None, 0)
+
+
+def test_a_class_that_only_the_test_rows_have_is_named() -> None:
+    data = dataset()
+    with pytest.raises(BadInput, match="class 'b' has 0 rows, fewer than the 3 folds need"):
+        make_split(replace(data, is_test=data.y == 1), 3, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("n_folds", "holdout", "message"),
+    [
+        (None, 0.0, "--holdout 0.0: the share of held-out rows"),
+        (None, 0.9, "--holdout 0.9"),
+        (3, 0.2, "take one of them"),
+        (None, None, "take one of them"),
+    ],
+)
+def test_a_hold_out_that_cannot_be_made_is_refused(n_folds, holdout, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        make_split(dataset(), n_folds, 0.2, 0, holdout)

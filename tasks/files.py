@@ -1,0 +1,246 @@
+"""Files and folders of the user: CSV, Parquet and ARFF below any URL that fsspec knows."""
+
+import gzip
+import io
+import posixpath
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import arff
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["Place", "column_names", "read_table", "shards"]
+
+_PARQUET = (".parquet", ".pq")
+_CSV = (".csv", ".csv.gz")
+_ARFF = (".arff", ".arff.gz")
+SUFFIXES = (*_CSV, *_PARQUET, *_ARFF)
+"""Endings of the files that are read."""
+SUFFIX_NAMES = ".csv, .csv.gz, .parquet or .arff"
+
+_NULLABLE: Mapping[pa.DataType, Any] = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
+"""Types that a gap must not turn into floats: whole numbers beyond 2^53 would lose digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file or folder.
+
+    Attributes:
+        url: What the user calls it.
+        filesystem: The file system that it is on.
+        path: Where it is there.
+    """
+
+    url: str
+    filesystem: Any
+    path: str
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """The place of a URL, whether there is something or not.
+
+        Raises:
+            BadInput: If its protocol is not known, or needs a package that is not there.
+        """
+        try:
+            filesystem, path = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise BadInput(f"{url} cannot be read: {error}") from error
+        return cls(url, filesystem, path)
+
+    def exists(self) -> bool:
+        """Whether there is something.
+
+        Raises:
+            BadInput: If the file system cannot be asked.
+        """
+        try:
+            return bool(self.filesystem.exists(self.path))
+        except Exception as error:
+            raise BadInput(f"{self.url} cannot be reached: {error}") from error
+
+    def is_folder(self) -> bool:
+        """Whether it is a folder; a name with the suffix of a file settles it without listing."""
+        if self.is_table() and self.filesystem.isfile(self.path):
+            return False
+        return bool(self.filesystem.isdir(self.path))
+
+    def is_table(self) -> bool:
+        """Whether it has the suffix of a file that is read."""
+        return self.has_suffix(SUFFIXES)
+
+    @property
+    def stem(self) -> str:
+        """Its name without folders and suffix."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1].split(".")[0]
+
+    def below(self, name: str) -> Self:
+        """What is called so in this folder."""
+        return self._child(posixpath.join(self.path, name))
+
+    def children(self) -> list[Self]:
+        """Files and folders directly in this folder, in order of names."""
+        listed = self.filesystem.ls(self.path, detail=False)
+        return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
+
+    def parquet_files(self) -> list[Self]:
+        """All Parquet files below this folder, in order of names."""
+        pattern = posixpath.join(self.path, "**", "*.parquet")
+        return [self._child(path) for path in sorted(self.filesystem.glob(pattern))]
+
+    def content(self) -> bytes:
+        """All its bytes, unpacked."""
+        with self.filesystem.open(self.path, "rb") as file:
+            data: bytes = file.read()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+    def _child(self, path: str) -> Self:
+        url = f"{self.url.rstrip('/')}{path.removeprefix(self.path.rstrip('/'))}"
+        return type(self)(url, self.filesystem, path)
+
+    def has_suffix(self, suffixes: Sequence[str]) -> bool:
+        """Whether its name ends with one of these, in letters of any size."""
+        path = urlsplit(self.path).path if "://" in self.path else self.path
+        return path.lower().endswith(tuple(suffixes))
+
+
+def shards(place: Place) -> list[Place]:
+    """The file itself, or all Parquet files below a folder.
+
+    Raises:
+        BadInput: If there is none.
+    """
+    if not place.exists():
+        raise BadInput(f"there is no file or folder {place.url}")
+    if not place.is_folder():
+        return [place]
+    files = place.parquet_files()
+    if not files:
+        raise BadInput(f"there is no Parquet file below {place.url}")
+    return files
+
+
+def read_table(
+    place: Place, texts: Collection[str] = (), only: Collection[str] | None = None
+) -> pd.DataFrame:
+    """The table in a file. Gaps turn no whole number into a float.
+
+    Args:
+        place: The file.
+        texts: Columns to read as texts where the file does not say what they are.
+        only: Columns to read, in small letters; all by default. Those not there are passed over.
+
+    Raises:
+        BadInput: If it cannot be read, or two columns have the same name.
+    """
+    if not place.is_table():
+        raise BadInput(f"{place.url} is no file that is read: use {SUFFIX_NAMES}")
+    try:
+        if place.has_suffix(_PARQUET):
+            frame = _read_parquet(place, only)
+        elif place.has_suffix(_CSV):
+            frame = _read_csv(place, texts, only)
+        else:
+            frame = _read_arff(place)
+    except pd.errors.ParserWarning as error:
+        raise BadInput(
+            f"{place.url} has rows with more fields than its first line has names; give each "
+            "column one"
+        ) from error
+    except Exception as error:
+        raise BadInput(f"{place.url} cannot be read: {error}") from error
+    frame.columns = frame.columns.astype(str)
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise BadInput(f"{place.url} has two columns called {doubled[0]!r}; rename one")
+    return frame
+
+
+def column_names(place: Place) -> list[str]:
+    """Names of the columns of a file, without reading its rows where that is possible."""
+    try:
+        if place.has_suffix(_PARQUET):
+            with place.filesystem.open(place.path, "rb") as file:
+                return [str(name) for name in pq.read_schema(file).names]
+        if place.has_suffix(_CSV):
+            with place.filesystem.open(place.path, "rb", compression="infer") as file:
+                return list(pd.read_csv(file, nrows=0).columns.astype(str))
+    except Exception as error:
+        raise BadInput(f"{place.url} cannot be read: {error}") from error
+    return []
+
+
+def _read_parquet(place: Place, only: Collection[str] | None) -> pd.DataFrame:
+    with place.filesystem.open(place.path, "rb") as file:
+        source = pq.ParquetFile(file)
+        names = source.schema_arrow.names
+        columns = None if only is None else [n for n in names if n.lower() in only]
+        table = source.read(columns=columns)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
+    for field in table.schema:
+        if pa.types.is_decimal(field.type):
+            frame[field.name] = frame[field.name].astype(np.float64)
+    return frame
+
+
+def _read_csv(place: Place, texts: Collection[str], only: Collection[str] | None) -> pd.DataFrame:
+    content = place.content()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        frame = pd.read_csv(
+            io.BytesIO(content),
+            index_col=False,
+            low_memory=False,
+            dtype=dict.fromkeys(texts, str),
+            dtype_backend="numpy_nullable",
+            usecols=None if only is None else lambda name: name.lower() in only,
+        )
+    if only is None:  # pandas renames columns of equal names; their own names tell
+        names = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str).iloc[0]
+        frame.columns = names.fillna(pd.Series(frame.columns))
+    return frame
+
+
+def _read_arff(place: Place) -> pd.DataFrame:
+    text = place.content().decode()
+    try:
+        document = arff.loads(text)
+        rows = document["data"]
+    except arff.BadLayout:  # the rows are sparse: what they leave out is zero or the first category
+        document = arff.loads(text, return_type=arff.LOD)
+        rows = [_dense(row, document["attributes"]) for row in document["data"]]
+    columns: dict[str, pd.Series] = {}
+    for position, (name, kind) in enumerate(document["attributes"]):
+        values = [row[position] for row in rows]
+        if isinstance(kind, list) or kind == "STRING":
+            columns[name] = pd.Series(values, dtype=object)
+        else:
+            columns[name] = pd.Series(values, dtype=np.float64)
+    return pd.DataFrame(columns)
+
+
+def _dense(row: Mapping[int, Any], attributes: Sequence[tuple[str, Any]]) -> list[Any]:
+    return [
+        row.get(position, kind[0] if isinstance(kind, list) else 0)
+        for position, (_, kind) in enumerate(attributes)
+    ]

@@ -1,0 +1,192 @@
+"""OMOP CDM 5.3 tables as events.
+
+A row of a clinical table is an event of the concept that it names: `DRUG//1118084`. What has no
+standard concept (concept 0) goes by the code of the source: `DRUG//SOURCE//0093-1059`. Persons give
+static events of their gender, race and ethnicity, and `MEDS_BIRTH`; deaths give `MEDS_DEATH`. What
+is derived from other tables (eras) or known only later (the end of a visit) is not read.
+
+Names of tables and columns may be in capitals.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.events import event_frame
+from prefect_tune.tasks.files import Place, read_table, shards
+from prefect_tune.tasks.timestamps import end_of_day, utc_times
+
+__all__ = ["is_omop", "omop_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clinical:
+    """A table whose rows are events.
+
+    Attributes:
+        table: Its name.
+        of: What its columns begin with, `<of>_concept_id` for instance, and in capitals its codes.
+        date: Column of the date, of which the one of the time has the ending `time`.
+        numbers: Columns that may hold the value; the first with any number but zero is it.
+    """
+
+    table: str
+    of: str
+    date: str
+    numbers: tuple[str, ...] = ()
+
+    @property
+    def concept(self) -> str:
+        """Column of the concept."""
+        return f"{self.of}_concept_id"
+
+    @property
+    def source(self) -> str:
+        """Column of the source's own code."""
+        return f"{self.of}_source_value"
+
+
+_CLINICAL = (
+    _Clinical("condition_occurrence", "condition", "condition_start_date"),
+    _Clinical("drug_exposure", "drug", "drug_exposure_start_date", ("quantity", "days_supply")),
+    _Clinical("procedure_occurrence", "procedure", "procedure_date", ("quantity",)),
+    _Clinical("device_exposure", "device", "device_exposure_start_date", ("quantity",)),
+    _Clinical("measurement", "measurement", "measurement_date", ("value_as_number",)),
+    _Clinical("observation", "observation", "observation_date", ("value_as_number",)),
+    _Clinical("visit_occurrence", "visit", "visit_start_date"),
+)
+_STATIC = ("gender", "race", "ethnicity")
+_TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
+_ANSWER = "value_as_concept_id"
+
+
+def is_omop(names: Sequence[str]) -> bool:
+    """Whether a folder of files with these names (small letters, no suffix) holds OMOP tables."""
+    return any(clinical.table in names for clinical in _CLINICAL)
+
+
+def omop_events(folder: Place) -> Iterator[pd.DataFrame]:
+    """Events of each table of the folder: columns subject_id, time, code, numeric_value.
+
+    Raises:
+        BadInput: If there is no clinical table, or one lacks a column or holds a row without a
+            patient or date.
+    """
+    found = {p.stem.lower(): p for p in folder.children() if p.stem.lower() in _TABLES}
+    if not is_omop(list(found)):
+        raise BadInput(
+            f"{folder.url} holds no clinical table of OMOP: "
+            f"{', '.join(c.table for c in _CLINICAL)} as .csv, .csv.gz or .parquet"
+        )
+    if "person" in found:
+        yield from _persons(found["person"])
+    for clinical in _CLINICAL:
+        if clinical.table in found:
+            place = found[clinical.table]
+            columns = (clinical.concept, clinical.source, *clinical.numbers, _ANSWER)
+            for table in _tables(place, clinical.date, columns):
+                need_column(clinical.concept, table.columns, place.url)
+                yield _events(table, clinical, place.url)
+    if "death" in found:
+        for table in _tables(found["death"], "death_date", ()):
+            times = _times(table, "death_date", found["death"].url)
+            yield event_frame(table["person_id"], times, "MEDS_DEATH")
+
+
+def _tables(place: Place, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The parts of a table with the named columns, in small letters."""
+    needed = {"person_id", date, f"{date}time", *columns}
+    for shard in shards(place):
+        table = read_table(shard, only=needed)
+        table.columns = table.columns.str.lower()
+        need_column("person_id", table.columns, place.url)
+        yield table
+
+
+def _persons(place: Place) -> Iterator[pd.DataFrame]:
+    columns = ["year_of_birth", "month_of_birth", "day_of_birth"]
+    kinds = [f"{of}_{what}" for of in _STATIC for what in ("concept_id", "source_value")]
+    for table in _tables(place, "birth_date", [*columns, *kinds]):
+        for of in _STATIC:
+            if f"{of}_concept_id" in table:
+                codes = _codes(table, of)
+                known = codes != f"{of.upper()}//0"
+                yield event_frame(table["person_id"], None, codes)[known]
+        yield event_frame(table["person_id"], _births(table, place.url), "MEDS_BIRTH").dropna(
+            subset="time"
+        )
+
+
+def _births(table: pd.DataFrame, where: str) -> pd.Series:
+    """Times of birth; of one known by its year only, the first day of the year."""
+    if "year_of_birth" not in table:
+        return _times(table, "birth_date", where, required=False)
+    part = {
+        name: pd.to_numeric(table[f"{name}_of_birth"])
+        if f"{name}_of_birth" in table
+        else pd.Series(pd.NA, index=table.index, dtype="Int64")
+        for name in ("year", "month", "day")
+    }
+    built = part["year"].astype("Int64").astype("string")
+    for name in ("month", "day"):
+        built += "-" + part[name].astype("Int64").fillna(1).astype("string").str.zfill(2)
+    births = utc_times(built.rename("year_of_birth"), where, at_end_of_day=False)
+    if "birth_datetime" in table:
+        exact = utc_times(table["birth_datetime"], where, at_end_of_day=False)
+        births = exact.fillna(births)
+    return births
+
+
+def _events(table: pd.DataFrame, clinical: _Clinical, where: str) -> pd.DataFrame:
+    codes = _codes(table, clinical.of)
+    value = pd.Series(np.nan, index=table.index)
+    for name in clinical.numbers:
+        numbers = pd.to_numeric(table[name], errors="coerce") if name in table else value
+        if (numbers.fillna(0) != 0).any():
+            value = numbers
+            break
+    if _ANSWER in table:
+        answer = _whole(table[_ANSWER], where).fillna(0)
+        is_answer = value.isna() & (answer != 0)
+        codes = codes.mask(is_answer, codes + "//" + answer.astype("string"))
+    return event_frame(table["person_id"], _times(table, clinical.date, where), codes, value)
+
+
+def _codes(table: pd.DataFrame, of: str) -> pd.Series:
+    """The concept, or the source's code where there is no concept."""
+    concepts = _whole(table[f"{of}_concept_id"], of).fillna(0)
+    codes = f"{of.upper()}//" + concepts.astype("string")
+    if f"{of}_source_value" in table:
+        texts = table[f"{of}_source_value"].astype("string")
+        codes = codes.mask((concepts == 0) & texts.notna(), f"{of.upper()}//SOURCE//" + texts)
+    return codes
+
+
+def _whole(column: pd.Series, where: str) -> pd.Series:
+    """Ids of concepts, also where a file wrote them as floats."""
+    try:
+        return pd.to_numeric(column).astype("Int64")
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{where}: {column.name!r} holds ids that are no whole numbers") from error
+
+
+def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
+    """Time of each row, else the end of its date.
+
+    The CDM writes a time that is not known as midnight, so midnight is a date without a time.
+
+    Raises:
+        BadInput: If there is neither column, or a row has neither.
+    """
+    given = [name for name in (f"{date}time", date) if name in table]
+    if not given:
+        raise BadInput(f"{where} has no column {date!r}")
+    parsed = [utc_times(table[name], where, at_end_of_day=False) for name in given]
+    times = parsed[0] if len(parsed) == 1 else parsed[0].fillna(parsed[1])
+    missing = int(times.isna().sum())
+    if missing and required:
+        raise BadInput(f"{where} has {missing} rows without {' or '.join(given)}")
+    return end_of_day(times, times == times.dt.normalize())
