@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
@@ -24,7 +26,7 @@ from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
-from prefect_tune.tasks.metric import metric_named
+from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.split import Split, import_split, make_split
@@ -34,7 +36,6 @@ __all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepa
 
 DEFAULTS: Mapping[str, Any] = {
     "method": "random",
-    "metric": "error",
     "seed": 0,
     "folds": 3,
     "holdout": None,
@@ -44,7 +45,7 @@ _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of the demo cohort gets when no budget is given."""
 _LONGEST_TRIAL_SECONDS = 900.0
-_FIXED = ("space", "method", "metric", "seed", "folds", "holdout", "test_size")
+_FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
 """Settings that may not change in the life of a study."""
 
 
@@ -211,14 +212,15 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         resolved["folds"] = None
     if settings.source.test is not None:
         resolved["test_size"] = None
-    dataset = read_source(settings.source)
+    source = replace(settings.source, predicts=_predicted(settings))
+    dataset = read_source(source)
     named = settings.space or _fitting_space(dataset)
     space, space_code = find_space(named)
     _check_space(space, settings, dataset)
-    metric = metric_named(resolved["metric"])
-    make_optimizer(
-        resolved["method"], space, resolved["seed"], metric.objective(dataset.y), settings.options
-    )
+    metric, said = _metric(settings, dataset)
+    notes += said
+    objective = metric.objective(dataset.y, len(dataset.classes))
+    make_optimizer(resolved["method"], space, resolved["seed"], objective, settings.options)
     split = _split(dataset, resolved)
     problem = Problem(
         dataset=import_dataset(dataset, store),
@@ -228,6 +230,7 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         metric=metric.name,
         seed=resolved["seed"],
         space_code=space_code,
+        positive=metric.positive,
     )
     notes += [_describe(dataset, settings.source), *dataset.notes]
     trials, budget_seconds = settings.trials, settings.budget_seconds
@@ -237,9 +240,11 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
         budget_seconds = _DEMO["budget_seconds"] if is_demo else _DEFAULT_BUDGET_SECONDS
     return {
         **resolved,
-        "source": _plain(settings.source),
+        "source": _plain(source),
+        "metric": metric.name,
+        "positive": settings.positive,
         "data_name": dataset.name,
-        "chance_loss": metric.objective(dataset.y).chance,
+        "chance_loss": objective.chance,
         "space": problem.space,
         "option": dict(settings.options),
         "use_cache": settings.use_cache,
@@ -251,8 +256,34 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     }
 
 
-def _target(dataset: Dataset) -> str:
-    return "classes" if dataset.classes else "numbers"
+def _predicted(settings: TuneSettings) -> Literal["classes", "numbers"] | None:
+    """What the metric or the space that is named judges or predicts; None when neither is named."""
+    if settings.metric is not None:
+        return metric_named(settings.metric).target
+    return None if settings.space is None else find_space(settings.space)[0].target
+
+
+def _metric(settings: TuneSettings, dataset: Dataset) -> tuple[Metric, list[str]]:
+    """The metric, and which class it takes to be positive where that matters.
+
+    Raises:
+        BadInput: If the positive class is none of two.
+    """
+    name, classes = settings.metric or DEFAULT_METRICS[dataset.target], dataset.classes
+    texts = [str(label) for label in classes]
+    if settings.positive is not None and (len(classes) != 2 or settings.positive not in texts):
+        raise BadInput(
+            f"--positive {settings.positive}: one of two classes, and the target has "
+            f"{', '.join(texts[:8]) or 'numbers'}"
+        )
+    if len(classes) != 2:
+        return metric_named(name), []
+    rarer = int(np.argmin(np.bincount(dataset.y, minlength=2)[::-1]) == 0)
+    positive = rarer if settings.positive is None else texts.index(settings.positive)
+    metric = metric_named(name, positive)
+    matters = settings.positive is None and name not in {"error", "auroc", "accuracy", "roc_auc"}
+    said = f"the positive class is {texts[positive]}, the rarer one (--positive overrides)"
+    return metric, [said] if matters else []
 
 
 def _fitting_space(dataset: Dataset) -> str:
@@ -261,10 +292,10 @@ def _fitting_space(dataset: Dataset) -> str:
     Raises:
         BadInput: If no space of the catalogue can.
     """
-    fitting = DEFAULT_SPACES.get((dataset.kind, _target(dataset)))
+    fitting = DEFAULT_SPACES.get((dataset.kind, dataset.target))
     if fitting is None:
         raise BadInput(
-            f"no space predicts {_target(dataset)} from {dataset.kind}; bring one of your own with "
+            f"no space predicts {dataset.target} from {dataset.kind}; bring one of your own with "
             "--space FILE.py:NAME"
         )
     return fitting
@@ -272,7 +303,7 @@ def _fitting_space(dataset: Dataset) -> str:
 
 def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None:
     """The space must take the data and predict what is asked for."""
-    target = _target(dataset)
+    target = dataset.target
     if (space.data, space.target) == (dataset.kind, target):
         return
     remedy = f"take --space {_fitting_space(dataset)}"
@@ -341,9 +372,10 @@ def _check_same_data(record: StudyRecord, settings: TuneSettings, store: Artifac
     """
     problem = Problem.from_json(record.problem)
     data, split = records_of(record.problem)
-    is_same_input = _plain(settings.source) == record.settings["source"]
+    given = replace(settings.source, predicts=record.settings["source"]["predicts"])
+    is_same_input = _plain(given) == record.settings["source"]
     if not is_same_input or not store.records.is_whole(data):
-        dataset = read_source(settings.source)
+        dataset = read_source(given)
         if dataset.digest() != problem.dataset:
             raise BadInput(
                 f"study {record.name!r} was made with other data "
@@ -396,11 +428,16 @@ def _describe(dataset: Dataset, source: Source) -> str:
     what = "columns" if dataset.kind == "table" else "event codes"
     kind = FORMATS[dataset.format]
     found_out = "" if source.format else " (--format overrides)"
+    return (
+        f"{dataset.name} is taken for {kind}{found_out}: {len(dataset)} rows, "
+        f"{dataset.n_features} {what}; {_describe_target(dataset)}"
+    )
+
+
+def _describe_target(dataset: Dataset) -> str:
+    if not dataset.classes:
+        return f"numbers from {dataset.y.min():.4g} to {dataset.y.max():.4g}"
     shares = ", ".join(
         f"{label}: {int((dataset.y == i).sum())}" for i, label in enumerate(dataset.classes[:8])
     )
-    more = ", ..." if len(dataset.classes) > 8 else ""
-    return (
-        f"{dataset.name} is taken for {kind}{found_out}: {len(dataset)} rows, "
-        f"{dataset.n_features} {what}; classes {shares}{more}"
-    )
+    return f"classes {shares}" + (", ..." if len(dataset.classes) > 8 else "")

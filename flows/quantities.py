@@ -72,5 +72,11 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def loss_name(metric: str) -> str:
-    """What the loss of a metric is, for people."""
-    return {"auroc": "1 - auroc"}.get(metric, metric)
+    """What the loss of a metric is, for people.
+
+    >>> loss_name("error"), loss_name("auroc"), loss_name("neg_log_loss")
+    ('error', '1 - auroc', 'log_loss')
+    """
+    if metric in {"error", "max_error"}:
+        return metric
+    return metric.removeprefix("neg_") if metric.startswith("neg_") else f"1 - {metric}"

@@ -80,6 +80,7 @@ class TuneSettings:
         space: Name of the space.
         method: Name of the method.
         metric: Name of the metric.
+        positive: Of two classes, the one to be found.
         seed: Source of randomness.
         options: The method's own options.
         trials: Trials in all.
@@ -103,6 +104,7 @@ class TuneSettings:
     space: str | None = None
     method: str | None = None
     metric: str | None = None
+    positive: str | None = None
     seed: int | None = None
     options: Mapping[str, Any]
     trials: int | None = None
@@ -160,6 +162,7 @@ class TuneSettings:
             space=p["space"],
             method=p["method"],
             metric=p["metric"],
+            positive=p["positive"],
             seed=p["seed"],
             options=dict(p["option"] or {}),
             trials=p["trials"],

@@ -238,12 +238,12 @@ class Study:
     def _replayed(self) -> Optimizer:
         settings = self.record.settings
         metric = self.problem.find_metric()
-        y = load_dataset(self.store, self.problem.dataset).y
+        dataset = load_dataset(self.store, self.problem.dataset)
         optimizer = make_optimizer(
             settings["method"],
             self.space,
             self.problem.seed,
-            metric.objective(y),
+            metric.objective(dataset.y, len(dataset.classes)),
             settings["option"],
         )
         events = self.ledger.events(self.name)

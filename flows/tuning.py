@@ -33,6 +33,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     space: str | None = None,
     method: str | None = None,
     metric: str | None = None,
+    positive: str | None = None,
     seed: int | None = None,
     option: dict[str, Any] | None = None,
     trials: int | None = None,

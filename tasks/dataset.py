@@ -6,8 +6,8 @@ with one label per row. Workers, resumed studies and retries read only the impor
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.events import EventRows
 
 __all__ = ["Dataset", "import_dataset", "load_dataset"]
+
+_STRATA = 10
+_ROWS_PER_STRATUM = 20
 
 Label = str | int | float | bool
 """A class as the user wrote it."""
@@ -32,8 +35,8 @@ class Dataset:
         name: What the user calls it; not part of what it is.
         kind: `table` or `events`.
         X: The rows: a frame of n rows, or the events of n patients.
-        y: Positions in `classes`, shape (n,).
-        classes: The classes in order.
+        y: Positions in `classes`, or the numbers to predict, shape (n,).
+        classes: The classes in order; empty when numbers are to be predicted.
         groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
             stands alone.
         is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
@@ -44,7 +47,7 @@ class Dataset:
     name: str
     kind: str
     X: pd.DataFrame | EventRows
-    y: NDArray[np.int32]
+    y: NDArray[np.int32] | NDArray[np.float64]
     classes: tuple[Label, ...]
     groups: NDArray[np.int64] | None = None
     is_test: NDArray[np.bool_] | None = None
@@ -60,8 +63,22 @@ class Dataset:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The class of each row as the user wrote it, shape (n,); what estimators learn."""
-        return np.array(self.classes)[self.y]
+        """The class of each row as the user wrote it, or its number, shape (n,)."""
+        return np.array(self.classes)[self.y] if self.classes else self.y
+
+    @property
+    def target(self) -> Literal["classes", "numbers"]:
+        """What is to be predicted."""
+        return "classes" if self.classes else "numbers"
+
+    @cached_property
+    def strata(self) -> NDArray[np.int32]:
+        """What parts of the rows are to have alike: classes, or tenths of the numbers."""
+        if self.classes:
+            return self.y.astype(np.int32)
+        n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
+        ranks = np.argsort(np.argsort(self.y, kind="stable"), kind="stable")
+        return (ranks * n_strata // len(self)).astype(np.int32)
 
     @property
     def n_features(self) -> int:
@@ -81,7 +98,7 @@ class Dataset:
     def _content(self) -> Iterator[bytes]:
         for label in self.classes:
             yield f"{type(label).__name__} {label!r}".encode()
-        yield self.y.astype("<i4").tobytes()
+        yield self.y.astype("<i4" if self.classes else "<f8").tobytes()
         yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
         if self.is_test is not None:
             yield b"test" + np.packbits(self.is_test).tobytes()

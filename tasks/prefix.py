@@ -411,7 +411,9 @@ class Prefix:
         return _Fold(
             number=number,
             dataset=self.dataset,
-            training=self.split.training(number, self.dataset.y, query.subset, query.subset_draw),
+            training=self.split.training(
+                number, self.dataset.strata, query.subset, query.subset_draw
+            ),
             held_out=self.split.held_out(number),
             context=self.context,
             store=self.store,

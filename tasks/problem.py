@@ -26,6 +26,7 @@ class Problem:
         metric: Name of the metric.
         seed: Source of all randomness.
         space_code: Text of the user's file; empty for a space of the catalogue.
+        positive: Of two classes, the position of the one to be found.
     """
 
     dataset: str
@@ -35,6 +36,7 @@ class Problem:
     metric: str
     seed: int
     space_code: str = ""
+    positive: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values."""
@@ -56,7 +58,7 @@ class Problem:
 
     def find_metric(self) -> Metric:
         """The metric itself."""
-        return metric_named(self.metric)
+        return metric_named(self.metric, self.positive)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from prefect_tune.tasks.files import Place, read_table, shards
 from prefect_tune.tasks.formats import FORMATS, check_format, recognised
 from prefect_tune.tasks.omop import omop_events
 from prefect_tune.tasks.synthea import synthea_events
-from prefect_tune.tasks.table import classes_of, features_of, groups_of, like_training
+from prefect_tune.tasks.table import features_of, groups_of, like_training, target_of
 
 __all__ = ["Source", "read_features", "read_source"]
 
@@ -39,6 +40,7 @@ class Source:
         drop: Columns to leave out.
         categorical: Columns to take as categories.
         drop_missing_target: Whether to leave out rows without a class.
+        predicts: What the target is, classes or numbers; None finds out.
     """
 
     data: str
@@ -50,6 +52,7 @@ class Source:
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False
+    predicts: Literal["classes", "numbers"] | None = None
 
 
 def read_source(source: Source) -> Dataset:
@@ -85,7 +88,7 @@ def read_source(source: Source) -> Dataset:
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
     events = _read_events(place, kind)
-    dataset = _events_dataset(place.stem or "data", events, rows, target, source.labels, is_test)
+    dataset = _events_dataset(source, place.stem or "data", events, rows, target, is_test)
     return replace(dataset, format=kind)
 
 
@@ -134,7 +137,7 @@ def _read_cohort(source: Source) -> Dataset:
     cohort = generate(cohort_named(name))
     events = events_table([cohort.events], source.data)
     rows, target = labels_table([cohort.labels], source.data, None)
-    return _events_dataset(f"cohort-{name.partition('?')[0]}", events, rows, target, source.data)
+    return _events_dataset(source, f"cohort-{name.partition('?')[0]}", events, rows, target)
 
 
 def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
@@ -167,7 +170,8 @@ def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
         if group is not None:
             of_test = _taken(test, source.group, source.test)
             group = pd.concat([group, of_test], ignore_index=True)
-    y, classes = classes_of(target, where)
+    y, classes, said = target_of(target, where, source.predicts)
+    notes += said
     groups = None if group is None else groups_of(group, where)
     if groups is not None and is_test is not None:
         _check_apart(groups, is_test, f"values of {source.group}")
@@ -225,14 +229,15 @@ def _refuse_columns(source: Source) -> None:
 
 
 def _events_dataset(  # noqa: PLR0917
+    source: Source,
     name: str,
     events: pd.DataFrame,
     rows: pd.DataFrame,
     target: pd.Series,
-    where: str,
     is_test: NDArray[np.bool_] | None = None,
 ) -> Dataset:
-    y, classes = classes_of(target.reset_index(drop=True), where)
+    where = source.labels or source.data
+    y, classes, notes = target_of(target.reset_index(drop=True), where, source.predicts)
     X = EventRows.build(events, rows)
     groups = groups_of(X.rows["subject_id"], where)
     if is_test is not None:
@@ -246,6 +251,7 @@ def _events_dataset(  # noqa: PLR0917
         classes,
         groups if has_repeats else None,
         is_test,
+        tuple(notes),
         format="events",
     )
 

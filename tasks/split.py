@@ -63,7 +63,7 @@ class Split:
 
         Args:
             fold: Number of the fold.
-            y: Class of every row of the data set, shape (n,).
+            y: Class or stratum of every row of the data set, shape (n,).
             subset: Share of the rows to take, in (0, 1].
             draw: Which of the independent families of subsets.
         """
@@ -146,7 +146,7 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
 def _splitter(
     dataset: Dataset, n_parts: int, seed: int, rows: NDArray[np.intp]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    y = dataset.y[rows]
+    y = dataset.strata[rows]
     if dataset.groups is None:
         yield from StratifiedKFold(n_parts, shuffle=True, random_state=seed).split(y, y)
     else:
@@ -180,12 +180,12 @@ def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDAr
 def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
     """A share of some rows, stratified; whole groups, as near to it as equal parts allow."""
     if dataset.groups is None:
-        y = dataset.y[rows]
+        y = dataset.strata[rows]
         taken: NDArray[np.intp] = train_test_split(
             rows, test_size=size, stratify=y, random_state=seed
         )[1]
         return taken
-    groups, y = dataset.groups[rows], dataset.y[rows]
+    groups, y = dataset.groups[rows], dataset.strata[rows]
     fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
     n_parts = min(
         range(2, min(fewest, _MOST_PARTS) + 1),
@@ -204,7 +204,7 @@ def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
     for part in np.unique(fold):
         missing = set(range(len(dataset.classes))) - set(dataset.y[fold == part])
         if part == TEST and dataset.is_test is not None:
-            if len(dataset.classes) - len(missing) < 2:
+            if dataset.classes and len(dataset.classes) - len(missing) < 2:
                 raise BadInput("the rows of --test are all of one class; two are needed")
             continue
         if missing:
@@ -221,11 +221,16 @@ def _check_classes(dataset: Dataset, n_folds: int) -> None:
     rows = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
     needed = n_folds + (dataset.is_test is None)
     and_test = " and the test part" if dataset.is_test is None else ""
+    if not dataset.classes and len(np.unique(units[rows])) < needed:
+        raise BadInput(
+            f"{len(np.unique(units[rows]))} {of} are fewer than the {n_folds} folds{and_test} need "
+            f"({needed})"
+        )
     for position, label in enumerate(dataset.classes):
         count = len(np.unique(units[rows[dataset.y[rows] == position]]))
         if count < needed:
             raise BadInput(
                 f"class {label!r} has {count} {of}, fewer than the {n_folds} folds"
-                f"{and_test} need ({needed}); leave its rows out, or take fewer --folds. (A target "
-                "of numbers, to be predicted as numbers, is not supported.)"
+                f"{and_test} need ({needed}); leave its rows out, take fewer --folds, or predict "
+                "numbers with --metric r2"
             )

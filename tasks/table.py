@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
 
-__all__ = ["classes_of", "features_of", "groups_of", "like_training"]
+__all__ = ["features_of", "groups_of", "like_training", "target_of"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -20,6 +20,9 @@ TEXT_VALUES = 100
 TEXT_SHARE = 0.5
 FEW_VALUES = 20
 """Nor is one with more values than this, all of them different."""
+_CLASSES = 50
+_CLASSES_WITH_DECIMALS = 10
+"""A target of more different numbers than this is no class."""
 _EXACT = 2**53
 """Beyond this a float does not tell neighbouring whole numbers apart."""
 
@@ -84,14 +87,53 @@ def features_of(
     return canonical(pd.DataFrame(columns)), notes
 
 
-def classes_of(
-    target: pd.Series, where: str
-) -> tuple[NDArray[np.int32], tuple[str | int | float | bool, ...]]:
-    """Positions of a target's values in the sorted tuple of classes, and that tuple.
+def target_of(
+    target: pd.Series, where: str, predicts: str | None = None
+) -> tuple[NDArray[Any], tuple[str | int | float | bool, ...], list[str]]:
+    """What is to be predicted: classes or numbers.
+
+    Args:
+        target: The values.
+        where: What to call the table in a message.
+        predicts: `classes` or `numbers`. Found out when left out: more different numbers than there
+            are likely to be classes are predicted as numbers.
+
+    Returns:
+        Positions in the sorted tuple of classes, and that tuple; or the numbers, and nothing. And
+        what a user should know.
 
     Raises:
         BadInput: If a row has none, or all have the same.
     """
+    _check_target(target, where)
+    is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
+    notes = []
+    if predicts is None and is_numeric and _are_numbers(target):
+        predicts = "numbers"
+        said = (
+            f"target {target.name} has {target.nunique()} different numbers and is predicted as one"
+        )
+        notes = [f"{said}; --metric error takes them for classes"]
+    if predicts != "numbers":
+        return *_classes_of(target), notes
+    if not is_numeric:
+        raise BadInput(
+            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, and is to be predicted "
+            "as a number; take a --metric and a --space of classes"
+        )
+    numbers = target.to_numpy(dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise BadInput(f"target {target.name!r} of {where} has infinite numbers")
+    return numbers, (), notes
+
+
+def _are_numbers(target: pd.Series) -> bool:
+    most = _CLASSES if (target % 1 == 0).all() else _CLASSES_WITH_DECIMALS
+    return target.nunique() > most
+
+
+def _check_target(target: pd.Series, where: str) -> None:
+    """Every row must have one, and not all the same."""
     name = target.name
     missing = int(target.isna().sum())
     if missing:
@@ -101,13 +143,19 @@ def classes_of(
         )
     if not len(target):
         raise BadInput(f"{where} has no rows")
-    uniques, codes = np.unique(_labels(target), return_inverse=True)
-    classes = tuple(label.item() for label in uniques)
-    if len(classes) < 2:
+    if target.nunique() < 2:
+        constant = target.iloc[0]
+        constant = constant.item() if isinstance(constant, np.generic) else constant
         raise BadInput(
-            f"target {name!r} of {where} is {classes[0]!r} in all rows; there is nothing to learn"
+            f"target {name!r} of {where} is {constant!r} in all rows; there is nothing to learn"
         )
-    return codes.astype(np.int32), classes
+
+
+def _classes_of(
+    target: pd.Series,
+) -> tuple[NDArray[np.int32], tuple[str | int | float | bool, ...]]:
+    uniques, codes = np.unique(_labels(target), return_inverse=True)
+    return codes.astype(np.int32), tuple(label.item() for label in uniques)
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:
