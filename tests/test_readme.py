@@ -67,6 +67,8 @@ def write_inputs(folder: Path) -> None:
 def test_commands_do_what_the_readme_says(tmp_path, monkeypatch) -> None:
     write_inputs(tmp_path)
     monkeypatch.chdir(tmp_path)
+    space = next(block for block in blocks("python") if block.startswith("# my_space.py"))
+    (tmp_path / "my_space.py").write_text(space)
     prefect_tune = CommandLine(tmp_path / "home")
     ran = 0
     for command in commands():
