@@ -61,6 +61,11 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         for line in pipeline_lines(incumbent["configuration"]):
             _CONSOLE.print(f"    {line}")
+    if "subspace" in summary["decisions"]:
+        kept = summary["decisions"]["n_subspace_paths"]
+        _CONSOLE.print(f"  {summary['method']} kept {kept:,} paths to tune:")
+        for step, algorithms in summary["decisions"]["subspace"].items():
+            _CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
     n_steps = cache["hits"] + cache["misses"]
     if n_steps:
         _CONSOLE.print(

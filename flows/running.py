@@ -74,6 +74,10 @@ def run_study(
                 with study.session() if limits.only is None else nullcontext():
                     reason = search(study, running, limits, pace, observer)
                 observer.note(f"search ended: {reason}")
+                decisions = study.optimizer.decisions
+                study.set_result(decisions=decisions)
+                for note in decisions.get("notes", ()):
+                    observer.note(f"{study.optimizer.name}: {note}")
                 _refit(study, running, context, observer)
         except StudyFailed:
             study.set_state("failed")
@@ -104,7 +108,7 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         raise StudyFailed(
             f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
         )
-    is_fitted = study.record.result.get("model_trial") == incumbent.number
+    is_fitted = study.result.get("model_trial") == incumbent.number
     if is_fitted and study.store.records.is_whole(model_record(study.name)):
         return
     observer.note(f"fitting trial {incumbent.number} on all training rows (after the budget)")
@@ -114,13 +118,10 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         "context": context,
     }
     refitted = running.run(refit, parameters)
-    study.ledger.update_study(
-        study.name,
-        result={
-            "model_trial": incumbent.number,
-            "test_loss": refitted.test_loss,
-            "refit_seconds": refitted.seconds,
-        },
+    study.set_result(
+        model_trial=incumbent.number,
+        test_loss=refitted.test_loss,
+        refit_seconds=refitted.seconds,
     )
     observer.note(
         f"final model kept; test {study.problem.metric} {refitted.test_loss:.4g} "

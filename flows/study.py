@@ -67,6 +67,7 @@ class Study:
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
+        result: What came of it so far.
     """
 
     def __init__(self, store: ArtifactStore, name: str) -> None:
@@ -76,6 +77,7 @@ class Study:
         if record is None:
             raise BadInput(f"there is no study {name!r} in the store {store.address.url}")
         self.record = record
+        self.result = dict(record.result)
         self.problem = Problem.from_json(record.problem)
         self.space = self.problem.find_space()
         if self.space.digest != self.problem.space_digest:
@@ -186,6 +188,11 @@ class Study:
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)
         self.trials[number] = trial
+
+    def set_result(self, **values: Any) -> None:
+        """Note what came of the study, besides what was noted before."""
+        self.result |= values
+        self.ledger.update_study(self.name, result=self.result)
 
     def set_state(self, state: str) -> None:
         """Note where the study stands: running, complete, interrupted or failed."""

@@ -56,6 +56,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "test_loss": record.result.get("test_loss"),
         "holdout": record.settings["holdout"],
         "chance_loss": record.settings["chance_loss"],
+        "decisions": record.result.get("decisions", {}),
         "cache": _cache(store, trials),
         "seconds": {
             "total": record.seconds,

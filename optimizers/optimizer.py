@@ -182,6 +182,11 @@ class Optimizer(ABC):
         self.memo: Mapping[str, Any] | None = None
         self._n_asks = 0
 
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What the method has decided so far that people may want to see, as JSON values."""
+        return {}
+
     def ask(self, budget: Budget) -> Query:
         """The next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
