@@ -371,10 +371,9 @@ def _run_flow(
     keep_server: bool,
 ) -> dict[str, Any]:
     """Check the input while server and workers start, then run a flow and show how it goes."""
-    from prefect_tune.flows.local_workers import warm_up
+    from prefect_tune.flows.local_workers import warmed_up
 
-    warm_up()
-    with told_plainly():
+    with told_plainly(), warmed_up():
         from prefect_tune.deployments.server import launched_server
 
         with launched_server(keep=keep_server) as server:

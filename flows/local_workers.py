@@ -11,14 +11,16 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, get_context
 from typing import TYPE_CHECKING
+
+import psutil
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
-__all__ = ["local_cluster", "warm_up"]
+__all__ = ["local_cluster", "warmed_up"]
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOAD = "prefect_tune.tasks.refit"
@@ -47,8 +49,23 @@ _DASK_SETTINGS = {
 }
 
 
-def warm_up() -> None:
-    """Start the process that workers are forked from; it imports while others do something else."""
+@contextmanager
+def warmed_up() -> Iterator[None]:
+    """Have the process that workers are forked from import while the body does something else.
+
+    It ends with the body; by itself it would end only once it has imported everything.
+    """
+    _warm_up()
+    try:
+        yield
+    finally:
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                if "multiprocessing.forkserver" in " ".join(child.cmdline()):
+                    child.kill()
+
+
+def _warm_up() -> None:
     if _METHOD == "forkserver":
         with _environment():
             get_context(_METHOD).set_forkserver_preload([_PRELOAD, "distributed.nanny"])
@@ -60,7 +77,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
     import dask  # noqa: PLC0415 - heavy; see above
     import distributed  # noqa: PLC0415
 
-    warm_up()
+    _warm_up()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells of every connection
     with dask.config.set(_DASK_SETTINGS), _environment():
         return distributed.LocalCluster(
