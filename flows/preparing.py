@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
@@ -29,7 +30,7 @@ from prefect_tune.tasks.limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
-from prefect_tune.tasks.split import Split, import_split, make_split
+from prefect_tune.tasks.split import TEST, Split, import_split, make_split
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
@@ -217,11 +218,12 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     named = settings.space or _fitting_space(dataset)
     space, space_code = find_space(named)
     _check_space(space, settings, dataset)
-    metric, said = _metric(settings, dataset)
-    notes += said
-    objective = metric.objective(dataset.y, len(dataset.classes))
-    make_optimizer(resolved["method"], space, resolved["seed"], objective, settings.options)
     split = _split(dataset, resolved)
+    y = dataset.y[split.fold != TEST]
+    metric, said = _metric(settings, dataset, y)
+    notes += said
+    objective = metric.objective(y, len(dataset.classes))
+    make_optimizer(resolved["method"], space, resolved["seed"], objective, settings.options)
     problem = Problem(
         dataset=import_dataset(dataset, store),
         split=import_split(split, store),
@@ -263,8 +265,13 @@ def _predicted(settings: TuneSettings) -> Literal["classes", "numbers"] | None:
     return None if settings.space is None else find_space(settings.space)[0].target
 
 
-def _metric(settings: TuneSettings, dataset: Dataset) -> tuple[Metric, list[str]]:
+def _metric(settings: TuneSettings, dataset: Dataset, y: NDArray[Any]) -> tuple[Metric, list[str]]:
     """The metric, and which class it takes to be positive where that matters.
+
+    Args:
+        settings: As given.
+        dataset: What is to be learned.
+        y: Classes of its training rows.
 
     Raises:
         BadInput: If the positive class is none of two.
@@ -278,7 +285,7 @@ def _metric(settings: TuneSettings, dataset: Dataset) -> tuple[Metric, list[str]
         )
     if len(classes) != 2:
         return metric_named(name), []
-    rarer = int(np.argmin(np.bincount(dataset.y, minlength=2)[::-1]) == 0)
+    rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
     positive = rarer if settings.positive is None else texts.index(settings.positive)
     metric = metric_named(name, positive)
     matters = settings.positive is None and name not in {"error", "auroc", "accuracy", "roc_auc"}

@@ -19,8 +19,8 @@ __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
 
 TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
-_LARGEST_SEED = 2**32 - 2
 _LEAST_MEMORY_BYTES = 500_000_000
+_LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
 _BLOCK = "block:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -27,6 +27,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dataset import load_dataset
 from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.split import TEST, load_split
 
 __all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
 
@@ -246,11 +247,12 @@ class Study:
         settings = self.record.settings
         metric = self.problem.find_metric()
         dataset = load_dataset(self.store, self.problem.dataset)
+        training = load_split(self.store, self.problem.split).fold != TEST
         optimizer = make_optimizer(
             settings["method"],
             self.space,
             self.problem.seed,
-            metric.objective(dataset.y, len(dataset.classes)),
+            metric.objective(dataset.y[training], len(dataset.classes)),
             settings["option"],
         )
         events = self.ledger.events(self.name)

@@ -321,12 +321,14 @@ class ArtifactIndex:
             self._flush_quietly()
             return
         with self._lock:
-            if self._timer is None or not self._timer.is_alive():
+            if self._timer is None:
                 self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
                 self._timer.daemon = True
                 self._timer.start()
 
     def _flush_quietly(self) -> None:
+        with self._lock:
+            self._timer = None  # what is counted from now on needs another one
         try:
             self.flush()
         except Exception as error:  # counting must not end what is counted

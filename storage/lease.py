@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Generic, TypeVar
 
 import psutil
@@ -135,10 +135,13 @@ class LeaseBook:
 
     def release(self, name: str) -> None:
         """Give a lease back; giving back one that was lost meanwhile does nothing."""
-        with self._lock:
-            self._held.discard(name)
+        self._forget(name)
         with self._database.write() as connection:
             _give_back(connection, name)
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._held.discard(name)
 
     def holder(self, name: str) -> Holder | None:
         """Who holds a lease that has not expired."""
@@ -160,22 +163,19 @@ class LeaseBook:
         """
         pause, longest = _POLL_SECONDS
         while (turn := self._taken(name, look)) is None:
-            self._stop.wait(pause)
+            sleep(pause)
             pause = min(pause * 1.5, longest)
         try:
             yield turn
         finally:
-            if turn.is_over:
-                with self._lock:
-                    self._held.discard(name)
-            else:
+            if not turn.is_over:
                 self.release(name)
 
     def _taken(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found] | None":
         with self._database.write() as connection:
             if not self._take(connection, name):
                 return None
-            turn = Turn(name, look(connection))
+            turn = Turn(name, look(connection), self._forget)
         self._renew_from_now(name)
         return turn
 
@@ -190,6 +190,7 @@ class LeaseBook:
             with self._lock:
                 names = list(self._held)
             if not names:
+                last = monotonic()
                 continue
             try:
                 with self._database.write() as connection:
@@ -212,15 +213,21 @@ class Turn(Generic[Found]):
     Attributes:
         name: Of the lease.
         found: What was looked up in the transaction that took it.
+        forget: Ends its renewal.
         is_over: Whether it was given back already, in a transaction that has been committed.
     """
 
     name: str
     found: Found
+    forget: Callable[[str], None]
     is_over: bool = False
 
     def end(self, connection: Connection) -> None:
-        """Give the lease back within a transaction; set `is_over` once that is committed."""
+        """Give the lease back within a transaction; set `is_over` once that is committed.
+
+        It is renewed no more: once it is given back, another thread of this process may hold it.
+        """
+        self.forget(self.name)
         _give_back(connection, self.name)
 
 

@@ -4,7 +4,7 @@ Records are outside the cache's budget and no eviction touches them. Each says w
 with the last of them it goes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from time import time
 from typing import Any
@@ -136,7 +136,7 @@ class Records:
             query = select(record_table.c.id).where(record_table.c.id == record)
             return connection.execute(query).first() is not None
 
-    def link(self, records: Iterable[str], study: str) -> None:
+    def link(self, records: Sequence[str], study: str) -> None:
         """Note that a study uses these records."""
         users = record_user_table
         with self._database.write() as connection:

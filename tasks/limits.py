@@ -7,6 +7,7 @@ the nanny starts another one. When a worker dies of itself, the flow is told whe
 
 import asyncio
 import json
+import logging
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,7 @@ class _Note:
             self.path.write_text(json.dumps(self.content))
 
 
+_LOGGER = logging.getLogger(__name__)
 _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 
@@ -140,8 +142,12 @@ class LimitKeeper(NannyPlugin):
     async def _keep(self, nanny: Any) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            with suppress(OSError, psutil.Error):  # its process ended under our eyes
+            try:
                 await self._look(nanny)
+            except (OSError, psutil.Error):  # its process ended under our eyes
+                continue
+            except Exception:
+                _LOGGER.exception("the limits of a trial could not be kept for a moment")
 
     async def _look(self, nanny: Any) -> None:
         if self._pid is not None and nanny.pid != self._pid:
@@ -172,11 +178,21 @@ class LimitKeeper(NannyPlugin):
             )
         else:
             return
+        await self._end(nanny, note, kind, message)
+
+    async def _end(self, nanny: Any, note: Mapping[str, Any], kind: str, message: str) -> None:
+        """Freeze a worker, tell the flow why, and kill it."""
+        assert self._pid is not None  # noqa: S101 - the caller's duty
         os.kill(self._pid, signal.SIGSTOP)
-        await self._tell(nanny, note, kind, message)
-        await asyncio.sleep(_GRACE_SECONDS)
-        os.kill(self._pid, signal.SIGKILL)
-        self._forget()
+        if self._read().get("trial") != note["trial"]:  # it has ended meanwhile
+            os.kill(self._pid, signal.SIGCONT)
+            return
+        try:
+            await self._tell(nanny, note, kind, message)
+            await asyncio.sleep(_GRACE_SECONDS)
+        finally:
+            os.kill(self._pid, signal.SIGKILL)
+            self._forget()
 
     def _read(self) -> Mapping[str, Any]:
         """What the worker has noted, if it runs a trial of ours."""

@@ -1,7 +1,7 @@
 """Metrics: a name, a unit, bounds, a loss to minimise, and the loss of chance.
 
 Two are our own, the error in percent and the area under the curve; all others are scikit-learn's
-scorers by their names.
+scorers of classes and of numbers by their names.
 """
 
 import warnings
@@ -43,9 +43,22 @@ _OF_NUMBERS = frozenset(
         "r2",
     }
 )
-"""scikit-learn's scorers of predicted numbers; the others are of classes."""
-_BELOW_ZERO = frozenset({"matthews_corrcoef", "adjusted_rand_score"})
-"""Scores of classes that may be as low as -1."""
+"""scikit-learn's scorers of predicted numbers; they know no largest loss."""
+_OF_CLASSES: Mapping[str, float] = {
+    **dict.fromkeys(("accuracy", "average_precision", "balanced_accuracy", "top_k_accuracy"), 1.0),
+    **{
+        f"{score}{average}": 1.0
+        for score in ("f1", "jaccard", "precision", "recall")
+        for average in ("", "_macro", "_micro", "_weighted")
+    },
+    **{f"roc_auc{way}": 1.0 for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")},
+    "matthews_corrcoef": 2.0,
+    "neg_brier_score": 2.0,
+    "d2_brier_score": float("inf"),
+    "d2_log_loss_score": float("inf"),
+    "neg_log_loss": float("inf"),
+}
+"""scikit-learn's scorers of predicted classes, and the largest loss that each can give."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,11 @@ class Metric:
         return loss
 
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
-        """What a method may know of it on this data, the loss of the best blind guess included.
+        """What a method may know of it, the loss of the best blind guess included.
+
+        Args:
+            y: True classes or numbers of the training rows, shape (n,).
+            n_classes: How many classes there are; 0 for numbers.
 
         Raises:
             BadInput: If it is not defined for this target.
@@ -139,15 +156,15 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     own = {"error": _ERROR, "auroc": _AUROC}
     if name in own:
         return replace(own[name], positive=positive)
-    if name not in get_scorer_names():
-        raise UnknownName("metric", name, [*own, *get_scorer_names()])
+    known = sorted({*_OF_NUMBERS, *_OF_CLASSES}.intersection(get_scorer_names()))
+    if name not in known:
+        raise UnknownName("metric", name, [*own, *known])
     target: Target = "numbers" if name in _OF_NUMBERS else "classes"
-    if name.startswith("neg_") or name == "max_error":
-        compute = partial(_loss_of_scorer, name, 0.0)
-        return Metric(name, name.removeprefix("neg_"), 0.0, float("inf"), compute, target, positive)
-    upper = 2.0 if name in _BELOW_ZERO else 1.0 if target == "classes" else float("inf")
-    compute = partial(_loss_of_scorer, name, 1.0)
-    return Metric(name, f"1 - {name}", 0.0, upper, compute, target, positive)
+    is_loss = name.startswith("neg_") or name == "max_error"
+    compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)
+    unit = name.removeprefix("neg_") if is_loss else f"1 - {name}"
+    upper = _OF_CLASSES.get(name, float("inf"))
+    return Metric(name, unit, 0.0, upper, compute, target, positive)
 
 
 def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:

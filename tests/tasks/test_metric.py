@@ -7,7 +7,7 @@ from sklearn.metrics import get_scorer, roc_auc_score
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting import predict
-from prefect_tune.tasks.metric import Predictions, metric_named
+from prefect_tune.tasks.metric import _OF_CLASSES, Predictions, metric_named
 
 RNG = np.random.default_rng(0)
 
@@ -111,3 +111,21 @@ def test_a_scorer_that_needs_probabilities_says_so() -> None:
 def test_a_metric_of_two_classes_is_refused_for_three() -> None:
     with pytest.raises(BadInput, match="--metric f1 is not defined for these 3 classes"):
         metric_named("f1").objective(np.array([0, 1, 2, 2]), 3)
+
+
+@pytest.mark.parametrize("name", ["error", "auroc", *_OF_CLASSES])
+def test_losses_of_classes_keep_their_bounds(name) -> None:
+    metric = metric_named(name)
+    rng = np.random.default_rng(1)
+    n_classes = 2
+    for _ in range(20):
+        y = np.concatenate([[0, 1], rng.integers(0, n_classes, 20)])
+        score = rng.dirichlet(np.full(n_classes, 0.3), len(y))
+        said = Predictions(score.argmax(axis=1).astype(np.int32), score)
+        assert metric.lower <= metric.loss(y, said, n_classes) <= metric.upper
+
+
+@pytest.mark.parametrize("name", ["adjusted_rand_score", "positive_likelihood_ratio", "f1_samples"])
+def test_scorers_that_are_no_measure_of_predictions_are_unknown(name) -> None:
+    with pytest.raises(UnknownName, match=f"unknown metric '{name}'"):
+        metric_named(name)
