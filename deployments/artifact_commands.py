@@ -76,7 +76,7 @@ def artifacts_ls(
 def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views import print_artifact
+        from prefect_tune.deployments.artifact_view import print_artifact
         from prefect_tune.flows.summary import trials_using
         from prefect_tune.storage.inspection import describe
 
@@ -156,8 +156,12 @@ def artifacts_verify(
         found = verify(opened)
         if is_repair:
             repair(opened, found)
-        print_json(asdict(found)) if as_json else print_verification(found)
-        is_sound = (verify(opened) if is_repair else found).is_sound
+        after = verify(opened) if is_repair else found
+        if as_json:
+            print_json(asdict(found))
+        else:
+            print_verification(found, is_repaired=is_repair and after.is_sound)
+        is_sound = after.is_sound
     if not is_sound:
         sys.exit(1)
 

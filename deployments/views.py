@@ -13,7 +13,6 @@ from prefect_tune.storage.inspection import Verification
 
 __all__ = [
     "pipeline_lines",
-    "print_artifact",
     "print_artifacts",
     "print_stats",
     "print_studies",
@@ -22,7 +21,7 @@ __all__ = [
     "print_verification",
 ]
 
-_CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 _UNITS = {"error": " %"}
 
 
@@ -40,16 +39,16 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     """What came of a study."""
     unit = _UNITS.get(summary["metric"], "")
     seconds, cache, incumbent = summary["seconds"], summary["cache"], summary["incumbent"]
-    _CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
+    CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
-    _CONSOLE.print(
+    CONSOLE.print(
         f"  {summary['n_trials']} trials, {summary['n_failed']} failed, in {total} "
         f"({evaluating} of evaluating)"
         + (f"; {summary['n_waiting']} more wait for another run" if summary["n_waiting"] else "")
     )
     if incumbent is not None:
         scored = "cross-validated" if summary["holdout"] is None else "held-out"
-        _CONSOLE.print(
+        CONSOLE.print(
             f"  best: trial {incumbent['trial']}, {scored} {loss_name(summary['metric'])} "
             f"[bold]{incumbent['loss']:.4g}{unit}[/]"
             + (
@@ -60,20 +59,20 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             + f" (guessing: {summary['chance_loss']:.4g}{unit})"
         )
         for line in pipeline_lines(incumbent["configuration"]):
-            _CONSOLE.print(f"    {line}")
+            CONSOLE.print(f"    {line}")
     if "subspace" in summary["decisions"]:
         kept = summary["decisions"]["n_subspace_paths"]
-        _CONSOLE.print(f"  {summary['method']} kept {kept:,} paths to tune:")
+        CONSOLE.print(f"  {summary['method']} kept {kept:,} paths to tune:")
         for step, algorithms in summary["decisions"]["subspace"].items():
-            _CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
+            CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
     n_steps = cache["hits"] + cache["misses"]
     if n_steps:
-        _CONSOLE.print(
+        CONSOLE.print(
             f"  cache: {cache['hits']} of {n_steps} steps served, "
             f"{format_seconds(cache['seconds_saved'])} saved, {format_bytes(cache['size_bytes'])}"
         )
     study = summary["study"]
-    _CONSOLE.print(
+    CONSOLE.print(
         f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study} | "
         f"export {study} model.pkl"
     )
@@ -98,7 +97,7 @@ def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
             path + (f"\n{where}{failure['message']}" if failure else ""),
         )
-    _CONSOLE.print(table if rows else "no trials")
+    CONSOLE.print(table if rows else "no trials")
 
 
 def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -125,12 +124,7 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
             _when(row["last_used"]),
             row["study"],
         )
-    _CONSOLE.print(table if rows else "no artifacts")
-
-
-def print_artifact(document: Mapping[str, Any]) -> None:
-    """One artifact."""
-    _CONSOLE.print_json(data=dict(document))
+    CONSOLE.print(table if rows else "no artifacts")
 
 
 def print_stats(document: Mapping[str, Any]) -> None:
@@ -140,14 +134,14 @@ def print_stats(document: Mapping[str, Any]) -> None:
     size, budget, records = (
         format_bytes(document[name]) for name in ("size_bytes", "budget_bytes", "records_bytes")
     )
-    _CONSOLE.print(
+    CONSOLE.print(
         f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}\n"
         f"{document['hits']} of {n_steps} steps served{share}, "
         f"{format_seconds(document['seconds_saved'])} saved; "
         f"{document['evicted']} evicted by {document['policy']}, {document['refused']} refused"
     )
     for reason, times in document["refusals"].items():
-        _CONSOLE.print(f"  refused {times} times: {reason}")
+        CONSOLE.print(f"  refused {times} times: {reason}")
     table = Table("step", "hits", "misses", "saved", "evicted", "size", box=None)
     for step, counts in document["steps"].items():
         table.add_row(
@@ -159,16 +153,18 @@ def print_stats(document: Mapping[str, Any]) -> None:
             format_bytes(counts["size_bytes"]),
         )
     if document["steps"]:
-        _CONSOLE.print(table)
+        CONSOLE.print(table)
 
 
-def print_verification(found: Verification) -> None:
-    """What is wrong with a store, if anything."""
+def print_verification(found: Verification, *, is_repaired: bool = False) -> None:
+    """What is or was wrong with a store, if anything."""
     for what in ("damaged", "missing", "orphans"):
         for name in getattr(found, what):
-            _CONSOLE.print(f"{what}: {name}")
+            CONSOLE.print(f"{what}: {name}")
     state = "all sound" if found.is_sound else "not sound"
-    _CONSOLE.print(f"{found.checked} artifacts and records checked: {state}")
+    if is_repaired and not found.is_sound:
+        state = "repaired, all sound now"
+    CONSOLE.print(f"{found.checked} artifacts and records checked: {state}")
 
 
 def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -188,7 +184,7 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
             str(row["n_failed"]),
             row["data"],
         )
-    _CONSOLE.print(table if rows else "no studies")
+    CONSOLE.print(table if rows else "no studies")
 
 
 def _whole(header: str) -> Column:

@@ -14,7 +14,7 @@ from prefect.states import Crashed
 from prefect_tune.flows.dask_trials import DaskTrials, reap
 from prefect_tune.flows.preparing import Prepared
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.quantities import format_seconds
+from prefect_tune.flows.quantities import format_seconds, loss_name
 from prefect_tune.flows.search import Limits, search
 from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study, StudyFailed
@@ -124,7 +124,8 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         refit_seconds=refitted.seconds,
     )
     observer.note(
-        f"final model kept; test {study.problem.metric} {refitted.test_loss:.4g} "
+        f"final model kept; {loss_name(study.problem.metric)} on the test rows "
+        f"{refitted.test_loss:.4g} "
         f"(fitted in {format_seconds(refitted.seconds)})"
     )
 

@@ -17,7 +17,8 @@ def summary(value: Any) -> dict[str, Any]:
 
     Returns:
         JSON values. Matrices: `shape`, `dtype`, `rows` (the first five), `columns` (statistics of
-        the first twelve: minimum, mean, maximum, share of gaps or zeros). Estimators: `type`,
+        the first twelve: minimum, mean, maximum, share of gaps or zeros), `columns_not_shown` (how
+        many more there are). Estimators: `type`,
         `parameters`, `fitted`.
     """
     if isinstance(value, pd.DataFrame):
@@ -27,6 +28,7 @@ def summary(value: Any) -> dict[str, Any]:
                 [_plain(cell) for cell in row[:_COLUMNS]] for row in value.head(_ROWS).to_numpy()
             ],
             "columns": {str(c): _series(value[c]) for c in value.columns[:_COLUMNS]},
+            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
         }
     if sparse.issparse(value):
         head = value[:_ROWS, :_COLUMNS].toarray()
@@ -37,6 +39,7 @@ def summary(value: Any) -> dict[str, Any]:
             "share_stored": value.nnz / max(value.shape[0] * value.shape[1], 1),
             "rows": head.tolist(),
             "columns": {str(i): _column(some[:, [i]].toarray()) for i in range(some.shape[1])},
+            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
         }
     if isinstance(value, np.ndarray):
         matrix = value.reshape(len(value), -1)[:, :_COLUMNS]
@@ -45,6 +48,7 @@ def summary(value: Any) -> dict[str, Any]:
             "dtype": str(value.dtype),
             "rows": value[:_ROWS].tolist() if value.ndim == 1 else matrix[:_ROWS].tolist(),
             "columns": {str(i): _column(matrix[:, i]) for i in range(matrix.shape[1])},
+            "columns_not_shown": max(value[0].size - _COLUMNS, 0) if len(value) else 0,
         }
     return _estimator(value)
 

@@ -173,7 +173,7 @@ class LimitKeeper(NannyPlugin):
         elif memory_bytes > limit_bytes:
             kind = "memory"
             message = (
-                f"took {memory_bytes / 1e9:.2f} GB of memory, more than "
+                f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
             )
         else:
