@@ -7,7 +7,7 @@ trial whose worker died comes back as lost, and its task runs are set to Crashed
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -15,7 +15,6 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
-import dask
 import distributed
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
@@ -30,7 +29,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.local_workers import local_cluster
+from prefect_tune.flows.local_workers import local_cluster, local_settings
 from prefect_tune.flows.settings import TuneSettings
 from prefect_tune.optimizers.trial import Failure, Trial
 from prefect_tune.tasks.bad_input import BadInput
@@ -111,13 +110,11 @@ class DaskTrials:
     ) -> Iterator["DaskTrials"]:
         """Have workers ready, and end what still runs on them afterwards.
 
-        A local worker that is slow to come back, on a busy machine, is not given up.
-
         Raises:
             BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
         """
         with (
-            dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+            nullcontext() if settings.dask else local_settings(),
             _cluster(settings) as cluster,
             _runner(settings, cluster) as runner,
         ):

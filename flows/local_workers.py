@@ -20,7 +20,7 @@ import psutil
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
-__all__ = ["local_cluster", "warmed_up"]
+__all__ = ["local_cluster", "local_settings", "warmed_up"]
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOAD = "prefect_tune.tasks.refit"
@@ -35,6 +35,8 @@ _ENVIRONMENT: Mapping[str, str] = {
 }
 _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": _METHOD,
+    # One that is slow to come back, on a busy machine, is not given up.
+    "distributed.deploy.lost-worker-timeout": "1h",
     # A worker that dies takes one trial with it; we decide ourselves whether to start it again.
     "distributed.scheduler.allowed-failures": 0,
     # Matrices are ours to keep or drop; a worker that runs out of memory is ended, not slowed.
@@ -72,14 +74,25 @@ def _warm_up() -> None:
             forkserver.ensure_running()
 
 
+@contextmanager
+def local_settings() -> Iterator[None]:
+    """Dask's settings for local workers, for as long as they live.
+
+    One that died is started again by the settings of that moment.
+    """
+    import dask  # noqa: PLC0415 - heavy; see above
+
+    with dask.config.set(_DASK_SETTINGS):
+        yield
+
+
 def local_cluster(n_workers: int | None) -> "LocalCluster":
     """A started cluster of worker processes with one thread each; by default one per core."""
-    import dask  # noqa: PLC0415 - heavy; see above
-    import distributed  # noqa: PLC0415
+    import distributed  # noqa: PLC0415 - heavy; see above
 
     _warm_up()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells of every connection
-    with dask.config.set(_DASK_SETTINGS), _environment():
+    with local_settings(), _environment():
         return distributed.LocalCluster(
             n_workers=n_workers or os.cpu_count() or 1,
             threads_per_worker=1,
