@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.files import GAPS
 from prefect_tune.tasks.patient_ids import as_ids, joined_ids, like_ids
-from prefect_tune.tasks.timestamps import utc_times
+from prefect_tune.tasks.timestamps import Times, end_of_day, utc_times
 
 __all__ = [
     "EventRows",
@@ -24,6 +25,7 @@ __all__ = [
     "has_event_columns",
     "labels_table",
     "name_columns",
+    "positions",
 ]
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +46,11 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 """Names by which a column of events or labels is known, the first found is taken."""
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
-"""Columns that hold a row's class; the first that is not empty is taken."""
+"""Columns that hold a row's class, in letters of any size; the first that is not empty is taken."""
+EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time") for s in SYNONYMS[n])
+LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
+"""Columns that CSV files hold as they are meant only when read as texts: `042` is no 42."""
+_BIRTH = "MEDS_BIRTH"
 
 
 @dataclass(frozen=True)
@@ -69,21 +75,23 @@ class EventRows:
         """Sort events by patient and time and find those of each row.
 
         Raises:
-            BadInput: If a row's patient has no events, or none with a time at or before the row's.
+            BadInput: If a row's patient has no events, or none at or before the row's time but
+                birth and what holds at any time.
         """
         ordered = events.sort_values(["subject_id", "time"], na_position="first", kind="stable")
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
+        start, stop = _bounds(ordered, rows)  # names patients as the user wrote them
         events, rows = canonical(ordered), canonical(rows)
-        start, stop = _spans(events, rows)
-        is_static = events["time"].isna().to_numpy()
-        static_before = np.concatenate([[0], np.cumsum(is_static)])
-        n_static = static_before[stop] - static_before[start]
-        empty = rows["subject_id"][stop - start == n_static]
+        is_birth = [str(code).startswith(_BIRTH) for code in events["code"].cat.categories]
+        is_given = np.array(is_birth)[events["code"].cat.codes] | events["time"].isna().to_numpy()
+        given_before = np.concatenate([[0], np.cumsum(is_given)])
+        n_given = given_before[stop] - given_before[start]
+        empty = rows["subject_id"][stop - start == n_given]
         if len(empty):
             raise BadInput(
                 f"{len(empty)} of {len(rows)} labels have no event of their patient at or before "
-                f"their time, for instance patient {empty.iloc[0]}; drop these labels or bring "
-                "the patients' events"
+                f"their time (birth aside), for instance patient {empty.iloc[0]}; drop these "
+                "labels or bring the patients' events"
             )
         return cls(events, rows, start, stop)
 
@@ -105,13 +113,6 @@ class EventRows:
         taken = self.rows.iloc[rows].reset_index(drop=True)
         return type(self)(self.events, taken, self.start[rows], self.stop[rows])
 
-    def expand(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row and position in `events` of every event of every row."""
-        lengths = self.stop - self.start
-        row = np.repeat(np.arange(len(self)), lengths)
-        offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return row, np.repeat(self.start, lengths) + offset
-
     def frames(self) -> dict[str, pd.DataFrame]:
         """All that it holds, as frames by name."""
         return {"events": self.events, "rows": self.rows}
@@ -119,7 +120,7 @@ class EventRows:
     @classmethod
     def from_frames(cls, frames: Mapping[str, Any]) -> Self:
         """The inverse of `frames`."""
-        return cls(frames["events"], frames["rows"], *_spans(frames["events"], frames["rows"]))
+        return cls(frames["events"], frames["rows"], *_bounds(frames["events"], frames["rows"]))
 
 
 def event_frame(
@@ -135,10 +136,22 @@ def event_frame(
     return frame
 
 
-def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
+def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Every position from each start to before its stop, one piece after the other."""
+    lengths = stop - start
+    made = np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
+    made += np.arange(len(made))
+    return made
+
+
+def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFrame, list[str]]:
     """Events as columns subject_id, time, code, value from tables with any of the known names.
 
-    Times without a zone are UTC; a date without a time counts as the end of that day.
+    Times without a zone are UTC; a date without a time counts as the end of that day. If all times
+    of all tables are at midnight, they are dates.
+
+    Returns:
+        The events, and what was done that a user should know.
 
     Raises:
         BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,
@@ -149,15 +162,21 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
         named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
         for needed in ("subject_id", "code"):
             if named[needed].isna().any():
-                raise BadInput(f"{where} has {named[needed].isna().sum()} events without {needed}")
+                raise BadInput(
+                    f"{where} has {named[needed].isna().sum()} events without {needed} (what is "
+                    f"called {', '.join(GAPS[1:])} is a gap)"
+                )
         value = named.get("value", pd.Series(np.nan, index=named.index))
+        times = Times.of(named["time"], where)
         cleaned.append(
             pd.DataFrame(
                 {
                     "subject_id": as_ids(named["subject_id"], where),
-                    "time": utc_times(named["time"], where, at_end_of_day=True),
+                    "time": times.utc,
                     "code": named["code"].astype(str),
                     "value": _numbers(value),
+                    "is_date": times.is_date,
+                    "is_midnight": times.is_midnight,
                 }
             )
         )
@@ -165,7 +184,13 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> pd.DataFrame:
     if not filled:
         raise BadInput(f"{where} has no events")
     ids = joined_ids([table["subject_id"] for table in filled])
-    return pd.concat(filled, ignore_index=True).assign(subject_id=ids)
+    events = pd.concat(filled, ignore_index=True).assign(subject_id=ids)
+    is_date, notes = events.pop("is_date"), []
+    if (events.pop("is_midnight") | events["time"].isna()).all():
+        if not (is_date | events["time"].isna()).all():
+            notes = [f"all times of {where} are at midnight, so each counts as the end of its day"]
+        is_date = events["time"].notna()
+    return events.assign(time=end_of_day(events["time"], is_date)), notes
 
 
 def labels_table(
@@ -187,7 +212,9 @@ def labels_table(
     table = pd.concat(filled, ignore_index=True)
     named = name_columns(table, ("subject_id", "prediction_time"), where)
     if target is None:
-        candidates = [c for c in LABEL_COLUMNS if c in table and table[c].notna().any()]
+        lowered = {str(column).lower(): str(column) for column in reversed(list(table.columns))}
+        named_so = [lowered[c] for c in LABEL_COLUMNS if c in lowered]
+        candidates = [c for c in named_so if table[c].notna().any()]
         if not candidates:
             raise BadInput(
                 f"{where} has no column of classes; name it with --target, or call it one of "
@@ -242,7 +269,9 @@ def _numbers(value: pd.Series) -> NDArray[np.float64]:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _spans(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _bounds(
+    events: pd.DataFrame, rows: pd.DataFrame
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First and one past the last event of each row, shape (n,) each."""
     patients = pd.Index(events["subject_id"].unique())
     boundaries = np.flatnonzero(np.diff(patients.get_indexer(events["subject_id"]), prepend=-1))

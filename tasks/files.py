@@ -14,11 +14,12 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["Place", "column_names", "read_table", "shards"]
+__all__ = ["GAPS", "Place", "column_names", "columns_called", "read_table", "shards"]
 
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".csv.gz")
@@ -26,6 +27,9 @@ _ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*_CSV, *_PARQUET, *_ARFF)
 """Endings of the files that are read."""
 SUFFIX_NAMES = ".csv, .csv.gz, .parquet or .arff"
+
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+"""Texts that are gaps, in any kind of file."""
 
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
@@ -89,10 +93,21 @@ class Place:
         """Whether it has the suffix of a file that is read."""
         return self.has_suffix(SUFFIXES)
 
+    def is_parquet(self) -> bool:
+        """Whether it has the suffix of a Parquet file."""
+        return self.has_suffix(_PARQUET)
+
     @property
     def stem(self) -> str:
         """Its name without folders and suffix."""
         return self.path.rstrip("/").rsplit("/", 1)[-1].split(".")[0]
+
+    @property
+    def table_name(self) -> str:
+        """Its name in small letters, without folders and the suffix of a table."""
+        name = self.path.rstrip("/").rsplit("/", 1)[-1].lower()
+        suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
+        return name.removesuffix(suffix)
 
     def below(self, name: str) -> Self:
         """What is called so in this folder."""
@@ -103,10 +118,30 @@ class Place:
         listed = self.filesystem.ls(self.path, detail=False)
         return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
 
+    def tables(self, names: Collection[str]) -> dict[str, Self]:
+        """Tables of this folder that are called so, by name in small letters.
+
+        A table is a file that is read, or a folder of Parquet files; other files are passed over.
+
+        Raises:
+            BadInput: If there are two of one name.
+        """
+        found: dict[str, Self] = {}
+        for child in self.children():
+            name = child.table_name
+            if name not in names or not (child.is_table() or child.is_folder()):
+                continue
+            if name in found:
+                raise BadInput(
+                    f"{found[name].url} and {child.url} are both the table {name}; remove one"
+                )
+            found[name] = child
+        return found
+
     def parquet_files(self) -> list[Self]:
         """All Parquet files below this folder, in order of names."""
-        pattern = posixpath.join(self.path, "**", "*.parquet")
-        return [self._child(path) for path in sorted(self.filesystem.glob(pattern))]
+        files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
+        return [file for file in files if file.is_parquet()]
 
     def content(self) -> bytes:
         """All its bytes, unpacked."""
@@ -143,7 +178,7 @@ def shards(place: Place) -> list[Place]:
 def read_table(
     place: Place, texts: Collection[str] = (), only: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The table in a file. Gaps turn no whole number into a float.
+    """The table in a file. Gaps turn no whole number into a float; texts in `GAPS` are gaps.
 
     Args:
         place: The file.
@@ -156,7 +191,7 @@ def read_table(
     if not place.is_table():
         raise BadInput(f"{place.url} is no file that is read: use {SUFFIX_NAMES}")
     try:
-        if place.has_suffix(_PARQUET):
+        if place.is_parquet():
             frame = _read_parquet(place, only)
         elif place.has_suffix(_CSV):
             frame = _read_csv(place, texts, only)
@@ -179,7 +214,7 @@ def read_table(
 def column_names(place: Place) -> list[str]:
     """Names of the columns of a file, without reading its rows where that is possible."""
     try:
-        if place.has_suffix(_PARQUET):
+        if place.is_parquet():
             with place.filesystem.open(place.path, "rb") as file:
                 return [str(name) for name in pq.read_schema(file).names]
         if place.has_suffix(_CSV):
@@ -190,17 +225,41 @@ def column_names(place: Place) -> list[str]:
     return []
 
 
+def columns_called(place: Place, names: Collection[str]) -> list[str]:
+    """Columns of a file whose names in small letters are among these."""
+    return [name for name in column_names(place) if name.lower() in names]
+
+
 def _read_parquet(place: Place, only: Collection[str] | None) -> pd.DataFrame:
     with place.filesystem.open(place.path, "rb") as file:
         source = pq.ParquetFile(file)
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
-        table = source.read(columns=columns)
+        table = _with_gaps(source.read(columns=columns))
     frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
     for field in table.schema:
         if pa.types.is_decimal(field.type):
             frame[field.name] = frame[field.name].astype(np.float64)
     return frame
+
+
+def _with_gaps(table: pa.Table) -> pa.Table:
+    """The same with texts that are gaps left out."""
+    for position, field in enumerate(table.schema):
+        column = table.column(position)
+        if pa.types.is_dictionary(field.type) and _is_text(field.type.value_type):
+            column = column.cast(field.type.value_type)
+        elif not _is_text(field.type):
+            continue
+        is_gap = pc.is_in(column, pa.array(GAPS, column.type))
+        if pc.any(is_gap).as_py():
+            kept = pc.if_else(is_gap, pa.scalar(None, column.type), column)
+            table = table.set_column(position, field.name, kept)
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _read_csv(place: Place, texts: Collection[str], only: Collection[str] | None) -> pd.DataFrame:
@@ -213,6 +272,8 @@ def _read_csv(place: Place, texts: Collection[str], only: Collection[str] | None
             low_memory=False,
             dtype=dict.fromkeys(texts, str),
             dtype_backend="numpy_nullable",
+            keep_default_na=False,
+            na_values=list(GAPS),
             usecols=None if only is None else lambda name: name.lower() in only,
         )
     if only is None:  # pandas renames columns of equal names; their own names tell
@@ -233,7 +294,8 @@ def _read_arff(place: Place) -> pd.DataFrame:
     for position, (name, kind) in enumerate(document["attributes"]):
         values = [row[position] for row in rows]
         if isinstance(kind, list) or kind == "STRING":
-            columns[name] = pd.Series(values, dtype=object)
+            texts = pd.Series(values, dtype=object)
+            columns[name] = texts.where(~texts.isin(GAPS), None)
         else:
             columns[name] = pd.Series(values, dtype=np.float64)
     return pd.DataFrame(columns)

@@ -68,13 +68,11 @@ def recognised(place: Place, chosen: str | None, target: str | None, labels: str
 def _of_folder(place: Place, target: str | None, labels: str | None) -> str:
     if place.below("data").is_folder():
         return "meds"
-    children = place.children()
-    names = [child.stem.lower() for child in children]
-    if is_omop(names):
+    if is_omop(place):
         return "omop"
-    if is_synthea(names):
+    if is_synthea(place):
         return "synthea"
-    parts = [child for child in children if child.path.lower().endswith(".parquet")]
+    parts = [child for child in place.children() if child.is_parquet()]
     if not parts:
         raise BadInput(
             f"{place.url} is a folder without data/*.parquet (MEDS), tables of OMOP such as "

@@ -1,6 +1,7 @@
 """From what the user names to a data set: tables, patient events in several formats, cohorts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,15 +14,22 @@ from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.bundled import TARGET, bundled_table
 from prefect_tune.tasks.cohort import cohort_named, generate
 from prefect_tune.tasks.dataset import Dataset
-from prefect_tune.tasks.events import EventRows, events_table, labels_table
-from prefect_tune.tasks.files import Place, read_table, shards
+from prefect_tune.tasks.events import (
+    EVENT_TEXTS,
+    LABEL_TEXTS,
+    EventRows,
+    events_table,
+    labels_table,
+)
+from prefect_tune.tasks.files import Place, columns_called, read_table, shards
 from prefect_tune.tasks.formats import FORMATS, check_format, recognised
 from prefect_tune.tasks.omop import omop_events
 from prefect_tune.tasks.synthea import synthea_events
-from prefect_tune.tasks.table import features_of, groups_of, like_training, target_of
+from prefect_tune.tasks.table import features_of, groups_of, like_training, need_targets, target_of
 
 __all__ = ["Source", "read_features", "read_source"]
 
+_LOGGER = logging.getLogger(__name__)
 _COHORT = "cohort:"
 _BUNDLED = "sklearn:"
 
@@ -73,7 +81,8 @@ def read_source(source: Source) -> Dataset:
     place = Place.at(source.data)
     kind = recognised(place, source.format, source.target, source.labels)
     if kind == "table":
-        return replace(_table_dataset(source, place.stem or "data", _whole(place)), format=kind)
+        frame = _whole(place, source.categorical)
+        return replace(_table_dataset(source, place.stem or "data", frame), format=kind)
     if source.labels is None:
         raise BadInput(
             f"{source.data} is {FORMATS[kind]}, so the classes come from a table of their own: "
@@ -87,9 +96,9 @@ def read_source(source: Source) -> Dataset:
         is_test = np.repeat([False, True], [len(rows), len(test_rows)])
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
-    events = _read_events(place, kind)
+    events, notes = _read_events(place, kind)
     dataset = _events_dataset(source, place.stem or "data", events, rows, target, is_test)
-    return replace(dataset, format=kind)
+    return replace(dataset, format=kind, notes=(*dataset.notes, *notes))
 
 
 def read_features(
@@ -125,8 +134,12 @@ def read_features(
     if kind == "table":
         raise BadInput(f"{data} is read as a table, and the model takes events")
     where = _labels_place(data, labels)
-    rows, _ = labels_table([_whole(where).assign(label=0)], where.url, "label")
-    return EventRows.build(_read_events(place, kind), rows)
+    tables = (table.assign(label=0) for table in _event_tables(where, LABEL_TEXTS))
+    rows, _ = labels_table(tables, where.url, "label")
+    events, notes = _read_events(place, kind)
+    for note in notes:
+        _LOGGER.warning(note)
+    return EventRows.build(events, rows)
 
 
 def _read_cohort(source: Source) -> Dataset:
@@ -135,7 +148,7 @@ def _read_cohort(source: Source) -> Dataset:
     _refuse_columns(source)
     name = source.data.removeprefix(_COHORT)
     cohort = generate(cohort_named(name))
-    events = events_table([cohort.events], source.data)
+    events, _ = events_table([cohort.events], source.data)
     rows, target = labels_table([cohort.labels], source.data, None)
     return _events_dataset(source, f"cohort-{name.partition('?')[0]}", events, rows, target)
 
@@ -150,6 +163,7 @@ def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
         )
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
+    _check_roles(source)
     frame, notes = _with_target(frame, source.target, where, source)
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where)
@@ -186,10 +200,34 @@ def _with_target(
     if not len(frame):
         raise BadInput(f"{where} has no rows")
     missing = int(frame[target].isna().sum())
-    if not (missing and source.drop_missing_target):
+    if not source.drop_missing_target:
+        need_targets(frame[target], where)
+    if not missing:
         return frame, []
     kept = frame.dropna(subset=[target]).reset_index(drop=True)
     return kept, [f"{missing} rows without {target} are left out"]
+
+
+def _check_roles(source: Source) -> None:
+    """Check that each column is used for one thing.
+
+    Raises:
+        BadInput: If one is named by two options.
+    """
+    used: dict[str, str] = {}
+    named = {
+        "target": [source.target],
+        "group": [source.group],
+        "drop": source.drop,
+        "categorical": source.categorical,
+    }
+    for option, columns in named.items():
+        for column in columns:
+            if column is not None and used.setdefault(column, option) != option:
+                raise BadInput(
+                    f"column {column!r} is named by --{used[column]} and by --{option}; it is used "
+                    "for one of them"
+                )
 
 
 def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | None:
@@ -202,8 +240,11 @@ def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | N
 def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
     """Rows and classes of a table of labels."""
     place = _labels_place(source.data, labels)
-    rows, target = labels_table(_tables(place), place.url, source.target)
-    if source.drop_missing_target:
+    tables = _event_tables(place, LABEL_TEXTS - {(source.target or "").lower()})
+    rows, target = labels_table(tables, place.url, source.target)
+    if not source.drop_missing_target:
+        need_targets(target, place.url)
+    else:
         rows, target = rows[target.notna().to_numpy()], target.dropna()
     return rows.reset_index(drop=True), target.reset_index(drop=True)
 
@@ -256,18 +297,18 @@ def _events_dataset(  # noqa: PLR0917
     )
 
 
-def _read_events(place: Place, kind: str) -> pd.DataFrame:
+def _read_events(place: Place, kind: str) -> tuple[pd.DataFrame, list[str]]:
     tables: Iterable[pd.DataFrame]
     match kind:
         case "meds":
             place = place.below("data")
-            tables = _tables(place)
+            tables = _event_tables(place, EVENT_TEXTS)
         case "omop":
             tables = omop_events(place)
         case "synthea":
             tables = synthea_events(place)
         case _:
-            tables = _tables(place)
+            tables = _event_tables(place, EVENT_TEXTS)
     return events_table(tables, place.url)
 
 
@@ -286,6 +327,12 @@ def _tables(place: Place, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
     """The table of a file, or those of all Parquet files below a folder, in order of names."""
     for shard in shards(place):
         yield read_table(shard, texts)
+
+
+def _event_tables(place: Place, texts: Collection[str]) -> Iterator[pd.DataFrame]:
+    """Tables of events or labels; columns called as in `texts` are read as texts."""
+    for shard in shards(place):
+        yield read_table(shard, columns_called(shard, texts))
 
 
 def _whole(place: Place, texts: Sequence[str] = ()) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.events import event_frame
-from prefect_tune.tasks.files import Place, read_table, shards
+from prefect_tune.tasks.files import Place, columns_called, read_table, shards
 from prefect_tune.tasks.timestamps import utc_times
 
 __all__ = ["is_synthea", "synthea_events"]
@@ -39,14 +39,20 @@ _CLINICAL: Mapping[str, _Clinical] = {
     "careplans": _Clinical("CAREPLAN"),
     "devices": _Clinical("DEVICE"),
 }
+_TABLES = {"patients", *_CLINICAL}
 _STATIC = ("gender", "race", "ethnicity")
 _STARTS = ("start", "date")
 """Names of the column of the time; versions of Synthea differ."""
 
 
-def is_synthea(names: Sequence[str]) -> bool:
-    """Whether a folder of files with these names (small letters, no suffix) is such an export."""
-    return "patients" in names and any(name in names for name in _CLINICAL)
+def is_synthea(folder: Place) -> bool:
+    """Whether a folder is such an export.
+
+    Raises:
+        BadInput: If it holds two tables of one name.
+    """
+    found = folder.tables(_TABLES)
+    return "patients" in found and len(found) > 1
 
 
 def synthea_events(folder: Place) -> Iterator[pd.DataFrame]:
@@ -55,8 +61,8 @@ def synthea_events(folder: Place) -> Iterator[pd.DataFrame]:
     Raises:
         BadInput: If a table is missing, lacks a column, or holds a row without a time.
     """
-    found = {place.stem.lower(): place for place in folder.children()}
-    if not is_synthea(list(found)):
+    found = folder.tables(_TABLES)
+    if "patients" not in found or len(found) == 1:
         raise BadInput(
             f"{folder.url} is no CSV export of Synthea: there is no patients.csv with at least one "
             f"of {', '.join(f'{name}.csv' for name in _CLINICAL)}"
@@ -102,6 +108,7 @@ def _events(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
 
 def _tables(place: Place, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     for shard in shards(place):
-        table = read_table(shard, texts=("CODE", "code"), only=set(columns) - {""})
+        texts = columns_called(shard, ("code", "patient", "id"))
+        table = read_table(shard, texts, only=set(columns) - {""})
         table.columns = table.columns.str.lower()
         yield table

@@ -1,7 +1,7 @@
 """Tables: a column of classes, and columns of numbers or categories with gaps."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,20 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.whole_numbers import EXACT, are_whole, without_point_zero
 
-__all__ = ["features_of", "groups_of", "like_training", "target_of"]
+__all__ = ["features_of", "groups_of", "like_training", "need_targets", "target_of"]
 
 _LOGGER = logging.getLogger(__name__)
 
 TEXT_VALUES = 100
 """A column of texts with more values than this, most of them different, is no category."""
 TEXT_SHARE = 0.5
-FEW_VALUES = 20
-"""Nor is one with more values than this, all of them different."""
+_FEW_ROWS = 20
+"""A column of whole numbers that differ in more rows than this may only name the rows."""
 _CLASSES = 50
 _CLASSES_WITH_DECIMALS = 10
 """A target of more different numbers than this is no class."""
-_EXACT = 2**53
-"""Beyond this a float does not tell neighbouring whole numbers apart."""
 
 
 def features_of(
@@ -103,10 +102,14 @@ def target_of(
         what a user should know.
 
     Raises:
-        BadInput: If a row has none, or all have the same.
+        BadInput: If a row has none or an infinite number, or all have the same.
     """
     _check_target(target, where)
     is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
+    if is_numeric and np.isinf(target.to_numpy(dtype=np.float64)).any():
+        raise BadInput(
+            f"target {target.name!r} of {where} has infinite numbers; leave out or mend these rows"
+        )
     notes = []
     if predicts is None and is_numeric and _are_numbers(target):
         predicts = "numbers"
@@ -121,10 +124,7 @@ def target_of(
             f"target {target.name!r} of {where} holds {target.iloc[0]!r}, and is to be predicted "
             "as a number; take a --metric and a --space of classes"
         )
-    numbers = target.to_numpy(dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        raise BadInput(f"target {target.name!r} of {where} has infinite numbers")
-    return numbers, (), notes
+    return target.to_numpy(dtype=np.float64), (), notes
 
 
 def _are_numbers(target: pd.Series) -> bool:
@@ -132,15 +132,24 @@ def _are_numbers(target: pd.Series) -> bool:
     return target.nunique() > most
 
 
-def _check_target(target: pd.Series, where: str) -> None:
-    """Every row must have one, and not all the same."""
-    name = target.name
+def need_targets(target: pd.Series, where: str) -> None:
+    """Check that every row of a file has a target.
+
+    Raises:
+        BadInput: If one has none.
+    """
     missing = int(target.isna().sum())
     if missing:
         raise BadInput(
-            f"{missing} of {len(target)} rows of {where} have no {name!r}; "
+            f"{missing} of {len(target)} rows of {where} have no {target.name!r}; "
             "leave them out with --drop-missing-target"
         )
+
+
+def _check_target(target: pd.Series, where: str) -> None:
+    """Every row must have one, and not all the same."""
+    name = target.name
+    need_targets(target, where)
     if not len(target):
         raise BadInput(f"{where} has no rows")
     if target.nunique() < 2:
@@ -165,7 +174,7 @@ def _labels(target: pd.Series) -> NDArray[Any]:
     if pd.api.types.is_bool_dtype(target):
         return np.asarray(target, dtype=np.bool_)
     if pd.api.types.is_numeric_dtype(target):
-        is_exact = pd.api.types.is_integer_dtype(target) or bool((target.abs() < _EXACT).all())
+        is_exact = pd.api.types.is_integer_dtype(target) or bool((target.abs() < EXACT).all())
         if is_exact and ((target % 1 == 0) & (target <= np.iinfo(np.int64).max)).all():
             return np.asarray(target, dtype=np.int64)
     return np.array([str(label) for label in target])
@@ -197,10 +206,8 @@ def like_training(
         need_column(str(name), frame.columns, where)
         column = frame[name]
         if isinstance(training[name].dtype, pd.CategoricalDtype):
-            texts, known = category_texts(column), set(training[name].cat.categories)
-            # A file with a gap writes 1 as 1.0.
-            whole = texts.astype("string").str.removesuffix(".0").astype(object)
-            columns[str(name)] = texts.where(texts.isin(known), whole)
+            known = set(training[name].cat.categories)
+            columns[str(name)] = _as_known(category_texts(column), known)
             if column.notna().any() and not known & set(columns[str(name)].dropna()):
                 _LOGGER.warning(f"no value of column {name} was there in training")
             continue
@@ -216,6 +223,16 @@ def like_training(
     return converted
 
 
+def _as_known(texts: pd.Series, known: Collection[str]) -> pd.Series:
+    """Texts as the known ones are written; what is not known stays."""
+    for other in (  # a file with a gap writes 1 as 1.0
+        texts.map(lambda text: text.removesuffix(".0"), na_action="ignore"),
+        texts.map(lambda text: f"{text}.0", na_action="ignore"),
+    ):
+        texts = texts.where(texts.isin(known) | ~other.isin(known), other)
+    return texts
+
+
 def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
     if isinstance(column.dropna().iloc[0], list | tuple | dict | set | np.ndarray):
         raise BadInput(
@@ -227,24 +244,21 @@ def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
 def _is_text(column: pd.Series) -> bool:
     values = column.dropna()
     share = values.nunique() / len(values)
-    return bool(
-        (len(values) > TEXT_VALUES and share > TEXT_SHARE)
-        or (len(values) > FEW_VALUES and share == 1)
-    )
+    return len(values) > TEXT_VALUES and share > TEXT_SHARE
 
 
 def _is_identifier(column: pd.Series) -> bool:
     """Whether a column holds a different whole number in every row."""
     is_whole = pd.api.types.is_integer_dtype(column)
-    return bool(is_whole and len(column) > FEW_VALUES and column.nunique() == len(column))
+    return bool(is_whole and len(column) > _FEW_ROWS and column.nunique() == len(column))
 
 
 def category_texts(column: pd.Series) -> pd.Series:
-    """Values of a category as texts, gaps kept; 1.0 and 1 are the same category."""
+    """Values of a category as texts, gaps kept; where all are whole, 1.0 is the category 1."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
+    if pd.api.types.is_float_dtype(column) and are_whole(column):
+        column = column.astype("Int64")
     values = column.astype(object)
-    if pd.api.types.is_float_dtype(column):
-        whole = (column.notna() & (column % 1 == 0) & (column.abs() < _EXACT)).astype(bool)
-        values[whole] = column[whole].astype(np.int64).astype(object)
-    return values.where(values.notna(), None).map(str, na_action="ignore")
+    texts = values.where(values.notna(), None).map(str, na_action="ignore")
+    return without_point_zero(texts)

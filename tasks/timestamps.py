@@ -1,12 +1,64 @@
 """Times of events and labels: in UTC, to the microsecond, and dates on the safe side."""
 
+from dataclasses import dataclass
+from typing import Self
+
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["end_of_day", "utc_times"]
+__all__ = ["Times", "end_of_day", "utc_times"]
 
 _DATE = r"\d{4}-?\d{2}-?\d{2}"
+_CLOCK = r"\d{2}(?::?\d{2}(?::?\d{2}(?:\.\d+)?)?)?"
+_MIDNIGHT = r"00(?::?00(?::?00(?:\.0+)?)?)?"
+_ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of a column, and how much of them was said.
+
+    Attributes:
+        utc: The times in UTC; gaps stay.
+        is_date: Which are dates without a time.
+        is_midnight: Which are at midnight where they were noted, dates included.
+    """
+
+    utc: pd.Series
+    is_date: pd.Series
+    is_midnight: pd.Series
+
+    @classmethod
+    def of(cls, column: pd.Series, where: str) -> Self:
+        """Read times; one without a zone is UTC already.
+
+        Args:
+            column: Times, or texts as ISO 8601 writes them.
+            where: What to call the table in a message.
+
+        Raises:
+            BadInput: If one does not parse.
+        """
+        example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
+        if pd.api.types.is_numeric_dtype(column) and column.notna().any():
+            raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
+        if pd.api.types.is_datetime64_any_dtype(column):
+            noted = column.dt.tz_localize(None)
+            is_date = pd.Series(data=False, index=column.index)
+            return cls(_naive_utc(column), is_date, noted == noted.dt.normalize())
+        texts = column.astype("string").str.strip()
+        is_known = _matches(texts, f"{_DATE}(?:[T ]{_CLOCK}{_ZONE})?")
+        times = pd.to_datetime(texts.where(is_known), utc=True, errors="coerce", format="ISO8601")
+        bad = column[times.isna() & column.notna()]
+        if len(bad):
+            raise BadInput(
+                f"{where} has {len(bad)} times that do not parse in its column {column.name!r}, "
+                f"for instance {str(bad.iloc[0])!r}; {example}"
+            )
+        is_date = _matches(texts, _DATE)
+        is_midnight = is_date | _matches(texts, f"{_DATE}[T ]{_MIDNIGHT}{_ZONE}")
+        return cls(_naive_utc(times), is_date, is_midnight)
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
@@ -21,26 +73,18 @@ def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Serie
     Raises:
         BadInput: If one does not parse.
     """
-    example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
-    if pd.api.types.is_numeric_dtype(column) and column.notna().any():
-        raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return pd.to_datetime(column, utc=True).dt.tz_localize(None).astype("datetime64[us]")
-    texts = column.astype("string")
-    times = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
-    bad = column[(times.isna() | (texts.str.len() < len("20240501"))) & column.notna()]
-    if len(bad):
-        raise BadInput(
-            f"{where} has {len(bad)} times that do not parse in its column {column.name!r}, for "
-            f"instance {str(bad.iloc[0])!r}; {example}"
-        )
-    naive = times.dt.tz_localize(None).astype("datetime64[us]")
-    if at_end_of_day:
-        is_date = texts.str.fullmatch(_DATE).fillna(value=False).astype(bool)
-        naive = end_of_day(naive, is_date)
-    return naive
+    times = Times.of(column, where)
+    return end_of_day(times.utc, times.is_date) if at_end_of_day else times.utc
 
 
 def end_of_day(times: pd.Series, is_date: pd.Series) -> pd.Series:
     """Times, of which those that are dates move to the last microsecond of their day."""
     return times.mask(is_date, times + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
+
+
+def _naive_utc(times: pd.Series) -> pd.Series:
+    return pd.to_datetime(times, utc=True).dt.tz_localize(None).astype("datetime64[us]")
+
+
+def _matches(texts: pd.Series, pattern: str) -> pd.Series:
+    return texts.str.fullmatch(pattern).fillna(value=False).astype(bool)

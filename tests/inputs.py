@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from prefect_tune.tasks.events import EventRows
+
 
 def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
     """Numbers and categories with gaps, and a target that a model can learn: about 15 % error."""
@@ -43,6 +45,11 @@ def events() -> tuple[pd.DataFrame, pd.DataFrame]:
         pd.DataFrame(rows, columns=["subject_id", "time", "code", "numeric_value"]),
         pd.DataFrame(labels, columns=["subject_id", "prediction_time", "boolean_value"]),
     )
+
+
+def codes_of(rows: EventRows, row: int) -> list[str]:
+    """The codes that a row sees."""
+    return list(rows.events["code"][rows.start[row] : rows.stop[row]])
 
 
 def write_meds(folder: Path) -> Path:

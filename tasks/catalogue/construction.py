@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
-from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.events import EventRows, positions
 
 __all__ = ["CONSTRUCT_FEATURES", "DENSIFY", "EventAggregation", "ToDense"]
 
@@ -43,7 +43,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         start, patient = np.unique(X.start, return_inverse=True)
         stop = np.zeros_like(start)
         np.maximum.at(stop, patient, X.stop)
-        codes = X.events["code"].cat.codes.to_numpy()[_spans(start, stop)]
+        codes = X.events["code"].cat.codes.to_numpy()[positions(start, stop)]
         offsets = _offsets(stop - start)
         has = sparse.csr_array(
             (np.ones(len(codes), dtype=bool), codes.astype(np.int32), offsets.astype(np.int32)),
@@ -62,7 +62,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         """Shape (rows, codes kept)."""
         position = {code: i for i, code in enumerate(self.codes_)}
         column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)
-        event = _spans(X.start, X.stop)
+        event = positions(X.start, X.stop)
         column = column_of[X.events["code"].cat.codes.to_numpy()[event]]
         is_kept = column >= 0
         offsets = np.append(0, np.cumsum(is_kept))[_offsets(X.stop - X.start)]
@@ -146,14 +146,6 @@ class _Cells:
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of contiguous pieces begins and, at the end, the last one ends."""
     return np.append(0, np.cumsum(lengths))
-
-
-def _spans(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Every position from each start to before its stop, one piece after the other."""
-    lengths = stop - start
-    positions = np.repeat(start - _offsets(lengths)[:-1], lengths)
-    positions += np.arange(len(positions))
-    return positions
 
 
 class ToDense(TransformerMixin, BaseEstimator):

@@ -23,7 +23,7 @@ THRESHOLDS = (2, 3, 4, 5)
 
 def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
     rows, target = labels_table([cohort.labels], "test", None)
-    return EventRows.build(events_table([cohort.events], "test"), rows), target.to_numpy()
+    return EventRows.build(events_table([cohort.events], "test")[0], rows), target.to_numpy()
 
 
 def linear():

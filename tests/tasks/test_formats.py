@@ -19,8 +19,7 @@ def read(folder, **options) -> Dataset:
 
 def events_of(dataset: Dataset, row: int) -> list[tuple[str, str, float | None]]:
     assert isinstance(dataset.X, EventRows)
-    rows, positions = dataset.X.expand()
-    frame = dataset.X.events.iloc[positions[rows == row]]
+    frame = dataset.X.events.iloc[dataset.X.start[row] : dataset.X.stop[row]]
     return [
         ("" if pd.isna(time) else time.isoformat(), code, None if np.isnan(value) else value)
         for time, code, value in zip(frame["time"], frame["code"], frame["value"], strict=True)
@@ -180,7 +179,13 @@ def test_a_label_before_the_first_event_with_a_time_is_refused(tmp_path) -> None
         ("measurement", lambda f: f.drop(columns="measurement_date"), "no column 'measurement_da"),
         ("measurement", lambda f: f.assign(measurement_date="soon"), "do not parse.*'soon'"),
         ("measurement", lambda f: f.assign(measurement_date=None), "2 rows without measurement_d"),
-        ("condition_occurrence", lambda f: f.assign(condition_concept_id="x"), "no whole numbers"),
+        ("condition_occurrence", lambda f: f.assign(condition_concept_id="x"), "'x' in its column"),
+        (
+            "person",
+            lambda f: f.assign(year_of_birth="unknown"),
+            "person.csv has 'unknown' in its c",
+        ),
+        ("person", lambda f: f.assign(year_of_birth=1950.5), "'1950.5' in its column 'year_of_b"),
     ],
 )
 def test_omop_tables_that_cannot_be_used_are_refused_by_name(
@@ -247,3 +252,112 @@ def test_the_sets_of_scikit_learn_are_tables(name) -> None:
 def test_other_sets_of_scikit_learn_are_refused(data, message) -> None:
     with pytest.raises(ValueError, match=message):
         read_source(Source(data))
+
+
+def written_parts(folder, name: str, *parts: pd.DataFrame) -> None:
+    (folder / name).mkdir(parents=True)
+    for number, part in enumerate(parts):
+        part.to_parquet(folder / name / f"{number}.parquet")
+
+
+def omop_parts(folder, name: str, columns: dict[str, tuple]) -> Dataset:
+    """A table of OMOP in two parts of five patients each; a column has one value in each part."""
+    of = name.split("_", maxsplit=1)[0]
+    part = pd.DataFrame({"person_id": range(5), f"{of}_concept_id": 7})
+    dates = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
+    parts = [
+        part.assign(
+            person_id=part["person_id"] + 5 * number,
+            **{dates: "2020-01-01"},
+            **{column: values[number] for column, values in columns.items()},
+        )
+        for number in (0, 1)
+    ]
+    written_parts(folder, name, *parts)
+    (folder / "labels.csv").write_text(
+        "patient,date,label\n" + "".join(f"{i},2021-01-01,{i % 2}\n" for i in range(10))
+    )
+    return read(folder)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "days", "expected"),
+    [
+        ((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}),
+        ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0}),
+    ],
+)
+def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
+    tmp_path, quantity, days, expected
+) -> None:
+    dataset = omop_parts(
+        tmp_path / "cdm", "drug_exposure", {"quantity": quantity, "days_supply": days}
+    )
+    assert set(dataset.X.events["value"]) == expected
+
+
+def test_a_measured_zero_is_a_value_and_no_answer(tmp_path) -> None:
+    columns = {"value_as_number": (0.0, 1.0), "value_as_concept_id": (4188539, 4188539)}
+    dataset = omop_parts(tmp_path / "cdm", "measurement", columns)
+    assert dataset.X.codes == ["MEASUREMENT//7"]
+    assert set(dataset.X.events["value"]) == {0.0, 1.0}
+
+
+def test_midnight_in_omop_is_that_of_where_it_was_noted(tmp_path) -> None:
+    times = pd.to_datetime(["2020-01-01T00:00", "2020-01-01T01:00"]).tz_localize("Europe/Berlin")
+    dataset = omop_parts(tmp_path / "cdm", "measurement", {"measurement_datetime": tuple(times)})
+    ends = dataset.X.events["time"].astype(str)
+    assert set(ends) == {"2020-01-01 22:59:59.999999", "2020-01-01 00:00:00.000000"}
+
+
+@pytest.mark.parametrize("write", [write_omop, write_synthea])
+def test_files_that_are_no_tables_are_passed_over(tmp_path, write) -> None:
+    folder = write(tmp_path / "data")
+    before = read(folder).digest()
+    for path in list(folder.glob("*.csv")):
+        (folder / f"{path.name}.bak").write_text("x")
+        (folder / f"{path.stem}.old.csv").write_text("x")
+        (folder / f"{path.stem}.txt").write_text("x")
+    assert read(folder).digest() == before
+
+
+@pytest.mark.parametrize(("write", "name"), [(write_omop, "person"), (write_synthea, "conditions")])
+def test_two_files_of_the_same_table_are_refused_by_name(tmp_path, write, name) -> None:
+    folder = write(tmp_path / "data")
+    (folder / f"{name.upper()}.parquet").write_text("x")
+    with pytest.raises(BadInput, match=rf"{name}\..* are both the table {name}; remove one"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["m[1]", "what?", "a*b"])
+@pytest.mark.parametrize("suffix", [".parquet", ".pq"])
+def test_a_folder_may_have_any_name(tmp_path, name, suffix) -> None:
+    folder = write_meds(tmp_path / name)
+    for path in list(folder.rglob("*.parquet")):
+        path.rename(path.with_suffix(suffix))
+    assert len(read(folder, labels=str(folder / "labels" / "task"))) == 80
+
+
+def test_a_label_after_birth_and_before_all_else_is_refused(tmp_path) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    (folder / "labels.csv").write_text(
+        f"subject_id,prediction_time,label\n{BIG},1980-01-01,0\n{BIG + 1},2022-01-01,1\n"
+    )
+    with pytest.raises(BadInput, match=rf"1 of 2 labels .*birth aside.* patient {BIG}; drop"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["Label", "LABEL", "Boolean_Value"])
+def test_columns_of_labels_are_known_in_letters_of_any_size(tmp_path, name) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    labels = pd.read_csv(folder / "labels.csv").rename(columns={"label": name})
+    labels.to_csv(folder / "labels.csv", index=False)
+    assert read(folder).classes == (0, 1)
+
+
+def test_a_label_without_a_class_is_refused_where_it_is(tmp_path) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    text = (folder / "labels.csv").read_text()
+    (folder / "test.csv").write_text(text.replace(",0\n", ",\n"))
+    with pytest.raises(BadInput, match=r"1 of 2 rows of .*test.csv have no 'label'"):
+        read(folder, test="test.csv")

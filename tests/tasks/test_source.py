@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import events, table, write_meds, write_table
+from inputs import codes_of, events, table, write_meds, write_table
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -91,6 +91,8 @@ def test_a_category_is_the_same_with_and_without_gaps_in_its_file(tmp_path) -> N
     path = written(frame, tmp_path / "t.csv")
     training = read(path, categorical=("site",))
     assert list(training.X["site"].cat.categories) == ["1", "2", "3"]
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet", categorical=("site",)).digest() == training.digest()
     for sites in ([1, 2, 3], [1, None, 3], ["1", "2", "new"]):
         new = written(frame.head(3).assign(site=sites), tmp_path / "new.csv")
         known = like_training(read_features(str(new), None, training), training.X)["site"]
@@ -122,10 +124,9 @@ def test_a_meds_folder_is_seen_by_itself_and_cut_at_each_prediction_time(tmp_pat
     assert dataset.groups is not None
     assert len(np.unique(dataset.groups)) == 40
     assert isinstance(dataset.X, EventRows)
-    row, event = dataset.X.expand()
-    codes = dataset.X.events["code"].to_numpy()[event]
-    assert "LATER" not in codes
-    assert set(codes[row == 0]) == {"SEX//1", "A", "B"}
+    seen = [set(codes_of(dataset.X, row)) for row in range(80)]
+    assert "LATER" not in set.union(*seen)
+    assert seen[0] == {"SEX//1", "A", "B"}
 
 
 def test_an_imported_cohort_comes_back_as_it_was(tmp_path) -> None:
@@ -177,9 +178,7 @@ def test_a_date_without_a_time_hides_nothing_and_shows_nothing_of_its_day(tmp_pa
         {"patient_id": ["p", "q"], "prediction_time": ["2020-05-02"] * 2, "label": [0, 1]}
     ).to_csv(tmp_path / "l.csv", index=False)
     dataset = read(tmp_path / "e.csv", target=None, labels=str(tmp_path / "l.csv"))
-    row, event = dataset.X.expand()
-    codes = dataset.X.events["code"].to_numpy()[event]
-    assert [list(codes[row == r]) for r in (0, 1)] == [["before"], ["before", "at the time"]]
+    assert [codes_of(dataset.X, r) for r in (0, 1)] == [["before"], ["before", "at the time"]]
 
 
 def test_the_demo_cohort_is_the_same_every_time() -> None:
@@ -217,7 +216,10 @@ def text_column(frame: pd.DataFrame) -> pd.DataFrame:
         (None, {"categorical": ("aa",)}, "no column 'aa'"),
         (lambda f: f[["target"]], {}, "no column left to learn from"),
         (lambda f: f.rename(columns={"a": "b"}), {}, "two columns called 'b'"),
-        (lambda f: text_column(f).head(90), {}, "texts or identifiers.*: name"),
+        (lambda f: f.assign(target=[0.5, np.inf] * 75), {}, "'target' .* has infinite numbers"),
+        (None, {"drop": ("target",)}, "'target' is named by --target and by --drop"),
+        (None, {"group": "target"}, "'target' is named by --target and by --group"),
+        (None, {"group": "a", "drop": ("a",)}, "'a' is named by --group and by --drop"),
         (lambda f: f.head(0), {}, "has no rows"),
         (None, {"format": "tabel"}, "Did you mean 'table'"),
     ],
@@ -393,3 +395,19 @@ def test_groups_and_test_rows_that_cannot_be_used_are_refused(
     path = written(change(frame) if change else frame, tmp_path / "t.csv")
     with pytest.raises(BadInput, match=message):
         read(path, **{"group": "patient", **options})
+
+
+def test_a_test_row_without_a_target_is_refused_where_it_is(tmp_path) -> None:
+    frame = table()
+    train = written(frame, tmp_path / "train.csv")
+    test = written(frame.assign(target=frame["target"].where(frame.index > 2)), tmp_path / "u.csv")
+    with pytest.raises(BadInput, match=r"3 of 150 rows of .*u.csv have no 'target'"):
+        read(train, test=test)
+    assert len(read(train, test=test, drop_missing_target=True)) == 297
+
+
+def test_up_to_a_hundred_texts_are_categories_even_if_they_all_differ(tmp_path) -> None:
+    few = read(written(text_column(table(100)), tmp_path / "few.csv"))
+    assert few.X["name"].nunique() == 100
+    with pytest.raises(BadInput, match="texts or identifiers"):
+        read(written(text_column(table(101)), tmp_path / "many.csv"))
