@@ -34,6 +34,7 @@ DOCUMENTED = (
     r"loss='?exponential'?|is only suitable for a binary|unbalance|does not support multi",
     r"negative eigenvalues|not positive|Gram matrix",
     r"no code is had by",
+    r"cannot be used when X contains zero vectors",
 )
 """Reasons that the catalogue names for a step that cannot work on some data."""
 
