@@ -77,10 +77,11 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
     """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
     with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.deployments.artifact_view import print_artifact
-        from prefect_tune.flows.summary import trials_using
+        from prefect_tune.flows.summary import load_code_of, trials_using
         from prefect_tune.storage.inspection import describe
 
         entry = _the_artifact(opened, key)
+        load_code_of(opened, entry)
         document = {**describe(opened, entry), "trials": trials_using(opened, entry.key)}
         print_json(document) if as_json else print_artifact(document)
 
@@ -97,6 +98,7 @@ def artifacts_export(
 ) -> None:
     """Write one part of an artifact to FILE: Parquet, or, of an estimator, a pickle."""
     with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.summary import load_code_of
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of
         from prefect_tune.tasks.bad_input import BadInput
@@ -112,6 +114,7 @@ def artifacts_export(
             data = part_of(opened, entry, part)
         except Damaged as error:
             raise BadInput(f"it cannot be exported: {error}") from error
+        load_code_of(opened, entry)
         with written(file) as path:
             path.write_bytes(_plain_pickle(data) if entry.parts[part].codec == "pickle" else data)
         if as_json:
@@ -200,9 +203,8 @@ def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
 
 
 def _plain_pickle(data: "bytes | memoryview") -> bytes:
-    """A pickle that `pickle.load` reads."""
-    import pickle
-
+    """A pickle that `pickle.load` reads, also without the user's own code."""
     from prefect_tune.storage.codec import decode
+    from prefect_tune.tasks.user_code import portable_pickle
 
-    return pickle.dumps(decode("pickle", data), protocol=5)
+    return portable_pickle(decode("pickle", data))

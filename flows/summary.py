@@ -8,11 +8,20 @@ from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import Asked
 from prefect_tune.optimizers.trial import Trial, TrialState
+from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.problem import Problem
 
-__all__ = ["failed_trials", "find_study", "keys_of", "list_trials", "summarize", "trials_using"]
+__all__ = [
+    "failed_trials",
+    "find_study",
+    "keys_of",
+    "list_trials",
+    "load_code_of",
+    "summarize",
+    "trials_using",
+]
 
 
 def find_study(store: ArtifactStore, name: str) -> StudyRecord:
@@ -112,6 +121,16 @@ def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
         for trial in ledger.trials(study)
         if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
     ]
+
+
+def load_code_of(store: ArtifactStore, entry: Entry) -> None:
+    """Have the user's code known that an artifact was made with, if a study still has it."""
+    users = (trial["study"] for trial in trials_using(store, entry.key))
+    for name in dict.fromkeys([entry.study, *users]):
+        record = Ledger(store.database).study(name)
+        if record is not None and record.problem["space_code"]:
+            Problem.from_json(record.problem).find_space()
+            return
 
 
 def _state(store: ArtifactStore, record: StudyRecord) -> str:

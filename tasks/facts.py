@@ -21,6 +21,8 @@ class Facts:
         dtype: Type of the elements; empty for frames.
         density: Share of elements that are not zero.
         minimum: Smallest element of the training rows; None for frames.
+        n_classes: Classes of the data set; 0 where numbers are predicted. Not the matrix's own, so
+            it is not kept with it.
     """
 
     rows: int
@@ -29,6 +31,7 @@ class Facts:
     dtype: str = ""
     density: float = 1.0
     minimum: float | None = None
+    n_classes: int = 0
 
     @classmethod
     def of(cls, X: Any) -> "Facts":
@@ -42,5 +45,7 @@ class Facts:
         return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
-        return asdict(self)
+        """What is to be kept of the matrix, as JSON values."""
+        kept = asdict(self)
+        del kept["n_classes"]
+        return kept

@@ -2,11 +2,11 @@
 
 import warnings
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from importlib.metadata import packages_distributions, version
+from inspect import signature
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from prefect_tune.optimizers.configuration import Choice
 from prefect_tune.optimizers.space import Algorithm
@@ -22,10 +22,10 @@ from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.facts import Facts
 from prefect_tune.tasks.foreseen import check_memory
+from prefect_tune.tasks.libraries import library_of
 from prefect_tune.tasks.metric import Predictions
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
 from prefect_tune.tasks.transforms import fitted_value
-from prefect_tune.tasks.user_code import is_user_code
 
 __all__ = [
     "FoldData",
@@ -36,6 +36,7 @@ __all__ = [
     "predict",
     "recipe",
     "step_seed",
+    "unseeded_arguments",
 ]
 
 
@@ -52,7 +53,7 @@ class Recipe:
         estimator: Dotted path of the class.
         arguments: Constructor arguments, as the estimator gets them.
         weights: How class weights reach it, or "none".
-        library: Package and version that the class comes from.
+        library: Packages and versions that its classes come from.
         stochastic: Whether it takes a seed.
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
     """
@@ -88,7 +89,7 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
     Args:
         algorithm: The algorithm.
         choice: The values of its hyperparameters.
-        facts: Of the matrix that reaches it.
+        facts: Of the matrix that reaches it, with the number of classes.
         balanced: Whether a step before asked for balanced class weights.
     """
     arguments = dict(algorithm.fixed)
@@ -106,15 +107,16 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
     weights = algorithm.flags.weights if balanced else "none"
     if weights == "class_weight":
         arguments["class_weight"] = "balanced"
-    return Recipe(
+    how = Recipe(
         algorithm=algorithm.id,
         estimator=estimator,
         arguments=arguments,
         weights=weights,
-        library=_library(estimator),
+        library="",
         stochastic=algorithm.flags.stochastic,
         repairs=repairs_of(algorithm.flags, dict(choice.values), facts),
     )
+    return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
@@ -210,14 +212,36 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """The unfitted estimator of a recipe, behind its repairs."""
-    arguments = dict(how.arguments)
-    if how.stochastic:
+    """The unfitted estimator of a recipe, behind its repairs.
+
+    If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set.
+    """
+    make, arguments = _imported(how.estimator), dict(how.arguments)
+    if how.stochastic and _takes_seed(make):
         arguments["random_state"] = seed
-    estimator = _imported(how.estimator)(**arguments)
+    estimator = make(**arguments)
+    if how.stochastic and (names := unseeded_arguments(estimator)):
+        seeds = np.random.default_rng(seed).integers(2**31, size=len(names))
+        estimator.set_params(**dict(zip(names, seeds.tolist(), strict=True)))
     if not how.repairs:
         return estimator
     return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (_LAST, estimator)])
+
+
+def unseeded_arguments(estimator: Any) -> list[str]:
+    """Names of what would make it differ from run to run, those of estimators inside it too."""
+    parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    return sorted(
+        name
+        for name, value in parameters.items()
+        if value is None and name.rsplit("__", 1)[-1] == "random_state"
+    )
+
+
+def _takes_seed(make: Callable[..., Any]) -> bool:
+    """Whether it may be called with a `random_state`."""
+    accepted = signature(make).parameters.values()
+    return any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted)
 
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
@@ -228,12 +252,21 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )
+    if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
+        how = replace(how, arguments={**how.arguments, "class_weight": _class_weights(data.y)})
     estimator = build(how, seed)
     if how.weights == "sample_weight":
         argument = f"{_LAST}__sample_weight" if how.repairs else "sample_weight"
         weights = compute_sample_weight("balanced", data.y)
         return estimator.fit(data.train, data.y, **{argument: weights})
     return estimator.fit(data.train, data.y)
+
+
+def _class_weights(y: NDArray[Any]) -> dict[Any, float]:
+    """Weight of each class, by inverse frequency."""
+    classes = np.unique(y)
+    weights = compute_class_weight("balanced", classes=classes, y=y)
+    return dict(zip(classes, weights.tolist(), strict=True))
 
 
 def _check_matrix(matrix: Any, algorithm: str) -> None:
@@ -252,25 +285,3 @@ def _check_matrix(matrix: Any, algorithm: str) -> None:
 def _imported(path: str) -> Any:
     module, name = path.rsplit(".", 1)
     return getattr(import_module(module), name)
-
-
-@cache
-def _library(estimator: str) -> str:
-    """Name and version of the package that a class comes from."""
-    package = estimator.split(".", 1)[0]
-    if is_user_code(package):  # its name is made of its digest
-        return package
-    if package == "prefect_tune":  # our own steps build on it, and count by the artifact format
-        package = "sklearn"
-    known = getattr(import_module(package), "__version__", None)
-    return f"{package} {known or _installed_version(package)}"
-
-
-def _installed_version(package: str) -> str:
-    names = packages_distributions().get(package)
-    if not names:
-        raise ValueError(
-            f"{package} is no installed package, so workers would not have it; put the estimator "
-            "into the file of the space"
-        )
-    return version(names[0])

@@ -145,7 +145,8 @@ class Node:
         assert parent.facts is not None  # noqa: S101 - the caller's duty
         self.fold: _Fold = parent.fold
         self.parent, self.step, self.is_model = parent, step, is_model
-        self.recipe = recipe(algorithm, choice, parent.facts, balanced=balanced)
+        facts = replace(parent.facts, n_classes=len(self.fold.dataset.classes))
+        self.recipe = recipe(algorithm, choice, facts, balanced=balanced)
         self.seed = step_seed(self.fold.context.problem.seed, step, self.fold.number)
         self.steps: tuple[Mapping[str, Any], ...] = (
             *parent.steps,

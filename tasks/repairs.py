@@ -11,9 +11,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space import Flags
+from prefect_tune.tasks.catalogue.construction import ToDense
 from prefect_tune.tasks.facts import Facts
 
-__all__ = ["REPAIRS", "ClipNegatives", "WriteOut", "repairs_of"]
+__all__ = ["REPAIRS", "ClipNegatives", "repairs_of"]
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):
@@ -35,22 +36,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
         return True
 
 
-class WriteOut(TransformerMixin, BaseEstimator):
-    """A sparse matrix with every zero written out."""
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Nothing to learn."""
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Shape as it was."""
-        return X.toarray() if sparse.issparse(X) else X
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-REPAIRS: Mapping[str, Callable[[], Any]] = {"write_out": WriteOut, "clip": ClipNegatives}
+REPAIRS: Mapping[str, Callable[[], Any]] = {"write_out": ToDense, "clip": ClipNegatives}
 """By the names that stand in keys."""
 
 

@@ -30,13 +30,15 @@ TRANSFORMS: Mapping[str, Callable[[Any, Facts], Any]] = {
     "logp_max_features": _logp_max_features,
     "power_of_p": lambda value, facts: max(1, int(facts.columns**value)),
     "share_of_p": lambda value, facts: max(1, round(value * facts.columns)),
+    "two_class_loss": lambda value, facts: "log_loss" if facts.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),
     "word": lambda value, _: _WORDS.get(value, value),
     "inert": lambda value, _: value,
 }
 """By the names that algorithms use; n is the number of training rows, p that of columns.
 
-`word` reads none, true and false as Python does. A hyperparameter that is `inert` stands in the
+`word` reads none, true and false as Python does. `two_class_loss` is for a loss that is not defined
+for more than two classes. A hyperparameter that is `inert` stands in the
 paper's table and changes nothing; the estimator does not get it.
 """
 

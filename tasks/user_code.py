@@ -45,7 +45,7 @@ def load_user_code(text: str, file: str) -> ModuleType:
     sys.modules[name] = module  # classes are looked up here while they are made
     try:
         exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - what the user asks for
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not us
         del sys.modules[name]
         raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
     return module
@@ -64,7 +64,7 @@ def portable_pickle(value: Any) -> bytes:
     return pickled
 
 
-def _line(error: Exception, file: str) -> str:
+def _line(error: BaseException, file: str) -> str:
     """Where in the file it went wrong."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"

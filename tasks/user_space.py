@@ -11,7 +11,7 @@ from prefect_tune.optimizers.space import Algorithm, Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.facts import Facts
-from prefect_tune.tasks.fitting import build, recipe
+from prefect_tune.tasks.fitting import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import load_user_code
 
 __all__ = ["find_space", "is_user_space", "load_user_space", "read_user_code"]
@@ -89,7 +89,7 @@ def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:
     try:
         build(recipe(algorithm, choice, _TYPICAL, balanced=True), 0)
         built = build(recipe(algorithm, choice, _TYPICAL, balanced=False), 0)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(
             f"{who}: {algorithm.import_path} cannot be made with its defaults: "
             f"{type(error).__name__}: {error}"
@@ -106,9 +106,9 @@ def _check_flags(algorithm: Algorithm, built: Any, who: str) -> None:
         accepted = signature(built.fit).parameters
         if "sample_weight" not in accepted and "kwargs" not in accepted:
             raise BadInput(f"{who}: its flags say sample_weight, and its fit takes none")
-    parameters = built.get_params(deep=False) if hasattr(built, "get_params") else {}
-    if parameters.get("random_state", 0) is None:
+    unseeded = unseeded_arguments(built)
+    if unseeded:
         raise BadInput(
-            f"{who} takes a random_state and would differ from run to run; give it "
+            f"{who} takes a random_state ({unseeded[0]}) and would differ from run to run; give it "
             "flags=Flags(stochastic=True) to have it seeded, or fix random_state"
         )

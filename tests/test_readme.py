@@ -13,6 +13,7 @@ from inputs import events, table, write_meds, write_omop_log, write_synthea_log
 from processes import environment
 
 from prefect_tune.deployments.command import main
+from prefect_tune.tasks.user_space import find_space
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -88,6 +89,13 @@ def test_commands_do_what_the_readme_says(tmp_path, monkeypatch) -> None:
     assert ran > 12
     assert (tmp_path / "predictions.csv").read_text().startswith("prediction,probability_no")
     assert (tmp_path / "model.pkl").exists()
+
+
+def test_the_space_of_the_readme_can_be_used(tmp_path) -> None:
+    text = next(block for block in blocks("python") if block.startswith("# my_space.py"))
+    (tmp_path / "my_space.py").write_text(text)
+    space, _ = find_space(f"{tmp_path / 'my_space.py'}:space")
+    assert space.n_paths == 2
 
 
 def test_commands_named_in_the_text_exist() -> None:

@@ -211,11 +211,12 @@ TRANSFORM_LARGE = Step(
 )
 
 
-def _selection(name: str) -> Algorithm:
+def _selection(name: str, mode: int) -> Algorithm:
     return Algorithm(
         id=f"select_{name}",
-        estimator=f"sklearn.feature_selection.Select{name.capitalize()}",
+        estimator=f"{_ESTIMATORS}.select_by_p_value",
         hyperparameters=ConfigurationSpace(space=[Float("alpha", (0.01, 0.5), default=0.1)]),
+        fixed={"mode": mode},
     )
 
 
@@ -228,9 +229,9 @@ SELECT_LARGE = Step(
             estimator=f"{_ESTIMATORS}.select_percentile",
             hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
         ),
-        _selection("fpr"),
-        _selection("fdr"),
-        _selection("fwe"),
+        _selection("fpr", 0),
+        _selection("fdr", 1),
+        _selection("fwe", 2),
         Algorithm(
             id="variance_threshold",
             estimator="sklearn.feature_selection.VarianceThreshold",
@@ -264,7 +265,7 @@ _GRADIENT_BOOSTING = Algorithm(
             Categorical("init", ["none", "zero"], default="none"),
         ]
     ),
-    transforms={"init": "word"},
+    transforms={"init": "word", "loss": "two_class_loss"},
     flags=Flags(
         weights="sample_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
     ),

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 import sklearn
+from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.cluster import FeatureAgglomeration
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
@@ -44,6 +45,9 @@ __all__ = [
     "LayerwiseMLP",
     "Polynomial",
     "QuadraticDiscriminant",
+    "SelectByModel",
+    "SelectByPercentile",
+    "SelectByScore",
     "ada_boost_classifier",
     "ada_boost_regressor",
     "discretizer",
@@ -62,6 +66,7 @@ __all__ = [
     "select_by_extra_trees_regressor",
     "select_by_lasso",
     "select_by_linear_svm",
+    "select_by_p_value",
     "select_percentile",
     "select_univariate",
 ]
@@ -111,34 +116,81 @@ def feature_agglomeration(
     )
 
 
-def select_by_extra_trees(**arguments: Any) -> SelectFromModel:
+class _KeepsOneColumn:
+    """Where a selection would leave no column, the one of highest univariate score is kept.
+
+    No later step could work without any.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the selection, and look whether it leaves anything."""
+        super().fit(X, y)  # type: ignore[misc]
+        if not super()._get_support_mask().any():  # type: ignore[misc]
+            scores = self._column_scores(X, y)
+            self.only_column_ = int(np.argmax(np.where(np.isnan(scores), -np.inf, scores)))
+        return self
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        mask: NDArray[np.bool_] = super()._get_support_mask()  # type: ignore[misc]
+        if hasattr(self, "only_column_"):
+            mask = np.arange(len(mask)) == self.only_column_
+        return mask
+
+    def _column_scores(self, X: Any, y: Any) -> NDArray[np.float64]:  # noqa: ARG002
+        scores: NDArray[np.float64] = self.scores_  # type: ignore[attr-defined]
+        return scores
+
+
+class SelectByModel(_KeepsOneColumn, SelectFromModel):
+    """Columns that matter to a model."""
+
+    def _column_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
+        score = f_classif if is_classifier(self.estimator) else f_regression
+        scores: NDArray[np.float64] = score(X, y)[0]
+        return scores
+
+
+class SelectByPercentile(_KeepsOneColumn, SelectPercentile):
+    """A share of the columns."""
+
+
+class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
+    """Columns whose score passes."""
+
+
+def select_by_extra_trees(**arguments: Any) -> SelectByModel:
     """Columns of more than mean importance to a forest."""
-    return SelectFromModel(ExtraTreesClassifier(**arguments), threshold="mean")
+    return SelectByModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
-def select_by_extra_trees_regressor(**arguments: Any) -> SelectFromModel:
+def select_by_extra_trees_regressor(**arguments: Any) -> SelectByModel:
     """Columns of more than mean importance to a forest of regression trees."""
-    return SelectFromModel(ExtraTreesRegressor(**arguments), threshold="mean")
+    return SelectByModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
-def select_by_linear_svm(**arguments: Any) -> SelectFromModel:
+def select_by_linear_svm(**arguments: Any) -> SelectByModel:
     """Columns that an L1-penalised linear SVM uses."""
-    return SelectFromModel(LinearSVC(penalty="l1", dual=False, **arguments), threshold=1e-5)
+    return SelectByModel(LinearSVC(penalty="l1", dual=False, **arguments), threshold=1e-5)
 
 
-def select_by_lasso(**arguments: Any) -> SelectFromModel:
+def select_by_lasso(**arguments: Any) -> SelectByModel:
     """Columns that the lasso uses."""
-    return SelectFromModel(Lasso(**arguments), threshold=1e-5)
+    return SelectByModel(Lasso(**arguments), threshold=1e-5)
 
 
-def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectPercentile:
+def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
     """The columns of highest score."""
-    return SelectPercentile(_SCORES[score], percentile=percentile)
+    return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 
-def select_univariate(*, param: float, mode: int, score: str) -> GenericUnivariateSelect:
+def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
     """Columns whose p-value passes; mode 0, 1, 2 bounds false positives, discoveries, any error."""
-    return GenericUnivariateSelect(_SCORES[score], mode=_MODES[mode], param=param)
+    return SelectByScore(_SCORES[score], mode=_MODES[mode], param=param)
+
+
+def select_by_p_value(*, alpha: float, mode: int) -> SelectByScore:
+    """`select_univariate` by the analysis of variance, as ADMM's tables name it."""
+    return select_univariate(param=alpha, mode=mode, score="f_classif")
 
 
 def ada_boost_classifier(

@@ -31,7 +31,7 @@ DOCUMENTED = (
     r"leaves no column|No feature|no feature|0 feature\(s\)",
     r"makes values that are not finite|Input .* contains (NaN|infinity)|not finite",
     r"covariance.* not full rank|singular|SVD did not converge|LinAlgError",
-    r"loss='?exponential'?|is only suitable for a binary|unbalance|does not support multi",
+    r"unbalance|does not support multi",
     r"negative eigenvalues|not positive|Gram matrix",
     r"no code is had by",
     r"cannot be used when X contains zero vectors",

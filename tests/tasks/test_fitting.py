@@ -1,10 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from ConfigSpace import ConfigurationSpace, Float, Integer
+from scipy import sparse
 
 from prefect_tune.optimizers import Algorithm, Choice
+from prefect_tune.optimizers.configuration import default_choice
+from prefect_tune.tasks.catalogue import admm, classification, preprocessing
 from prefect_tune.tasks.facts import Facts
-from prefect_tune.tasks.fitting import FoldData, fit_transformer, recipe, step_seed
+from prefect_tune.tasks.fitting import FoldData, fit_model, fit_transformer, recipe, step_seed
+from prefect_tune.tasks.transforms import fitted_value
 
 FACTS = Facts(100, 20, "dense", "float64")
 
@@ -87,3 +93,44 @@ def test_a_step_that_cannot_work_says_why(estimator, arguments, X, message) -> N
     y = np.array(list("abcabcabc"))
     with pytest.raises(ValueError, match=message):
         fit_transformer(how, 0, FoldData(matrix, matrix, y, np.array(list("abc"))))
+
+
+def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> None:
+    two, three = (replace(FACTS, n_classes=n) for n in (2, 3))
+    assert fitted_value("two_class_loss", "exponential", two) == "exponential"
+    assert fitted_value("two_class_loss", "exponential", three) == "log_loss"
+    assert Facts(**three.to_json()) == FACTS
+
+
+@pytest.mark.parametrize("algorithm", [classification.SGD, classification.PASSIVE_AGGRESSIVE])
+def test_training_with_balanced_classes_can_go_on(algorithm) -> None:
+    matrix = np.random.default_rng(0).random((30, 2))
+    y = np.array(list("aaabaaaaac") * 3)
+    choice, facts = default_choice(algorithm), Facts.of(matrix)
+    data = FoldData(matrix, matrix, y, np.array(list("abc")))
+    made, _ = fit_model(recipe(algorithm, choice, facts, balanced=True), 0, data)
+    estimator = made.parts["estimator"]
+    before = estimator.coef_.copy()
+    assert not np.array_equal(estimator.partial_fit(matrix, y).coef_, before)
+
+
+SELECTIONS = [
+    (preprocessing.SELECT_UNIVARIATE, {"param": 0.01, "score": "f_classif", "mode": 2}),
+    (preprocessing.SELECT_UNIVARIATE, {"param": 0.01, "score": "chi2", "mode": 1}),
+    (preprocessing.LINEAR_SVM, {"C": 1e-6, "tol": 1e-4}),
+    (admm.SELECT_LARGE.algorithm("select_fwe"), {"alpha": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "values"), SELECTIONS)
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values, layout) -> None:
+    y = np.array(list("ab") * 15)
+    alike = np.repeat(np.arange(15), 2) / 15  # in both classes
+    matrix = np.column_stack([alike, 1 - alike, alike + 0.1 * (y == "a"), np.ones(30)])
+    data = FoldData(layout(matrix), layout(matrix), y, np.array(["a", "b"]))
+    choice = Choice(algorithm.id, tuple(sorted(values.items())))
+    made = fit_transformer(recipe(algorithm, choice, Facts.of(data.train), balanced=False), 0, data)
+    kept = made.parts["train"]
+    dense = kept.toarray() if sparse.issparse(kept) else kept
+    assert dense.tolist() == matrix[:, [2]].tolist()

@@ -4,23 +4,34 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from studies import configured, context_of, evaluate
+from command_line import CommandLine
+from studies import configured, context_of, evaluate, store_of
 
-from prefect_tune.optimizers import UnknownName
+from prefect_tune.optimizers import Algorithm, Choice, UnknownName
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.user_code import portable_pickle
-from prefect_tune.tasks.user_space import find_space
+from prefect_tune.tasks.facts import Facts
+from prefect_tune.tasks.fitting import build, recipe
+from prefect_tune.tasks.user_code import load_user_code, portable_pickle
+from prefect_tune.tasks.user_space import find_space, load_user_space
 
 SPACE = """
 import numpy as np
 from ConfigSpace import ConfigurationSpace, Float, Integer
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.feature_selection import SelectFromModel
 
 from prefect_tune import Algorithm, Flags, Space, Step
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+def unseeded(exponent=1.0):
+    return SelectFromModel(ExtraTreesClassifier(n_estimators=3))
 
 
 class Power(TransformerMixin, BaseEstimator):
@@ -143,6 +154,66 @@ def test_what_is_exported_is_read_without_the_file(tmp_path) -> None:
     assert said == "2.0\n"
 
 
+def test_what_is_random_inside_an_estimator_is_seeded_too(tmp_path) -> None:
+    text = SPACE.replace("estimator=Power,", "estimator=unseeded, flags=Flags(stochastic=True),")
+    space, _ = find_space(write(tmp_path, text))
+    algorithm = space.step("bend").algorithms[0]
+    how = recipe(algorithm, Choice("power"), Facts(10, 2, "dense"), balanced=False)
+    seeds = [build(how, seed).estimator.random_state for seed in (1, 1, 2)]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+LIBRARIES = [
+    ("class Mine(LogisticRegression):\n    pass", ["sklearn"]),
+    ("def Mine():\n    return LGBMClassifier(n_estimators=3)", ["lightgbm", "sklearn"]),
+    ("def Mine():\n    return BaggingClassifier(LGBMClassifier())", ["lightgbm", "sklearn"]),
+]
+
+
+@pytest.mark.parametrize(("code", "packages"), LIBRARIES)
+def test_versions_of_what_the_users_code_builds_on_are_in_its_key(code, packages) -> None:
+    imports = (
+        "from lightgbm import LGBMClassifier\n"
+        "from sklearn.ensemble import BaggingClassifier\n"
+        "from sklearn.linear_model import LogisticRegression\n"
+    )
+    module = load_user_code(imports + code, "mine.py")
+    algorithm = Algorithm(id="mine", estimator=module.Mine)
+    how = recipe(algorithm, Choice("mine"), Facts(10, 2, "dense"), balanced=False)
+    of_text, *others = how.to_json(0)["library"].split(", ")
+    assert of_text == module.__name__
+    assert others == [f"{p} {import_module(p).__version__}" for p in packages]
+
+
+def test_a_class_of_another_library_has_the_version_of_what_it_inherits_in_its_key() -> None:
+    algorithm = Algorithm(id="lgbm", estimator="lightgbm.LGBMClassifier")
+    how = recipe(algorithm, Choice("lgbm"), Facts(10, 2, "dense"), balanced=False)
+    assert how.library.split()[::2] == ["lightgbm", "sklearn"]
+
+
+def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_loaded(
+    tmp_path, monkeypatch
+) -> None:
+    made = context(tmp_path)
+    Ledger(store_of(made).database).create_study("test", made.problem.to_json(), {})
+    key = next(s.key for s in evaluate(made, query(made)).steps if s.step == "bend")
+    store_of(made).index.flush()
+    algorithm = made.problem.find_space().step("bend").algorithms[0]
+    monkeypatch.delitem(sys.modules, algorithm.import_path.rpartition(".")[0])
+    load_user_space.cache_clear()
+    load_user_code.cache_clear()
+    command = CommandLine(tmp_path)
+    contents = command.json("artifacts", "show", key)["contents"]
+    assert "unreadable" not in contents["estimator"]
+    file = tmp_path / "power.pkl"
+    assert command("artifacts", "export", key, file, "--part", "estimator").exit_code == 0
+    script = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).exponent)"
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "1.5\n"
+
+
 REFUSED = [
     (
         ("estimator=Power", "estimator=lambda: Power()"),
@@ -154,6 +225,12 @@ REFUSED = [
     (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "cannot be made.*LGBMClasifier"),
     (("stochastic=True", "stochastic=False"), "give it flags=Flags\\(stochastic=True\\)"),
     (('"exponent", (', '"expo", ('), "unexpected keyword argument 'expo'"),
+    (
+        ("estimator=Power", "estimator=unseeded"),
+        "takes a random_state \\(estimator__random_state\\) and would differ",
+    ),
+    (("import numpy as np", "import sys; sys.exit(3)"), "line 2: SystemExit: 3"),
+    (("self.exponent = exponent", "raise SystemExit('no')"), "cannot be made.*SystemExit: no"),
     (("import numpy", "import numpi"), "line 2: ModuleNotFoundError: No module named 'numpi'"),
     (("class Power(", "class Power"), r"line \d+: SyntaxError"),
     (("space = Space(", "space = tuple(("), "SyntaxError|TypeError"),
