@@ -75,7 +75,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return [p for p in servers if p.ppid() in pids]
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
     """The first true value, or a failure after that long."""
     since = monotonic()
     while not (value := what()):
