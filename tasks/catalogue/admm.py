@@ -21,7 +21,7 @@ from ConfigSpace.hyperparameters import (
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing, rescaling
-from prefect_tune.tasks.catalogue.preprocessing import GAMMA
+from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
 
 __all__ = [
     "CLASSIFY",
@@ -34,7 +34,6 @@ __all__ = [
     "TRANSFORM_LARGE",
 ]
 
-_C = (2.0**-5, 2.0**15)
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
@@ -65,32 +64,11 @@ def _kernel_pca_space() -> ConfigurationSpace:
     return space
 
 
-def _fast_ica_space() -> ConfigurationSpace:
-    whiten = Categorical("whiten", ["false", "unit-variance"], default="false")
-    n_components = Integer("n_components", (10, 2000), default=100)
-    space = ConfigurationSpace(
-        space=[
-            whiten,
-            n_components,
-            Categorical("algorithm", ["parallel", "deflation"], default="parallel"),
-            Categorical("fun", ["logcosh", "exp", "cube"], default="logcosh"),
-            Integer("max_iter", (100, 1000), default=200, log=True),
-        ]
-    )
-    space.add(EqualsCondition(n_components, whiten, "unit-variance"))
-    return space
-
-
-def _forest_space(*, bootstrap: bool) -> ConfigurationSpace:
-    return ConfigurationSpace(
-        space=[
-            Float("max_features", (0.0, 1.0), default=0.5),
-            Integer("n_estimators", (50, 500), default=100),
-            Categorical("criterion", ["gini", "entropy"], default="gini"),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("bootstrap", [True, False], default=bootstrap),
-        ]
+def _forest(*, bootstrap: bool) -> ConfigurationSpace:
+    return forest_space(
+        Float("max_features", (0.0, 1.0), default=0.5),
+        Integer("n_estimators", (50, 500), default=100),
+        bootstrap=bootstrap,
     )
 
 
@@ -188,7 +166,9 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="fast_ica",
             estimator="sklearn.decomposition.FastICA",
-            hyperparameters=_fast_ica_space(),
+            hyperparameters=fast_ica_space(
+                "unit-variance", Integer("max_iter", (100, 1000), default=200, log=True)
+            ),
             transforms={"n_components": "clip_min_n_p", "whiten": "word"},
             flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
         ),
@@ -276,7 +256,7 @@ _FOREST = Flags(
 _RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
-    hyperparameters=_forest_space(bootstrap=True),
+    hyperparameters=_forest(bootstrap=True),
     fixed={"n_jobs": 1},
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
@@ -284,7 +264,7 @@ _RANDOM_FOREST = Algorithm(
 _EXTRA_TREES = Algorithm(
     id="extra_trees",
     estimator="sklearn.ensemble.ExtraTreesClassifier",
-    hyperparameters=_forest_space(bootstrap=False),
+    hyperparameters=_forest(bootstrap=False),
     fixed={"n_jobs": 1},
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
@@ -348,7 +328,7 @@ CLASSIFY_LARGE = Step(
             estimator=f"{_ESTIMATORS}.logistic_regression",
             hyperparameters=ConfigurationSpace(
                 space=[
-                    Float("C", _C, default=1.0, log=True),
+                    Float("C", C, default=1.0, log=True),
                     Float("tol", (1e-5, 0.1), default=1e-4, log=True),
                     Categorical("penalty", ["l2", "l1"], default="l2"),
                     Categorical("fit_intercept", [True, False], default=True),

@@ -11,12 +11,12 @@ from ConfigSpace import (
     ConfigurationSpace,
     EqualsCondition,
     Float,
-    InCondition,
     Integer,
 )
+from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue.preprocessing import GAMMA
+from prefect_tune.tasks.catalogue.shared_spaces import C, forest_space, kernel_svm_space, sgd_space
 
 __all__ = [
     "ADA_BOOST",
@@ -37,20 +37,11 @@ __all__ = [
     "SGD",
 ]
 
-_C = (2.0**-5, 2.0**15)
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
-def _forest_space(*, bootstrap: bool) -> ConfigurationSpace:
-    return ConfigurationSpace(
-        space=[
-            Categorical("criterion", ["gini", "entropy"], default="gini"),
-            Float("max_features", (1.0, 5.0), default=1.0),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("bootstrap", [False, True], default=bootstrap),
-        ]
-    )
+def _max_features() -> UniformFloatHyperparameter:
+    return Float("max_features", (1.0, 5.0), default=1.0)
 
 
 def _discriminant_space() -> ConfigurationSpace:
@@ -65,59 +56,6 @@ def _discriminant_space() -> ConfigurationSpace:
         ]
     )
     space.add(EqualsCondition(factor, shrinkage, "manual"))
-    return space
-
-
-def _kernel_svm_space() -> ConfigurationSpace:
-    kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
-    degree = Integer("poly.degree", (1, 5), default=3)
-    coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
-    space = ConfigurationSpace(
-        space=[
-            kernel,
-            Float("C", _C, default=1.0, log=True),
-            degree,
-            Float("gamma", GAMMA, default=0.1, log=True),
-            coef0,
-            Categorical("shrinking", [True, False], default=True),
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-        ]
-    )
-    space.add(EqualsCondition(degree, kernel, "poly"))
-    space.add(InCondition(coef0, kernel, ["sigmoid", "poly"]))
-    return space
-
-
-def _sgd_space() -> ConfigurationSpace:
-    loss = Categorical(
-        "loss",
-        ["hinge", "log_loss", "squared_hinge", "perceptron", "modified_huber"],
-        default="hinge",
-    )
-    penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")
-    learning_rate = Categorical(
-        "learning_rate", ["optimal", "constant", "invscaling"], default="optimal"
-    )
-    epsilon = Float("modified_huber.epsilon", (1e-5, 0.1), default=1e-4, log=True)
-    l1_ratio = Float("elasticnet.l1_ratio", (0.0, 1.0), default=0.15)
-    power_t = Float("invscaling.power_t", (1e-5, 1.0), default=0.25)
-    space = ConfigurationSpace(
-        space=[
-            loss,
-            epsilon,
-            penalty,
-            l1_ratio,
-            Float("alpha", (1e-6, 0.1), default=1e-4, log=True),
-            Integer("max_iter", (5, 1000), default=20, log=True),
-            learning_rate,
-            power_t,
-            Float("eta0", (1e-6, 0.1), default=0.01),
-            Categorical("average", [True, False], default=False),
-        ]
-    )
-    space.add(EqualsCondition(epsilon, loss, "modified_huber"))
-    space.add(EqualsCondition(l1_ratio, penalty, "elasticnet"))
-    space.add(EqualsCondition(power_t, learning_rate, "invscaling"))
     return space
 
 
@@ -151,7 +89,7 @@ DECISION_TREE = Algorithm(
 EXTRA_TREES = Algorithm(
     id="extra_trees",
     estimator="sklearn.ensemble.ExtraTreesClassifier",
-    hyperparameters=_forest_space(bootstrap=False),
+    hyperparameters=forest_space(_max_features(), bootstrap=False),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
     flags=Flags(
@@ -207,7 +145,7 @@ LINEAR_SVM = Algorithm(
     hyperparameters=ConfigurationSpace(
         space=[
             Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-            Float("C", _C, default=1.0, log=True),
+            Float("C", C, default=1.0, log=True),
         ]
     ),
     fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
@@ -216,7 +154,7 @@ LINEAR_SVM = Algorithm(
 KERNEL_SVM = Algorithm(
     id="kernel_svm",
     estimator="sklearn.svm.SVC",
-    hyperparameters=_kernel_svm_space(),
+    hyperparameters=kernel_svm_space(tol=1e-4),
     fixed={"cache_size": 200},
     flags=Flags(weights="class_weight"),
 )
@@ -254,7 +192,7 @@ QUADRATIC_DISCRIMINANT = Algorithm(
 RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
-    hyperparameters=_forest_space(bootstrap=True),
+    hyperparameters=forest_space(_max_features(), bootstrap=True),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
     flags=Flags(
@@ -264,7 +202,13 @@ RANDOM_FOREST = Algorithm(
 SGD = Algorithm(
     id="sgd",
     estimator="sklearn.linear_model.SGDClassifier",
-    hyperparameters=_sgd_space(),
+    hyperparameters=sgd_space(
+        ["hinge", "log_loss", "squared_hinge", "perceptron", "modified_huber"],
+        Float("modified_huber.epsilon", (1e-5, 0.1), default=1e-4, log=True),
+        Float("eta0", (1e-6, 0.1), default=0.01),
+        learning_rate="optimal",
+        epsilon_of="modified_huber",
+    ),
     fixed={"tol": None},
     transforms={"modified_huber.epsilon": "inert"},
     flags=Flags(

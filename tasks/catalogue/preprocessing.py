@@ -17,12 +17,12 @@ from ConfigSpace import (
 from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
+from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
 
 __all__ = [
     "AGGLOMERATE",
     "EXTRA_TREES",
     "FAST_ICA",
-    "GAMMA",
     "KERNEL_PCA",
     "KITCHEN_SINKS",
     "LINEAR_SVM",
@@ -37,7 +37,6 @@ __all__ = [
     "kernel_space",
 ]
 
-GAMMA = (2.0**-15, 8.0)
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 
@@ -68,33 +67,10 @@ def kernel_space(
     return space
 
 
-def _fast_ica_space() -> ConfigurationSpace:
-    n_components = Integer("n_components", (10, 2000), default=100)
-    whiten = Categorical("whiten", ["arbitrary-variance", "false"], default="false")
-    space = ConfigurationSpace(
-        space=[
-            whiten,
-            n_components,
-            Categorical("algorithm", ["parallel", "deflation"], default="parallel"),
-            Categorical("fun", ["logcosh", "exp", "cube"], default="logcosh"),
-        ]
-    )
-    space.add(EqualsCondition(n_components, whiten, "arbitrary-variance"))
-    return space
-
-
 EXTRA_TREES = Algorithm(
     id="extra_trees",
     estimator=f"{_ESTIMATORS}.select_by_extra_trees",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("criterion", ["gini", "entropy"], default="gini"),
-            Float("max_features", (1.0, 5.0), default=1.0),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("bootstrap", [False, True], default=False),
-        ]
-    ),
+    hyperparameters=forest_space(Float("max_features", (1.0, 5.0), default=1.0), bootstrap=False),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
@@ -102,7 +78,7 @@ EXTRA_TREES = Algorithm(
 FAST_ICA = Algorithm(
     id="fast_ica",
     estimator="sklearn.decomposition.FastICA",
-    hyperparameters=_fast_ica_space(),
+    hyperparameters=fast_ica_space("arbitrary-variance"),
     fixed={"max_iter": 200},
     transforms={"n_components": "clip_min_n_p", "whiten": "word"},
     flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
@@ -166,7 +142,7 @@ LINEAR_SVM = Algorithm(
     hyperparameters=ConfigurationSpace(
         space=[
             Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-            Float("C", (2.0**-5, 2.0**15), default=1.0, log=True),
+            Float("C", C, default=1.0, log=True),
         ]
     ),
     flags=Flags(weights="class_weight", stochastic=True),

@@ -8,84 +8,30 @@ quadratic ones, the lasso for selection by a linear SVM.
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
-    EqualsCondition,
     Float,
-    InCondition,
     Integer,
 )
 
 from prefect_tune.optimizers.space import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
-from prefect_tune.tasks.catalogue.preprocessing import GAMMA
+from prefect_tune.tasks.catalogue.shared_spaces import (
+    GAMMA,
+    C,
+    forest_space,
+    kernel_svm_space,
+    sgd_space,
+)
 
 __all__ = ["PREPROCESS_NUMBERS", "REGRESS"]
 
-_C = (2.0**-5, 2.0**15)
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 _TREES = Flags(stochastic=True, iterative="warm_start", epochs="n_estimators")
 _SGD = Flags(stochastic=True, iterative="partial_fit", epochs="max_iter")
 
 
-def _forest_space(*, bootstrap: bool) -> ConfigurationSpace:
-    return ConfigurationSpace(
-        space=[
-            Float("max_features", (0.1, 1.0), default=1.0),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("bootstrap", [False, True], default=bootstrap),
-        ]
-    )
-
-
-def _kernel_svm_space() -> ConfigurationSpace:
-    kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
-    degree = Integer("poly.degree", (1, 5), default=3)
-    coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
-    space = ConfigurationSpace(
-        space=[
-            kernel,
-            Float("C", _C, default=1.0, log=True),
-            Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
-            degree,
-            Float("gamma", GAMMA, default=0.1, log=True),
-            coef0,
-            Categorical("shrinking", [True, False], default=True),
-            Float("tol", (1e-5, 0.1), default=1e-3, log=True),
-        ]
-    )
-    space.add(EqualsCondition(degree, kernel, "poly"))
-    space.add(InCondition(coef0, kernel, ["sigmoid", "poly"]))
-    return space
-
-
-def _sgd_space() -> ConfigurationSpace:
-    penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")
-    learning_rate = Categorical(
-        "learning_rate", ["optimal", "constant", "invscaling"], default="invscaling"
-    )
-    l1_ratio = Float("elasticnet.l1_ratio", (0.0, 1.0), default=0.15)
-    power_t = Float("invscaling.power_t", (1e-5, 1.0), default=0.25)
-    space = ConfigurationSpace(
-        space=[
-            Categorical(
-                "loss",
-                ["squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive"],
-                default="squared_error",
-            ),
-            Float("epsilon", (1e-5, 0.1), default=0.1, log=True),
-            penalty,
-            l1_ratio,
-            Float("alpha", (1e-6, 0.1), default=1e-4, log=True),
-            Integer("max_iter", (5, 1000), default=20, log=True),
-            learning_rate,
-            power_t,
-            Float("eta0", (1e-6, 0.1), default=0.01, log=True),
-            Categorical("average", [True, False], default=False),
-        ]
-    )
-    space.add(EqualsCondition(l1_ratio, penalty, "elasticnet"))
-    space.add(EqualsCondition(power_t, learning_rate, "invscaling"))
-    return space
+def _forest_of_numbers(*, bootstrap: bool) -> ConfigurationSpace:
+    share = Float("max_features", (0.1, 1.0), default=1.0)
+    return forest_space(share, bootstrap=bootstrap, of_classes=False)
 
 
 PREPROCESS_NUMBERS = Step(
@@ -94,7 +40,7 @@ PREPROCESS_NUMBERS = Step(
         Algorithm(
             id="extra_trees",
             estimator=f"{_ESTIMATORS}.select_by_extra_trees_regressor",
-            hyperparameters=_forest_space(bootstrap=False),
+            hyperparameters=_forest_of_numbers(bootstrap=False),
             fixed={"n_estimators": 100, "n_jobs": 1},
             flags=Flags(stochastic=True),
         ),
@@ -169,7 +115,7 @@ REGRESS = Step(
         Algorithm(
             id="extra_trees",
             estimator="sklearn.ensemble.ExtraTreesRegressor",
-            hyperparameters=_forest_space(bootstrap=False),
+            hyperparameters=_forest_of_numbers(bootstrap=False),
             fixed={"n_estimators": 100, "n_jobs": 1},
             flags=_TREES,
         ),
@@ -207,7 +153,7 @@ REGRESS = Step(
                 space=[
                     Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
                     Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-                    Float("C", _C, default=1.0, log=True),
+                    Float("C", C, default=1.0, log=True),
                 ]
             ),
             fixed={"loss": "squared_epsilon_insensitive", "dual": False},
@@ -216,7 +162,9 @@ REGRESS = Step(
         Algorithm(
             id="kernel_svm",
             estimator="sklearn.svm.SVR",
-            hyperparameters=_kernel_svm_space(),
+            hyperparameters=kernel_svm_space(
+                Float("epsilon", (1e-3, 1.0), default=0.1, log=True), tol=1e-3
+            ),
             fixed={"cache_size": 200},
         ),
         Algorithm(
@@ -261,14 +209,24 @@ REGRESS = Step(
         Algorithm(
             id="random_forest",
             estimator="sklearn.ensemble.RandomForestRegressor",
-            hyperparameters=_forest_space(bootstrap=True),
+            hyperparameters=_forest_of_numbers(bootstrap=True),
             fixed={"n_estimators": 100, "n_jobs": 1},
             flags=_TREES,
         ),
         Algorithm(
             id="sgd",
             estimator="sklearn.linear_model.SGDRegressor",
-            hyperparameters=_sgd_space(),
+            hyperparameters=sgd_space(
+                [
+                    "squared_error",
+                    "huber",
+                    "epsilon_insensitive",
+                    "squared_epsilon_insensitive",
+                ],
+                Float("epsilon", (1e-5, 0.1), default=0.1, log=True),
+                Float("eta0", (1e-6, 0.1), default=0.01, log=True),
+                learning_rate="invscaling",
+            ),
             fixed={"tol": None},
             flags=_SGD,
         ),
