@@ -128,7 +128,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     users = (trial["study"] for trial in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         record = Ledger(store.database).study(name)
-        if record is not None and record.problem["space_code"]:
+        if record is not None and record.problem.get("space_code"):
             Problem.from_json(record.problem).find_space()
             return
 
