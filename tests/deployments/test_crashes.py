@@ -1,6 +1,8 @@
 """Kill -9 at any instant: of a worker, of the flow, of the server's owner."""
 
 import signal
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,12 @@ def slow_table(folder: Path) -> Path:
     return path
 
 
+def busy_worker(process: subprocess.Popen[str]) -> psutil.Process | None:
+    """A worker that is in the middle of a trial."""
+    notes = {p.name for p in Path(tempfile.gettempdir(), "dask-scratch-space").glob("trial-*.json")}
+    return next((w for w in workers_of(process) if f"trial-{w.pid}.json" in notes), None)
+
+
 def n_told(home: Path, study: str) -> int:
     return sum(t["state"] in ("complete", "failed") for t in trials_of(home, study))
 
@@ -46,8 +54,8 @@ def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
     with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         url = server_of(home)["url"]
-        kill(workers_of(process)[0].pid)
-        _, said = process.communicate(timeout=120)
+        kill(wait_for(lambda: busy_worker(process)).pid)
+        _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
     trials = trials_of(home, "s")
     assert {t["state"] for t in trials} == {"complete"}
