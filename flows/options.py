@@ -60,7 +60,7 @@ _OPTIONS = (
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
     Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. What ends first counts; 10m if neither is given.", "TIME"),
-    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.  [default: a tenth of --budget, at most 15m]", "TIME"),
+    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.  [default: a tenth of --budget, 10s to 15m]", "TIME"),
     Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.  [default: the machine's, shared by the workers]", "SIZE"),
     Option("study", "text", "Where", "Name of the study; a study of that name is continued.  [default: data, method and time]", "NAME"),
     Option("workers", "whole", "Where", "Trials at the same time.  [default: the cores]", "N"),

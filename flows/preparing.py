@@ -45,6 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
 _DEFAULT_BUDGET_SECONDS = 600.0
 _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of the demo cohort gets when no budget is given."""
+_SHORTEST_TRIAL_SECONDS = 10.0
 _LONGEST_TRIAL_SECONDS = 900.0
 _FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
 """Settings that may not change in the life of a study."""
@@ -74,14 +75,14 @@ class Prepared:
 
     @property
     def trial_limits(self) -> TrialLimits:
-        """What each trial may take: of the time, by default, a tenth of the budget.
+        """What each trial may take: by default a tenth of the budget, 10 s to 15 min.
 
         Of memory an equal share of this machine, or what another cluster's workers have.
         """
         seconds = self.resolved.get("trial_seconds")
         if seconds is None:
             share = 0.1 * (self.resolved["budget_seconds"] or 10 * _LONGEST_TRIAL_SECONDS)
-            seconds = min(share, _LONGEST_TRIAL_SECONDS)
+            seconds = min(max(share, _SHORTEST_TRIAL_SECONDS), _LONGEST_TRIAL_SECONDS)
         memory_bytes = self.resolved.get("trial_memory_bytes")
         if memory_bytes is None and not self.settings.dask:
             memory_bytes = share_of_memory(self.settings.workers or os.cpu_count() or 1)

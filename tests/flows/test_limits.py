@@ -37,7 +37,7 @@ class Eats(Hangs):
     def fit(self, X, y):
         eaten = []
         while True:
-            eaten.append(np.ones(2_000_000))
+            eaten.append(np.ones(20_000_000))
 
 
 class Dies(Hangs):
@@ -70,7 +70,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "study": "hostile",
         "trials": 12,
         "workers": 2,
-        "trial_timeout": "4s",
+        "trial_timeout": "8s",
         "trial_memory": "1GB",
         "task_runs": "steps",
     }
@@ -101,7 +101,7 @@ def test_other_trials_do_not_notice(trials) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "kind", "message", "attempts"),
     [
-        ("hangs", "timeout", "took more than 4 s (--trial-timeout)", 1),
+        ("hangs", "timeout", "took more than 8 s (--trial-timeout)", 1),
         ("eats", "memory", "more than 1 GB (--trial-memory)", 1),
         ("dies", "crashed", "the worker process died in 2 attempts", 2),
     ],
@@ -114,7 +114,7 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
         assert (trial["state"], trial["attempts"]) == ("failed", attempts)
         assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
         assert message in failure["message"]
-        assert failure["cost_seconds"] > (4 if kind == "timeout" else 0)
+        assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
 
 
 def test_every_task_run_has_ended_and_says_why(trials) -> None:
@@ -123,7 +123,7 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
     assert all(r.state is not None and r.state.is_final() for r in task_runs(run.id))
     hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
     assert hung.state_name == "TimedOut"
-    assert hung.state.message.startswith("fit model, fold 0: took more than 4 s")
+    assert hung.state.message.startswith("fit model, fold 0: took more than 8 s")
 
 
 def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
