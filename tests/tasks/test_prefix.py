@@ -255,8 +255,8 @@ def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
 
 def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
     context = context_of(tmp_path)
-    broken = replace(metric.METRICS["error"], compute=lambda *_: float("nan"))
-    monkeypatch.setitem(metric.METRICS, "error", broken)
+    broken = replace(metric.metric_named("error"), compute=lambda *_: float("nan"))
+    monkeypatch.setattr(metric, "_ERROR", broken)
     came = outcome(context, draw(context, 0))
     assert isinstance(came, Failure)
     assert "error is nan on 40 held-out rows" in came.message
