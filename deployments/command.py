@@ -6,8 +6,6 @@ output holds the result and nothing else; what is said along the way goes to sta
 
 import json
 import re
-from collections.abc import Callable
-from signal import SIGINT, signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,37 +17,20 @@ from prefect_tune.deployments.command_parts import (
     JSON,
     STORE,
     existing_store,
-    is_of_server,
     print_json,
     told_plainly,
     written,
     written_folder,
 )
+from prefect_tune.deployments.compare_commands import compare, standings
+from prefect_tune.deployments.flow_command import add_options, grouped_by, run_flow
 from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.options import OPTIONS, Option
+from prefect_tune.flows.options import OPTIONS
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparing import Prepared
 
 __all__ = ["main"]
-
-_TYPES: dict[str, Any] = {"whole": int, "number": float}
-
-
-class _Grouped(click.Command):
-    """A command whose help shows options under their headings."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        headings: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            row = parameter.get_help_record(ctx)
-            if row is not None:
-                name = parameter.name or ""
-                heading = OPTIONS[name].group if name in OPTIONS else "Output"
-                headings.setdefault(heading, []).append(row)
-        for heading, rows in headings.items():
-            with formatter.section(heading):
-                formatter.write_dl(rows)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -62,31 +43,8 @@ def main() -> None:
     set_defaults(QUIET_CONSOLE)
 
 
-def _study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a study, from the one place that states them."""
-    for option in reversed(tuple(OPTIONS.values())):
-        if option.kind == "argument":
-            command = click.argument(option.name, metavar=option.metavar)(command)
-        else:
-            command = _click_option(option)(command)
-    return command
-
-
-def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    if option.kind == "switch":
-        return click.option(option.flag, option.name, is_flag=True, help=option.help)
-    return click.option(
-        option.flag,
-        option.name,
-        type=_TYPES.get(option.kind, str),
-        multiple=option.kind in ("texts", "assignments"),
-        metavar=option.metavar,
-        help=option.help,
-    )
-
-
-@main.command(cls=_Grouped)
-@_study_options
+@main.command(cls=grouped_by(OPTIONS))
+@add_options(OPTIONS)
 @JSON
 @click.option("--json-lines", is_flag=True, help="Print each trial as a line of JSON as it ends.")
 @click.option("--quiet", is_flag=True, help="Say nothing along the way.")
@@ -119,12 +77,14 @@ def run(
         return prepare(TuneSettings.parse(parameters))
 
     def tune_study(preparation: "Prepared") -> dict[str, Any]:
+        from prefect_tune.flows.preparing import prepared
         from prefect_tune.flows.tuning import tune
 
-        summary: dict[str, Any] = tune(**{**parameters, "study": preparation.study})
+        with prepared(preparation):
+            summary: dict[str, Any] = tune(**{**parameters, "study": preparation.study})
         return summary
 
-    summary = _run_flow(
+    summary = run_flow(
         prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
     )
     _print_summary(summary, as_json=as_json, silent=json_lines)
@@ -203,13 +163,15 @@ def retry(
 
         return prepare_retry(study, numbers, **where)
 
-    def retry_study(_: "Prepared") -> dict[str, Any]:
+    def retry_study(preparation: "Prepared") -> dict[str, Any]:
+        from prefect_tune.flows.preparing import prepared
         from prefect_tune.flows.retrying import retry as retry_flow
 
-        summary: dict[str, Any] = retry_flow(study, numbers, **where)
+        with prepared(preparation):
+            summary: dict[str, Any] = retry_flow(study, numbers, **where)
         return summary
 
-    summary = _run_flow(
+    summary = run_flow(
         prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
     )
     _print_summary(summary, as_json=as_json)
@@ -218,6 +180,8 @@ def retry(
 main.add_command(artifacts)
 main.add_command(spaces)
 main.add_command(methods)
+main.add_command(compare)
+main.add_command(standings)
 
 
 @main.group()
@@ -360,63 +324,6 @@ def serve(*, limit: int) -> None:
         from prefect_tune.deployments.serve import serve_deployments
 
         serve_deployments(limit=limit, say=lambda text: click.echo(text, err=True))
-
-
-def _run_flow(
-    prepare: Callable[[], "Prepared"],
-    run_flow: Callable[["Prepared"], dict[str, Any]],
-    *,
-    quiet: bool,
-    json_lines: bool,
-    keep_server: bool,
-) -> dict[str, Any]:
-    """Check the input while server and workers start, then run a flow and show how it goes."""
-    from prefect_tune.flows.local_workers import warmed_up
-
-    with told_plainly(), warmed_up():
-        from prefect_tune.deployments.server import launched_server
-
-        with launched_server(keep=keep_server) as server:
-            preparation = prepare()
-            from prefect_tune.deployments.live import observer_for
-            from prefect_tune.flows.dask_trials import workers_started_early
-            from prefect_tune.flows.preparing import prepared
-            from prefect_tune.flows.progress import observed_by
-
-            with (
-                observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(preparation.settings),
-                prepared(preparation),
-                observed_by(observer),
-            ):
-                observer.note(f"study {preparation.study}")
-                for note in preparation.notes:
-                    observer.note(note)
-                observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
-                server.wait()
-                former = signal(SIGINT, _interrupt)
-                try:
-                    return run_flow(preparation)
-                except KeyboardInterrupt:
-                    again = f"the same command with --study {preparation.study}"
-                    observer.note(f"{again} goes on where it was")
-                    raise
-                except Exception as error:
-                    from prefect_tune.flows.summary import summarize
-
-                    summary = summarize(preparation.store, preparation.study)
-                    if not is_of_server(error) or summary["state"] != "complete":
-                        raise
-                    observer.note("the Prefect server went away; the study is complete")
-                    return summary
-                finally:
-                    signal(SIGINT, former)
-
-
-def _interrupt(*_: object) -> None:
-    """Say at once that the signal has come; what follows takes some seconds."""
-    click.echo("interrupted: ending the trials under way ...", err=True)
-    raise KeyboardInterrupt
 
 
 def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from prefect_tune.flows.quantities import format_bytes, format_seconds, loss_nam
 from prefect_tune.storage.inspection import Verification
 
 __all__ = [
+    "CONSOLE",
+    "UNITS",
     "pipeline_lines",
     "print_artifacts",
     "print_stats",
@@ -22,7 +24,8 @@ __all__ = [
 ]
 
 CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
-_UNITS = {"error": " %"}
+UNITS = {"error": " %"}
+"""Written after losses of a metric."""
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
@@ -37,7 +40,7 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """What came of a study."""
-    unit = _UNITS.get(summary["metric"], "")
+    unit = UNITS.get(summary["metric"], "")
     seconds, cache, incumbent = summary["seconds"], summary["cache"], summary["incumbent"]
     CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])

@@ -10,7 +10,10 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
+from threading import Event
 from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
@@ -37,7 +40,7 @@ from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker, end
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.limits import LimitKeeper, TrialLimits
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.readiness import worker_facts
+from prefect_tune.tasks.readiness import make_ready, worker_facts
 
 __all__ = ["DaskTrials", "Ended", "reap", "workers_started_early"]
 
@@ -45,7 +48,13 @@ _LOGGER = logging.getLogger(__name__)
 
 _MOMENT_SECONDS = 1.0
 """How long to wait for what a nanny says or does when a worker dies."""
+_COME_BACK_SECONDS = 60.0
+"""How long a task that is no trial waits for workers that died to be back."""
+_RUN_ATTEMPTS = 2
+"""How often a task that is no trial is started whose worker dies."""
 _TICK_SECONDS = 0.02
+_LOOK_SECONDS = 0.5
+"""Between two looks at a task that is waited for."""
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
@@ -80,6 +89,7 @@ class DaskTrials:
         flow_run_id: The flow run that the task runs belong to.
         n_slots: Trials at the same time.
         limits: What each trial may take.
+        nanny: Address of the nanny whose worker is the only one we may use; None for any worker.
     """
 
     def __init__(
@@ -89,6 +99,8 @@ class DaskTrials:
         flow_run_id: UUID,
         n_slots: int,
         limits: TrialLimits,
+        *,
+        nanny: str | None = None,
     ) -> None:
         self._runner, self._context, self._flow_run_id = runner, context, flow_run_id
         self.n_slots = n_slots
@@ -97,7 +109,13 @@ class DaskTrials:
         self._done: SimpleQueue[UUID] = SimpleQueue()
         self._is_short = False
         self._words: dict[str, Mapping[str, Any]] = {}
+        self._limits = limits
         self._keeper = LimitKeeper(str(flow_run_id), limits)
+        self._nanny = nanny
+        self._places: list[str] = []
+        self._ended_workers: set[str] = set()
+        self._sharing: list[DaskTrials] = []
+        self._free_nannies: SimpleQueue[str] = SimpleQueue()
 
     @classmethod
     @contextmanager
@@ -149,10 +167,48 @@ class DaskTrials:
         """Take the word of a nanny, in Dask's own thread."""
         _, word = event
         self._words[word["trial"]] = word
-        running = self._running.get(UUID(word["trial"]))
-        if running is not None and word["failure"]["kind"] != "crashed":
-            # Or Dask starts it on another worker when this one is killed, in a moment.
-            await running.future.wrapped_future.cancel(force=True)
+        if word["failure"]["kind"] == "crashed":
+            return
+        for trials in (self, *self._sharing):
+            if (future := trials.future_of(UUID(word["trial"]))) is not None:
+                # Or Dask starts it on another worker when this one is killed, in a moment.
+                await future.wrapped_future.cancel(force=True)
+
+    def future_of(self, task_run_id: UUID) -> PrefectDaskFuture[Any] | None:
+        """The future of a trial, if it is one of ours under way."""
+        running = self._running.get(task_run_id)
+        return None if running is None else running.future
+
+    def prepare_workers(self) -> None:
+        """Have no trial pay for what is done once per worker, and workers ready to be shared."""
+        self._runner.prepare_workers(partial(make_ready, self._context))
+        workers = self._runner.client.scheduler_info(n_workers=-1)["workers"]
+        nannies = {worker["nanny"] for worker in workers.values()}
+        for nanny in sorted(nannies)[: self.n_slots]:
+            self._free_nannies.put(nanny)
+
+    @contextmanager
+    def sharing(self, context: StudyContext) -> Iterator["DaskTrials"]:
+        """Trials of another study, one at a time, on a worker that is theirs in the body.
+
+        After `prepare_workers`, that may be in other threads, as many as there are slots. What
+        happens to the worker of one is not noticed by the others.
+        """
+        nanny = self._free_nannies.get()
+        other = DaskTrials(self._runner, context, self._flow_run_id, 1, self._limits, nanny=nanny)
+        other._words, other._ended_workers = self._words, self._ended_workers
+        other._is_short = True  # until its worker is known
+        self._sharing.append(other)
+        try:
+            yield other
+        finally:
+            other.cut("its study ended")
+            self._free_nannies.put(nanny)
+
+    @property
+    def n_task_runs_of_all(self) -> int:
+        """Task runs of these trials and of all that share their workers."""
+        return sum(trials.n_task_runs for trials in (self, *self._sharing))
 
     @property
     def n_running(self) -> int:
@@ -168,9 +224,20 @@ class DaskTrials:
         """
         n_workers = self.n_slots
         if self._is_short:
-            n_workers = min(len(self._runner.client.processing()), self.n_slots)
+            self._places = self._workers()
+            n_workers = min(len(self._places), self.n_slots)
             self._is_short = n_workers < self.n_slots
         return self.n_running < n_workers
+
+    def _workers(self) -> list[str]:
+        """Addresses of the workers that we may use, without those that are about to go."""
+        workers = self._runner.client.scheduler_info(n_workers=-1)["workers"]
+        self._ended_workers.intersection_update(workers)
+        return [
+            address
+            for address, worker in workers.items()
+            if address not in self._ended_workers and self._nanny in (None, worker["nanny"])
+        ]
 
     def submit(self, trial: Trial, report: Report) -> None:
         """Start a trial on a free worker."""
@@ -180,11 +247,15 @@ class DaskTrials:
             "context": self._context,
             "report": report,
         }
-        future = self._runner.submit_lean(evaluate, parameters)
+        future = self._submit(evaluate, parameters)
         self._running[future.task_run_id] = _Running(trial, future, monotonic())
         future.wrapped_future.add_done_callback(
             lambda _, task_run_id=future.task_run_id: self._done.put(task_run_id)
         )
+
+    def _submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
+        places = None if self._nanny is None else self._places
+        return self._runner.submit_lean(task, parameters, places)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
         """What has ended, after waiting at most that long for the first."""
@@ -194,6 +265,8 @@ class DaskTrials:
         try:
             first = self._done.get(timeout=timeout_seconds)
         except Empty:
+            for under_way in self._running.values():
+                self._give_up(under_way.future)
             return []
         for task_run_id in [first, *_drained(self._done)]:
             running = self._running.pop(task_run_id, None)
@@ -201,15 +274,82 @@ class DaskTrials:
                 ended.append(self._ended(running))
         return ended
 
-    def run(self, task: Any, parameters: Mapping[str, Any]) -> Any:
-        """Run another task on a worker and wait for its result."""
-        future = self._runner.submit_lean(task, parameters)
+    def _give_up(self, future: PrefectDaskFuture[Any]) -> None:
+        """Have a task end whose only worker is gone; Dask would wait for that one for ever."""
+        if self._nanny is not None and not set(self._places) & set(self._workers()):
+            future.wrapped_future.cancel(force=True)
+
+    def run(
+        self,
+        task: Any,
+        parameters: Mapping[str, Any],
+        *,
+        limit_seconds: float = inf,
+        check: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Run another task on a worker and wait for its result; once more if its worker dies.
+
+        Args:
+            task: The task.
+            parameters: Its parameters.
+            limit_seconds: Longest that it may take on a worker.
+            check: Called while it runs; the task is ended when this raises.
+
+        Raises:
+            RuntimeError: If there is no worker, or each that ran it died.
+            TimeoutError: If it took longer.
+            Exception: What the task raises, and `check`.
+        """
+        for _ in range(_RUN_ATTEMPTS):
+            self._wait_for_worker(check)
+            future = self._submit(task, parameters)
+            try:
+                if self._is_finished(future, limit_seconds, check):
+                    result = future.result()
+                    self.n_task_runs += getattr(result, "n_task_runs", 1)
+                    return result
+            finally:
+                future.wrapped_future.release()
+        raise RuntimeError(f"the worker process died in {_RUN_ATTEMPTS} attempts")
+
+    def _wait_for_worker(self, check: Callable[[], None]) -> None:
+        """Wait until there is a worker that is not about to go, after one died or was ended.
+
+        Raises:
+            RuntimeError: If none comes back.
+        """
+        until = monotonic() + _COME_BACK_SECONDS
+        while self._is_short:
+            if self.has_room and (self._nanny is not None or not self._ended_workers):
+                return
+            if monotonic() > until:
+                raise RuntimeError(f"no worker came back within {_COME_BACK_SECONDS:g} s")
+            check()
+            sleep(_TICK_SECONDS)
+
+    def _is_finished(
+        self, future: PrefectDaskFuture[Any], limit_seconds: float, check: Callable[[], None]
+    ) -> bool:
+        """Wait for a task that is no trial; False when its worker died."""
+        until, done = monotonic() + limit_seconds, Event()
+        future.wrapped_future.add_done_callback(lambda _: done.set())
         try:
-            result = future.result()
-        finally:
-            future.wrapped_future.release()
-        self.n_task_runs += getattr(result, "n_task_runs", 1)
-        return result
+            while not done.wait(_LOOK_SECONDS):
+                check()
+                self._give_up(future)
+                if monotonic() > until:
+                    raise TimeoutError(f"took more than {limit_seconds:g} s")  # noqa: TRY301
+        except BaseException as error:
+            self._end([future])
+            state: State[Any] = Cancelled(message=str(error) or "the flow was interrupted")
+            reap(self._flow_run_id, state, of_trials=[future.task_run_id])
+            raise
+        if future.wrapped_future.status == "finished":
+            return True
+        self._is_short = True
+        died: State[Any] = Crashed(message="the worker process died")
+        reap(self._flow_run_id, died, of_trials=[future.task_run_id])
+        return False
 
     def cut(self, reason: str) -> list[Trial]:
         """End all trials under way, for real: their worker processes go and come back."""
@@ -217,13 +357,20 @@ class DaskTrials:
         self._running.clear()
         if not cut:
             return []
-        client = self._runner.client
-        ours = {running.future.wrapped_future.key for running in cut}
-        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
-        client.cancel([running.future.wrapped_future for running in cut], force=True)
-        client.run(end_worker, workers=busy, nanny=True, on_error="ignore")
+        self._end([running.future for running in cut])
         self._settle(cut, Cancelled(message=reason))
         return [running.trial for running in cut]
+
+    def _end(self, futures: Sequence[PrefectDaskFuture[Any]]) -> None:
+        """End tasks with the processes that they run in."""
+        client = self._runner.client
+        ours = {future.wrapped_future.key for future in futures}
+        busy = [address for address, keys in client.processing().items() if ours & set(keys)]
+        self._ended_workers.update(busy)
+        self._is_short = True
+        client.cancel([future.wrapped_future for future in futures], force=True)
+        for address in busy:
+            client.run(end_worker, address, workers=[address], nanny=True, on_error="ignore")
 
     def _ended(self, running: _Running) -> Ended:
         self.n_task_runs += 1
@@ -249,6 +396,7 @@ class DaskTrials:
             failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
         else:
             failure = Failure(**word["failure"])
+            self._ended_workers.add(word["worker"])
             # Until Dask sees the worker go, it would send the next trial there.
             _wait_for(lambda: word["worker"] not in self._runner.client.processing())
         where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""

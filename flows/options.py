@@ -4,11 +4,11 @@ Light to import, so that the command line can show its help at once.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import cleandoc, signature
 from typing import Literal, ParamSpec, TypeVar
 
-__all__ = ["OPTIONS", "Option", "documented"]
+__all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "documented"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,7 +17,7 @@ Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "assign
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of `prefect-tune run`, and the parameter of the flow `tune` of the same name.
+    """An option of a command that starts a flow, and the flow's parameter of the same name.
 
     Attributes:
         name: Name of the parameter; the option has dashes for underscores.
@@ -77,15 +77,52 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 """By the name of the parameter, in the order in which they are shown."""
 
 
-def documented(function: Callable[P, R]) -> Callable[P, R]:
+_ONLY_TUNE = ("method", "option", "study")
+_ONLY_COMPARE = (
+    Option("methods", "text", "Search", "Methods to compare, divided by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS"),
+    Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.  [default: 3]", "N"),
+    Option("name", "text", "Where", "Name of the comparison; one of that name is continued, with more repeats or methods if you say so.  [default: data and time]", "NAME"),
+    Option("out", "text", "Where", "Parquet file for the curves of all runs.  [default: NAME.parquet]", "FILE"),
+)  # fmt: skip
+_SAID_OTHERWISE = {
+    "test": "Test rows, the same for all repeats: a table like DATA, or for events a table like that of --labels.",
+    "test_size": "Share of the rows that each repeat holds back, without --test; the best pipelines of fixed times are scored on them after the search.  [default: 0.2]",
+    "seed": "Source of all randomness of the first repeat; the next ones take the next numbers.  [default: 0]",
+    "trials": "Trials of each run, for a comparison at equal trials.",
+    "budget": "Time of each run, for instance 2m, for a comparison at equal time.",
+    "workers": "Runs at the same time, each on a worker process of its own.  [default: the cores]",
+    "no_cache": "Neither look for cached steps nor keep any. Without it each run has a cache of its own, empty at first.",
+    "task_runs": "Steps to show in Prefect as task runs, as for `run`.  [default: trial]",
+}
+_ORDER = (
+    "data", "target", "labels", "format", "test", "test_size", "folds", "holdout", "group", "drop",
+    "categorical", "drop_missing_target", "methods", "repeats", "space", "metric", "positive",
+    "seed",
+)  # fmt: skip
+
+
+def _compare_options() -> dict[str, Option]:
+    """Those of `run`, less what is a method's own, and what a comparison adds."""
+    options = {o.name: o for o in (*_OPTIONS, *_ONLY_COMPARE) if o.name not in _ONLY_TUNE}
+    for name, text in _SAID_OTHERWISE.items():
+        options[name] = replace(options[name], help=text)
+    names = dict.fromkeys([*_ORDER, "trials", "budget", "trial_timeout", "trial_memory", "name"])
+    return {name: options[name] for name in [*names, *(n for n in options if n not in names)]}
+
+
+COMPARE_OPTIONS: Mapping[str, Option] = _compare_options()
+"""Options of `prefect-tune compare`, by the name of the parameter, in the order shown."""
+
+
+def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS) -> Callable[P, R]:
     """Describe the options among a function's parameters in its docstring.
 
     Prefect takes the descriptions in the form of a deployment from there.
     """
     described = "\n".join(
-        f"    {name}: {OPTIONS[name].help}"
+        f"    {name}: {options[name].help}"
         for name in signature(function).parameters
-        if name in OPTIONS
+        if name in options
     )
     function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
     return function

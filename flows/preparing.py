@@ -7,33 +7,36 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
 from prefect_tune.flows.settings import TuneSettings, store_address
 from prefect_tune.flows.study import busy_message, study_lease
-from prefect_tune.flows.summary import failed_trials, find_study
+from prefect_tune.flows.study_input import Read, find_metric, read_input
+from prefect_tune.flows.summary import failed_trials, find_study, summarize
 from prefect_tune.optimizers.registry import make_optimizer
-from prefect_tune.optimizers.space import Space
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
-from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
+from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.split import TEST, Split, import_split, make_split
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
-__all__ = ["Prepared", "current_preparation", "prepare", "prepare_retry", "prepared"]
+__all__ = [
+    "Prepared",
+    "as_name",
+    "current_preparation",
+    "prepare",
+    "prepare_retry",
+    "prepared",
+]
 
 DEFAULTS: Mapping[str, Any] = {
     "method": "random",
@@ -74,6 +77,21 @@ class Prepared:
     notes: tuple[str, ...]
 
     @property
+    def title(self) -> str:
+        """What is run, for people."""
+        return f"study {self.study}"
+
+    @property
+    def again(self) -> str:
+        """The option that continues it."""
+        return f"--study {self.study}"
+
+    def finished(self) -> dict[str, Any] | None:
+        """What came of it, if nothing is left to do."""
+        summary = summarize(self.store, self.study)
+        return summary if summary["state"] == "complete" else None
+
+    @property
     def trial_limits(self) -> TrialLimits:
         """What each trial may take: by default a tenth of the budget, 10 s to 15 min.
 
@@ -89,13 +107,18 @@ class Prepared:
         return TrialLimits(seconds, memory_bytes)
 
 
-def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared:
+def prepare(
+    settings: TuneSettings,
+    default_name: str | None = None,
+    read: Read = read_source,
+) -> Prepared:
     """Read and check the input, and enter the study in the ledger or find it there.
 
     Args:
         settings: What to start it with.
         default_name: Name for a new study that was given none; by default made from the data, the
             method and the time.
+        read: Reads the input.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -110,7 +133,7 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
     notes: list[str] = []
     record = ledger.study(name) if name else None
     if record is None:
-        resolved = _new(settings, store, notes)
+        resolved = _new(settings, store, notes, read)
         problem = resolved.pop("problem")
         free = (name,) if name else _default_names(resolved)
         created = next((n for n in free if ledger.create_study(n, problem, resolved)), None)
@@ -124,7 +147,7 @@ def prepare(settings: TuneSettings, default_name: str | None = None) -> Prepared
         raise BadInput(f"study {name!r} was removed while it was being started")
     if not is_new:
         _check_not_busy(store, record.name)
-        resolved = _continued(record, settings, store)
+        resolved = _continued(record, settings, store, read)
         notes = [f"continues study {record.name}"]
     if settings.cache_budget_bytes is not None:
         before = store.index.budget_bytes()
@@ -208,31 +231,30 @@ def current_preparation() -> Prepared | None:
     return _PREPARED.get()
 
 
-def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict[str, Any]:
+def _new(
+    settings: TuneSettings, store: ArtifactStore, notes: list[str], read: Read
+) -> dict[str, Any]:
     resolved = {k: _given(settings, k, default) for k, default in DEFAULTS.items()}
     if settings.holdout is not None:
         resolved["folds"] = None
     if settings.source.test is not None:
         resolved["test_size"] = None
-    source = replace(settings.source, predicts=_predicted(settings))
-    dataset = read_source(source)
-    named = settings.space or _fitting_space(dataset)
-    space, space_code = find_space(named)
-    _check_space(space, settings, dataset)
+    found = read_input(settings, read)
+    source, dataset = found.source, found.dataset
     split = _split(dataset, resolved)
     y = dataset.y[split.fold != TEST]
-    metric, said = _metric(settings, dataset, y)
+    metric, said = find_metric(settings, dataset, y)
     notes += said
     objective = metric.objective(y, len(dataset.classes))
-    make_optimizer(resolved["method"], space, resolved["seed"], objective, settings.options)
+    make_optimizer(resolved["method"], found.space, resolved["seed"], objective, settings.options)
     problem = Problem(
         dataset=import_dataset(dataset, store),
         split=import_split(split, store),
-        space=named,
-        space_digest=space.digest,
+        space=found.named,
+        space_digest=found.space.digest,
         metric=metric.name,
         seed=resolved["seed"],
-        space_code=space_code,
+        space_code=found.space_code,
         positive=metric.positive,
     )
     notes += [_describe(dataset, settings.source), *dataset.notes]
@@ -259,73 +281,6 @@ def _new(settings: TuneSettings, store: ArtifactStore, notes: list[str]) -> dict
     }
 
 
-def _predicted(settings: TuneSettings) -> Literal["classes", "numbers"] | None:
-    """What the metric or the space that is named judges or predicts; None when neither is named."""
-    if settings.metric is not None:
-        return metric_named(settings.metric).target
-    return None if settings.space is None else find_space(settings.space)[0].target
-
-
-def _metric(settings: TuneSettings, dataset: Dataset, y: NDArray[Any]) -> tuple[Metric, list[str]]:
-    """The metric, and which class it takes to be positive where that matters.
-
-    Args:
-        settings: As given.
-        dataset: What is to be learned.
-        y: Classes of its training rows.
-
-    Raises:
-        BadInput: If the positive class is none of two.
-    """
-    name, classes = settings.metric or DEFAULT_METRICS[dataset.target], dataset.classes
-    texts = [str(label) for label in classes]
-    if settings.positive is not None and (len(classes) != 2 or settings.positive not in texts):
-        raise BadInput(
-            f"--positive {settings.positive}: one of two classes, and the target has "
-            f"{', '.join(texts[:8]) or 'numbers'}"
-        )
-    if len(classes) != 2:
-        return metric_named(name), []
-    rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
-    positive = rarer if settings.positive is None else texts.index(settings.positive)
-    metric = metric_named(name, positive)
-    matters = settings.positive is None and name not in {"error", "auroc", "accuracy", "roc_auc"}
-    said = f"the positive class is {texts[positive]}, the rarer one (--positive overrides)"
-    return metric, [said] if matters else []
-
-
-def _fitting_space(dataset: Dataset) -> str:
-    """The space that a study of this data searches unless told otherwise.
-
-    Raises:
-        BadInput: If no space of the catalogue can.
-    """
-    fitting = DEFAULT_SPACES.get((dataset.kind, dataset.target))
-    if fitting is None:
-        raise BadInput(
-            f"no space predicts {dataset.target} from {dataset.kind}; bring one of your own with "
-            "--space FILE.py:NAME"
-        )
-    return fitting
-
-
-def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None:
-    """The space must take the data and predict what is asked for."""
-    target = dataset.target
-    if (space.data, space.target) == (dataset.kind, target):
-        return
-    remedy = f"take --space {_fitting_space(dataset)}"
-    if space.data != dataset.kind:
-        raise BadInput(
-            f"--space {space.name} takes {space.data}, and {settings.source.data} is "
-            f"{dataset.kind}; {remedy}"
-        )
-    raise BadInput(
-        f"--space {space.name} predicts {space.target}, and the target of "
-        f"{settings.source.data} is {target}; {remedy}"
-    )
-
-
 def _check_same_code(record: StudyRecord, space: str) -> None:
     """A user's own space is what its file says: the text must be the same."""
     found, code = find_space(space)
@@ -337,7 +292,9 @@ def _check_same_code(record: StudyRecord, space: str) -> None:
         )
 
 
-def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> dict[str, Any]:
+def _continued(
+    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
+) -> dict[str, Any]:
     """The study's settings with a new budget, after checking that nothing else changes."""
     former = record.settings
     for name in _FIXED:
@@ -354,7 +311,7 @@ def _continued(record: StudyRecord, settings: TuneSettings, store: ArtifactStore
             f"study {record.name!r} has the options {former['option']} of its method, and cannot "
             f"be continued with {dict(settings.options)}; choose another --study name"
         )
-    _check_same_data(record, settings, store)
+    _check_same_data(record, settings, store, read)
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
@@ -373,7 +330,9 @@ def _new_limits(settings: TuneSettings) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_same_data(record: StudyRecord, settings: TuneSettings, store: ArtifactStore) -> None:
+def _check_same_data(
+    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
+) -> None:
     """Same input by name: the imported copy counts. Other input: its content must be the same.
 
     What is damaged of the imported data and of the split is written again.
@@ -383,7 +342,7 @@ def _check_same_data(record: StudyRecord, settings: TuneSettings, store: Artifac
     given = replace(settings.source, predicts=record.settings["source"]["predicts"])
     is_same_input = _plain(given) == record.settings["source"]
     if not is_same_input or not store.records.is_whole(data):
-        dataset = read_source(given)
+        dataset = read(given)
         if dataset.digest() != problem.dataset:
             raise BadInput(
                 f"study {record.name!r} was made with other data "
@@ -426,10 +385,15 @@ def _plain(source: Source) -> dict[str, Any]:
 def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:
     """Names for a study that was given none; more than one, since others may start meanwhile."""
     now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    data = "".join(c if c.isalnum() or c in "._-" else "-" for c in resolved["data_name"])
-    name = f"{data.lstrip('._-')[:50] or 'data'}-{resolved['method']}-{now}"
+    name = f"{as_name(resolved['data_name'])}-{resolved['method']}-{now}"
     yield name
     yield from (f"{name}-{number}" for number in count(2))
+
+
+def as_name(text: str) -> str:
+    """A text as the beginning of a study's name."""
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
+    return plain.lstrip("._-")[:50] or "data"
 
 
 def _describe(dataset: Dataset, source: Source) -> str:

@@ -23,7 +23,7 @@ from prefect_tune.tasks.dask_runner import drain_events
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.refit import model_record, refit
 
-__all__ = ["run_study"]
+__all__ = ["bury_former_run", "run_study"]
 
 
 def run_study(
@@ -52,7 +52,7 @@ def run_study(
         former_run = study.record.settings.get("flow_run_id")
         settings = {**preparation.resolved, "flow_run_id": str(flow_run_id)}
         study.ledger.update_study(study.name, settings=settings)
-        _bury_former_run(former_run, flow_run_id)
+        bury_former_run(former_run, flow_run_id)
         former_state = study.record.state
         at_start(study)
         with get_client(sync_client=True) as client:
@@ -130,7 +130,7 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
     )
 
 
-def _bury_former_run(former: str | None, flow_run_id: UUID) -> None:
+def bury_former_run(former: str | None, flow_run_id: UUID) -> None:
     """End the flow run of a session that was killed, and what it left open, in Prefect's eyes."""
     if former is None:
         return

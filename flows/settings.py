@@ -26,7 +26,7 @@ _BLOCK = "block:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def check_study_name(name: str) -> str:
+def check_study_name(name: str, option: str = "study") -> str:
     """The name, if it is one.
 
     Raises:
@@ -34,8 +34,8 @@ def check_study_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"--study {name!r}: a study's name is made of letters, digits, dots, dashes and "
-            "underscores, and begins with a letter or digit"
+            f"--{option} {name!r}: a study's name is made of letters, digits, dots, dashes and "
+            "underscores, at most 100 of them, and begins with a letter or digit"
         )
     return name
 

@@ -178,7 +178,8 @@ class Study:
     def tell(self, trial: Trial) -> None:
         """Note what came of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
-        self.ledger.append(self.name, Told.kind, trial.to_json(), trial.to_json())
+        body = {**trial.to_json(), "elapsed_seconds": self.seconds}
+        self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self.trials[trial.number] = trial
         if self.incumbent == trial:
             self._pin_incumbent()

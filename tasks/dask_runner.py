@@ -9,7 +9,7 @@ stock runner's way is taken.
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
 from inspect import isawaitable
@@ -17,6 +17,7 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 import cloudpickle
+from distributed.core import Status
 from prefect import Task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
@@ -42,9 +43,17 @@ class LeanDaskTaskRunner(DaskTaskRunner):
     """
 
     def submit_lean(
-        self, task: Task[Any, Any], parameters: Mapping[str, Any]
+        self,
+        task: Task[Any, Any],
+        parameters: Mapping[str, Any],
+        workers: Sequence[str] | None = None,
     ) -> PrefectDaskFuture[Any]:
         """Submit one run of a task; its parameters hold no futures.
+
+        Args:
+            task: The task.
+            parameters: Its parameters.
+            workers: Addresses of those that may run it; None for all. The stock runner takes any.
 
         Returns:
             A future whose wrapped future ends with the state of the task run.
@@ -60,8 +69,21 @@ class LeanDaskTaskRunner(DaskTaskRunner):
             task_run_id,
             key=f"{task.name}-{task_run_id}",
             pure=False,
+            workers=workers,
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
+
+    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
+        """Have all workers do now what their first task run would do, and something else.
+
+        From then on, threads may submit from within other task runs of the flow run.
+        """
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        futures = [
+            self.client.submit(_prepare, self._context, make_ready, workers=[worker], pure=False)
+            for worker in workers
+        ]
+        self.client.gather(futures)
 
     @cached_property
     def _context(self) -> bytes | None:
@@ -101,9 +123,18 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
             await pending
 
 
-def end_worker(dask_worker: Any) -> None:
-    """End a worker's process whatever it is doing; run by its nanny, which starts another one."""
-    os.kill(dask_worker.pid, signal.SIGKILL)
+def end_worker(address: str, dask_worker: Any) -> None:
+    """End a worker's process whatever it is doing; run by its nanny, which starts another one.
+
+    Args:
+        address: The worker. One that has taken its place meanwhile is left alone: a nanny whose
+            new worker is killed while it starts gives up.
+        dask_worker: The nanny.
+    """
+    process = dask_worker.process  # until the next one has started, it has the former's address
+    is_meant = process.status == Status.running and process.worker_address == address
+    if is_meant and process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
 
 
 def _run_in_worker(
@@ -115,6 +146,12 @@ def _run_in_worker(
             task, task_run_id=task_run_id, parameters=parameters, return_type="state"
         )
     return cast("State[Any]", state)
+
+
+def _prepare(context: bytes | None, make_ready: Callable[[], None]) -> None:
+    if context is not None:
+        _process_context(context)
+    make_ready()
 
 
 class _ProcessContext:

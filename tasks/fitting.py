@@ -33,6 +33,7 @@ __all__ = [
     "build",
     "fit_model",
     "fit_transformer",
+    "imported",
     "predict",
     "recipe",
     "step_seed",
@@ -216,7 +217,7 @@ def build(how: Recipe, seed: int) -> Any:
 
     If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set.
     """
-    make, arguments = _imported(how.estimator), dict(how.arguments)
+    make, arguments = imported(how.estimator), dict(how.arguments)
     if how.stochastic and _takes_seed(make):
         arguments["random_state"] = seed
     estimator = make(**arguments)
@@ -282,6 +283,7 @@ def _check_matrix(matrix: Any, algorithm: str) -> None:
 
 
 @cache
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """What a dotted path names."""
     module, name = path.rsplit(".", 1)
     return getattr(import_module(module), name)

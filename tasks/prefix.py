@@ -424,5 +424,6 @@ class Prefix:
                 "fold": number,
                 "subset": query.subset,
                 "subset_draw": query.subset_draw if query.subset < 1 else 0,
+                **({"cache_area": self.context.cache_area} if self.context.cache_area else {}),
             },
         )

@@ -72,6 +72,7 @@ class StudyContext:
         use_cache: Whether to look for artifacts, and to keep them.
         memory_limit_bytes: Most memory that a step may be foreseen to take; None for that of the
             machine.
+        cache_area: Names artifacts that are shared within the area alone; empty for all others.
     """
 
     study: str
@@ -79,6 +80,7 @@ class StudyContext:
     store: StoreAddress
     use_cache: bool = True
     memory_limit_bytes: int | None = None
+    cache_area: str = ""
 
 
 def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:

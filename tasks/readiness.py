@@ -7,9 +7,20 @@ import sklearn
 
 from prefect_tune.storage.signing import key_fingerprint
 from prefect_tune.tasks.dataset import load_dataset
+from prefect_tune.tasks.fitting import imported
 from prefect_tune.tasks.problem import StudyContext, open_store
 
-__all__ = ["worker_facts"]
+__all__ = ["make_ready", "worker_facts"]
+
+
+def make_ready(context: StudyContext) -> None:
+    """Load what the first trials of a study would load: its data, and the code of its space."""
+    load_dataset(open_store(context.store), context.problem.dataset)
+    for step in context.problem.find_space().steps:
+        for algorithm in step.algorithms:
+            for path in (algorithm.import_path, algorithm.sparse_estimator):
+                if path:
+                    imported(path)
 
 
 def worker_facts(context: StudyContext) -> dict[str, Any]:

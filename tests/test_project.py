@@ -123,7 +123,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tune", "retry", "Space", "Step", "Algorithm", "ArtifactStore", "local_server"]
+    "name",
+    ["tune", "retry", "compare", "Space", "Step", "Algorithm", "ArtifactStore", "local_server"],
 )
 def test_public_names_are_there(name) -> None:
     import prefect_tune

@@ -77,6 +77,8 @@ def test_commands_do_what_the_readme_says(tmp_path, monkeypatch) -> None:
             continue
         program, *arguments = shlex.split(command)
         assert program == "prefect-tune", command
+        if arguments[0] == "compare":
+            arguments += ["--workers", "2", "--quiet"]
         if arguments[0] == "run":
             arguments += ["--trials", "2", "--workers", "2", "--quiet"]
         if "KEY" in arguments:

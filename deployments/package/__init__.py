@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect_tune.deployments.server import local_server
+    from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
     from prefect_tune.optimizers.space import Algorithm, Flags, Space, Step
@@ -20,6 +21,7 @@ __all__ = [
     "Space",
     "Step",
     "__version__",
+    "compare",
     "local_server",
     "retry",
     "tune",
@@ -31,6 +33,7 @@ _HOMES = {
     "Flags": "prefect_tune.optimizers.space",
     "Space": "prefect_tune.optimizers.space",
     "Step": "prefect_tune.optimizers.space",
+    "compare": "prefect_tune.flows.comparing",
     "local_server": "prefect_tune.deployments.server",
     "retry": "prefect_tune.flows.retrying",
     "tune": "prefect_tune.flows.tuning",

@@ -19,6 +19,8 @@ TOPICS = [
     ("show",),
     ("trials",),
     ("retry",),
+    ("compare",),
+    ("standings",),
     ("artifacts",),
     ("artifacts", "ls"),
     ("artifacts", "show"),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.deployments.command import main
-from prefect_tune.flows.options import OPTIONS
+from prefect_tune.flows.comparing import compare
+from prefect_tune.flows.options import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.flows.quantities import (
     format_bytes,
     format_seconds,
@@ -22,25 +23,28 @@ KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "swi
 OUTPUT = {"as_json", "json_lines", "quiet", "keep_server"}
 
 
-def test_the_flow_takes_exactly_the_options() -> None:
-    parameters = inspect.signature(tune.fn).parameters
-    assert list(parameters) == list(OPTIONS)
+@pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, COMPARE_OPTIONS)])
+def test_the_flow_takes_exactly_the_options(flow, options) -> None:
+    parameters = inspect.signature(flow.fn).parameters
+    assert list(parameters) == list(options)
     for name, parameter in parameters.items():
-        option = OPTIONS[name]
+        option = options[name]
         if option.kind in KINDS:
             assert KINDS[option.kind] in str(parameter.annotation), name
         assert parameter.default in (None, False, "cohort:demo")
 
 
-def test_the_command_takes_exactly_the_options() -> None:
-    assert isinstance(main.commands["run"], click.Command)
-    taken = {p.name for p in main.commands["run"].params}
-    assert taken - OUTPUT == set(OPTIONS)
+@pytest.mark.parametrize(("command", "options"), [("run", OPTIONS), ("compare", COMPARE_OPTIONS)])
+def test_the_command_takes_exactly_the_options(command, options) -> None:
+    assert isinstance(main.commands[command], click.Command)
+    taken = {p.name for p in main.commands[command].params}
+    assert taken - OUTPUT == set(options)
 
 
-def test_the_form_of_a_deployment_describes_every_parameter() -> None:
-    properties = tune.parameters.model_dump()["properties"]
-    for name, option in OPTIONS.items():
+@pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, COMPARE_OPTIONS)])
+def test_the_form_of_a_deployment_describes_every_parameter(flow, options) -> None:
+    properties = flow.parameters.model_dump()["properties"]
+    for name, option in options.items():
         assert option.help in str(properties[name]), name
 
 

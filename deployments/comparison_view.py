@@ -1,0 +1,70 @@
+"""What `prefect-tune compare` prints for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from prefect_tune.deployments.views import CONSOLE, UNITS
+from prefect_tune.flows.quantities import format_seconds, loss_name
+from prefect_tune.flows.standings import SIGNIFICANCE
+
+__all__ = ["print_comparison"]
+
+
+def print_comparison(document: Mapping[str, Any]) -> None:
+    """How methods stand at fractions of the budget, one a line, best first."""
+    loss = loss_name(document["metric"]) + UNITS.get(document["metric"], "")
+    if "comparison" in document:
+        CONSOLE.print(
+            f"[bold]{document['comparison']}[/]: {document['data']}, space {document['space']}, "
+            f"{document['repeats']} repeats of {_budget(document)} a run"
+        )
+    table = Table(
+        "of the budget", "method", "rank", "", f"test {loss}", f"cross-validated {loss}", "trials",
+        "asking", box=None,
+    )  # fmt: skip
+    for stage in document["fractions"]:
+        for position, row in enumerate(stage["methods"]):
+            at = f"{100 * stage['fraction']:g} %" if position == 0 else ""
+            table.add_row(at, *_cells(row))
+    CONSOLE.print(table)
+    for data_set in document.get("data_sets", ()):
+        CONSOLE.print(f"  {data_set['data']}, at the end: {_in_short(data_set['methods'])}")
+    CONSOLE.print(
+        "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
+        f"{document['n_blocks']} data sets and repeats; = marks who is not significantly behind "
+        f"the first (paired bootstrap, p = {SIGNIFICANCE})"
+        + ("; so few blocks prove little" if document["n_blocks"] < 5 else "")
+    )
+    if "out" in document:
+        CONSOLE.print(f"  curves of all runs: {document['out']}")
+
+
+def _budget(document: Mapping[str, Any]) -> str:
+    seconds, trials = document["budget_seconds"], document["budget_trials"]
+    return f"{trials} trials" if seconds is None else format_seconds(seconds)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["method"],
+        f"{row['average_rank']:.2f}",
+        "=" if row["is_tied_with_best"] else "",
+        _spread(row["median_test_loss"], row["quartiles_test_loss"]),
+        _spread(row["median_loss"], row["quartiles_loss"]),
+        f"{row['trials']:g}",
+        format_seconds(row["ask_seconds"]),
+    ]
+
+
+def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
+    return f"{_number(median)} ({_number(quartiles[0])}-{_number(quartiles[1])})"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _in_short(methods: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{row['method']} {_number(row['median_test_loss'])}" for row in methods)

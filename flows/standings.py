@@ -1,0 +1,157 @@
+"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its runs.
+
+Curves are tables with the columns of `CURVE_COLUMNS`, one row per run and trial, and one for the
+start of each run. Those of several comparisons, on other data too, are pooled by concatenating
+them: what is compared is the rank of a method among all methods of the same data set and repeat.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+__all__ = [
+    "CURVE_COLUMNS",
+    "FRACTIONS",
+    "SIGNIFICANCE",
+    "bootstrap_p_values",
+    "standings",
+    "state_at",
+]
+
+FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
+"""Of each run's budget: when its incumbents are looked at."""
+CURVE_COLUMNS = (
+    "comparison", "data", "dataset", "space", "metric", "method", "repeat", "seed", "study",
+    "budget_seconds", "budget_trials", "trial", "trials", "seconds", "cost_seconds", "ask_seconds",
+    "failure", "loss", "incumbent", "incumbent_loss", "test_loss",
+)  # fmt: skip
+_BLOCK = ["comparison", "dataset", "metric", "repeat"]
+"""What runs must have in common to be ranked with each other."""
+SIGNIFICANCE = 0.05
+_RESAMPLES = 10_000
+
+
+def standings(
+    curves: pd.DataFrame, fractions: Sequence[float] = FRACTIONS, seed: int = 0
+) -> dict[str, Any]:
+    """How methods stand at fractions of the budget.
+
+    Args:
+        curves: Curves of one comparison, or of several put together.
+        fractions: Of the budget; test losses are there for `FRACTIONS`.
+        seed: Of the bootstrap.
+
+    Returns:
+        `methods`, where they stand at the end, best first; `fractions`, the same at each of them;
+        `n_blocks`, how many data sets and repeats that is; with several data sets also `data_sets`.
+
+    Raises:
+        ValueError: If a run of some method is missing in a repeat, or there is no run.
+    """
+    rng = np.random.default_rng(seed)
+    stages = [
+        {"fraction": fraction, "methods": _stage(state_at(curves, fraction), rng)}
+        for fraction in fractions
+    ]
+    document: dict[str, Any] = {
+        "n_blocks": len(curves[_BLOCK].drop_duplicates()),
+        "methods": _stage(state_at(curves, 1.0), rng),
+        "fractions": stages,
+    }
+    data_sets = [group for _, group in curves.groupby(["dataset", "metric"], sort=False)]
+    if len(data_sets) > 1:
+        document["data_sets"] = [
+            {"data": group["data"].iloc[0], "methods": _stage(state_at(group, 1.0), rng)}
+            for group in data_sets
+        ]
+    return document
+
+
+def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
+    """The last row of each run within a fraction of its budget, of time or of trials."""
+    seconds, trials = (
+        curves[name].astype("float64").fillna(np.inf)
+        for name in ("budget_seconds", "budget_trials")
+    )
+    is_within = (curves["seconds"] <= fraction * seconds) & (
+        curves["trials"] <= np.ceil(fraction * trials)
+    )
+    within = curves[is_within | (fraction >= 1.0)]
+    runs = within.sort_values("trials", kind="stable").groupby([*_BLOCK, "method"], sort=False)
+    return runs.tail(1).reset_index(drop=True)
+
+
+def bootstrap_p_values(
+    losses: NDArray[np.float64], rng: np.random.Generator, n_resamples: int = _RESAMPLES
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Average ranks, and how likely each method is no worse than the best one after all.
+
+    Methods are ranked within each block (equal losses share the mean of their ranks). Blocks are
+    drawn with replacement, all methods together (a paired bootstrap); p is the share of draws in
+    which the average rank is no higher than that of the method that leads on all blocks.
+
+    Args:
+        losses: Shape (n_blocks, n_methods); inf where there is none.
+        rng: Source of the draws.
+        n_resamples: How many draws.
+
+    Returns:
+        Average ranks and p, each of shape (n_methods,). The leader's p is 1.
+    """
+    ranks = rankdata(losses, axis=1)
+    average = ranks.mean(axis=0)
+    behind = ranks - ranks[:, [int(np.argmin(average))]]
+    counts = rng.multinomial(len(ranks), np.full(len(ranks), 1 / len(ranks)), size=n_resamples)
+    drawn = counts @ behind  # the order of blocks in a draw does not matter
+    return average, (drawn <= 1e-9).mean(axis=0)
+
+
+def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Methods by average rank of their test losses, each with its figures."""
+    losses = state.set_index([*_BLOCK, "method"])["test_loss"].astype(float).fillna(np.inf)
+    table = losses.unstack("method")  # noqa: PD010 - each run is there once
+    for block, found in table.isna().iterrows():
+        if found.any():
+            comparison, _, _, repeat = table.index[table.index.get_loc(block)]
+            raise ValueError(
+                f"comparison {comparison!r} has no run of {found.idxmax()!r} in repeat {repeat}; "
+                "methods are compared on the same data sets and repeats"
+            )
+    ranks, p_values = bootstrap_p_values(table.to_numpy(), rng)
+    rows = []
+    for position, method in enumerate(table.columns):
+        mine = state[state["method"] == method]
+        rows.append(
+            {
+                "method": method,
+                "average_rank": float(ranks[position]),
+                "p_value": float(p_values[position]),
+                "is_tied_with_best": bool(p_values[position] > SIGNIFICANCE),
+                **_quartiles("loss", mine["incumbent_loss"]),
+                **_quartiles("test_loss", mine["test_loss"]),
+                "trials": float(mine["trials"].median()),
+                "seconds": float(mine["seconds"].median()),
+                "ask_seconds": float(mine["ask_seconds"].median()),
+            }
+        )
+    return sorted(rows, key=lambda row: row["average_rank"])
+
+
+def _quartiles(name: str, losses: pd.Series) -> dict[str, Any]:
+    """Median and quartiles; a run that has found nothing is worse than all others."""
+    known = losses.astype(float).fillna(np.inf).to_numpy()
+    with np.errstate(invalid="ignore"):  # between inf and inf
+        low, median, high = np.quantile(known, (0.25, 0.5, 0.75), method="linear")
+    return {
+        f"median_{name}": _finite(median),
+        f"quartiles_{name}": [_finite(low), _finite(high)],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if isfinite(value) else None

@@ -1,0 +1,124 @@
+"""What a new study learns from, searches and is judged by: all of it must fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.flows.settings import TuneSettings
+from prefect_tune.optimizers.space import Space
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
+from prefect_tune.tasks.dataset import Dataset
+from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
+from prefect_tune.tasks.source import Source, read_source
+from prefect_tune.tasks.user_space import find_space
+
+__all__ = ["Read", "StudyInput", "find_metric", "read_input"]
+
+Read = Callable[[Source], Dataset]
+"""What reads the input; for several studies of the same one, so that it is read once."""
+
+
+@dataclass(frozen=True)
+class StudyInput:
+    """What a study learns from and searches, read and checked.
+
+    Attributes:
+        source: What was read.
+        dataset: What it holds.
+        named: Name of the space.
+        space: The space.
+        space_code: Text of the user's file; empty for a space of the catalogue.
+    """
+
+    source: Source
+    dataset: Dataset
+    named: str
+    space: Space
+    space_code: str
+
+
+def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
+    """Read what a new study is to learn from, and find a space that fits.
+
+    Raises:
+        BadInput, UnknownName: If something cannot be used.
+    """
+    source = replace(settings.source, predicts=_predicted(settings))
+    dataset = read(source)
+    named = settings.space or _fitting_space(dataset)
+    space, space_code = find_space(named)
+    _check_space(space, settings, dataset)
+    return StudyInput(source, dataset, named, space, space_code)
+
+
+def find_metric(
+    settings: TuneSettings, dataset: Dataset, y: NDArray[Any]
+) -> tuple[Metric, list[str]]:
+    """The metric, and which class it takes to be positive where that matters.
+
+    Args:
+        settings: As given.
+        dataset: What is to be learned.
+        y: Classes of its training rows.
+
+    Raises:
+        BadInput: If the positive class is none of two.
+    """
+    name, classes = settings.metric or DEFAULT_METRICS[dataset.target], dataset.classes
+    texts = [str(label) for label in classes]
+    if settings.positive is not None and (len(classes) != 2 or settings.positive not in texts):
+        raise BadInput(
+            f"--positive {settings.positive}: one of two classes, and the target has "
+            f"{', '.join(texts[:8]) or 'numbers'}"
+        )
+    if len(classes) != 2:
+        return metric_named(name), []
+    rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
+    positive = rarer if settings.positive is None else texts.index(settings.positive)
+    metric = metric_named(name, positive)
+    matters = settings.positive is None and name not in {"error", "auroc", "accuracy", "roc_auc"}
+    said = f"the positive class is {texts[positive]}, the rarer one (--positive overrides)"
+    return metric, [said] if matters else []
+
+
+def _predicted(settings: TuneSettings) -> Literal["classes", "numbers"] | None:
+    """What the metric or the space that is named judges or predicts; None when neither is named."""
+    if settings.metric is not None:
+        return metric_named(settings.metric).target
+    return None if settings.space is None else find_space(settings.space)[0].target
+
+
+def _fitting_space(dataset: Dataset) -> str:
+    """The space that a study of this data searches unless told otherwise.
+
+    Raises:
+        BadInput: If no space of the catalogue can.
+    """
+    fitting = DEFAULT_SPACES.get((dataset.kind, dataset.target))
+    if fitting is None:
+        raise BadInput(
+            f"no space predicts {dataset.target} from {dataset.kind}; bring one of your own with "
+            "--space FILE.py:NAME"
+        )
+    return fitting
+
+
+def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None:
+    """The space must take the data and predict what is asked for."""
+    target = dataset.target
+    if (space.data, space.target) == (dataset.kind, target):
+        return
+    remedy = f"take --space {_fitting_space(dataset)}"
+    if space.data != dataset.kind:
+        raise BadInput(
+            f"--space {space.name} takes {space.data}, and {settings.source.data} is "
+            f"{dataset.kind}; {remedy}"
+        )
+    raise BadInput(
+        f"--space {space.name} predicts {space.target}, and the target of "
+        f"{settings.source.data} is {target}; {remedy}"
+    )
