@@ -1,6 +1,9 @@
 """The commands that say what there is: `prefect-tune spaces` and `prefect-tune methods`."""
 
+import re
 from dataclasses import asdict, fields, is_dataclass
+from inspect import cleandoc
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,27 +43,36 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("name", required=False)
 @JSON
-def methods(*, as_json: bool) -> None:
-    """List the methods of search, what each is for, and its options."""
+def methods(name: str | None, *, as_json: bool) -> None:
+    """List the methods of search and what each is for, or explain the options of method NAME."""
     with told_plainly():
+        from prefect_tune.optimizers.naming import UnknownName
         from prefect_tune.optimizers.registry import METHODS
 
+        if name is not None and name not in METHODS:
+            raise UnknownName("method", name, METHODS)
         rows: list[dict[str, Any]] = [
             {
-                "name": name,
+                "name": known,
                 "purpose": method.purpose,
                 "options": _options(method.load().Options),
             }
-            for name, method in METHODS.items()
+            for known, method in METHODS.items()
+            if name in {None, known}
         ]
         if as_json:
-            print_json(rows)
+            print_json(rows if name is None else rows[0])
             return
         for row in rows:
             click.echo(f"{row['name']:<12}{row['purpose']}")
             for option in row["options"]:
-                click.echo(f"{'':<12}--option {option['name']}={option['default']}")
+                click.echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
+                if name is not None:
+                    indent = " " * 16
+                    text = option["meaning"]
+                    click.echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
 
 
 def _space(space: "Space") -> dict[str, Any]:
@@ -137,4 +149,22 @@ def _print_space(document: dict[str, Any]) -> None:
 def _options(options: type) -> list[dict[str, Any]]:
     if not is_dataclass(options) or not fields(options):
         return []
-    return [{"name": k, "default": v} for k, v in asdict(options()).items()]
+    meanings = _meanings(options)
+    return [
+        {"name": name, "default": default, "meaning": meanings[name]}
+        for name, default in asdict(options()).items()
+    ]
+
+
+def _meanings(options: type) -> dict[str, str]:
+    """What the docstring says of each attribute."""
+    listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _written(default: Any) -> str:
+    """A default as one writes it on the command line."""
+    if default is None:
+        return "(by itself)"
+    return str(default).lower() if isinstance(default, bool) else str(default)

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 DEFAULTS: Mapping[str, Any] = {
-    "method": "random",
+    "method": "flash",
     "seed": 0,
     "folds": 3,
     "holdout": None,

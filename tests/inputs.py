@@ -7,6 +7,11 @@ import pandas as pd
 
 from prefect_tune.tasks.events import EventRows
 
+QUICK = {"method": "random", "space": "small"}
+"""A search of short trials whose configurations do not depend on what trials cost."""
+QUICK_OPTIONS = ("--method", "random", "--space", "small")
+"""The same for the command."""
+
 
 def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
     """Numbers and categories with gaps, and a target that a model can learn: about 15 % error."""

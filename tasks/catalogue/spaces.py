@@ -87,7 +87,7 @@ SPACES: Mapping[str, Space] = {
     )
 }
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
-    ("table", "classes"): "small",
+    ("table", "classes"): "flash",
     ("table", "numbers"): "regression",
     ("events", "classes"): "healthcare",
 }

@@ -38,7 +38,12 @@ def main() -> None:
 
             started = monotonic()
             summary = tune(
-                data=str(path), target="target", trials=options.trials, task_runs="steps"
+                data=str(path),
+                target="target",
+                method="random",
+                space="small",
+                trials=options.trials,
+                task_runs="steps",
             )
             seconds = monotonic() - started
             runs = task_runs(flow_runs()[0].id)

@@ -69,6 +69,23 @@ def test_methods_are_listed_with_what_they_are_for(run) -> None:
     assert lines[0].split()[0] == "flash"
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_every_option_of_a_method_is_explained(run, name) -> None:
+    shown = run.json("methods", name)
+    assert shown["name"] == name
+    assert all(len(option["meaning"]) > 10 for option in shown["options"])
+    text = " ".join(run("methods", name).stdout.split())
+    for option in shown["options"]:
+        assert f"--option {option['name']}=" in text
+        assert option["meaning"] in text
+
+
+def test_an_unknown_method_is_a_mistake_with_the_nearest_name(run) -> None:
+    result = run("methods", "flahs")
+    assert result.exit_code == 2
+    assert "unknown method 'flahs'. Did you mean 'flash'?" in result.stderr
+
+
 def test_they_need_neither_prefect_nor_a_server() -> None:
     script = (
         "import sys; from prefect_tune.deployments.command import main\n"

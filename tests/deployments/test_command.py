@@ -49,7 +49,17 @@ class Studied:
         self.json = self.run.json
         self.data = write_table(folder)
         self.ran = self.run(
-            "run", self.data, "--target", "target", "--study", "s", "--trials", 5, "--json"
+            "run",
+            self.data,
+            "--target",
+            "target",
+            "--space",
+            "small",
+            "--study",
+            "s",
+            "--trials",
+            5,
+            "--json",
         )
 
 
@@ -276,7 +286,7 @@ def test_a_mistake_is_told_in_one_message_with_exit_code_2(studied, arguments, m
         (("--target", "target", "--method", "flsh"), "unknown method 'flsh'"),
         (("--target", "target", "--metric", "acuracy"), "unknown metric 'acuracy'"),
         (("--target", "target", "--space", "smal"), "Did you mean 'small'"),
-        (("--target", "target", "--space", "healthcare"), "take --space small"),
+        (("--target", "target", "--space", "healthcare"), "take --space flash"),
         (("--target", "target", "--budget", "30"), "--budget 30: a duration is a number with its"),
         (("--target", "target", "--cache-budget", "lots"), "--cache-budget lots: a size is"),
         (("--target", "target", "--trials", "0"), "--trials 0: at least 1"),
@@ -290,7 +300,7 @@ def test_a_mistake_is_told_in_one_message_with_exit_code_2(studied, arguments, m
         (("--target", "target", "--test-size", "2"), "--test-size 2.0"),
         (("--target", "target", "--task-runs", "all"), "unknown value of --task-runs"),
         (("--target", "target", "--option", "x"), "--option x: write NAME=VALUE"),
-        (("--target", "target", "--option", "x=1"), "option of method 'random'"),
+        (("--target", "target", "--option", "x=1"), "option of method 'flash'"),
         (("--target", "target", "--study", "a/b"), "a study's name is made of letters"),
         (("--target", "target", "--store", "/proc/none"), "the store /proc/none cannot be written"),
         (("--target", "target", "--store", "s3://b/c"), "name a PostgreSQL one with --database"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from inputs import table, write_table
+from inputs import QUICK_OPTIONS, table, write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
     kill,
@@ -50,7 +50,7 @@ def n_told(home: Path, study: str) -> int:
 
 def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
     home = tmp_path / "home"
-    options = ("--target", "target", "--study", "s", "--trials", 6, "--workers", 2)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6, "--workers", 2)
     with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         url = server_of(home)["url"]
@@ -71,7 +71,8 @@ def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
 def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(server, tmp_path) -> None:
     home, unbroken = tmp_path / "home", tmp_path / "unbroken"
     data = slow_table(tmp_path)
-    command = ("run", data, "--target", "target", "--study", "s", "--trials", 6, "--workers", 1)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6)
+    command = ("run", data, *options, "--workers", 1)
     with started(*command, home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 2)
         workers = workers_of(process)
@@ -111,7 +112,7 @@ def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(server, tmp_path) -> N
 
 def test_a_killed_server_ends_no_study(tmp_path) -> None:
     home = tmp_path / "home"
-    options = ("--target", "target", "--study", "s", "--trials", 4, "--workers", 2)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 4, "--workers", 2)
     with started("run", slow_table(tmp_path), *options, home=home) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         former = server_of(home)
@@ -129,7 +130,7 @@ def test_a_killed_server_ends_no_study(tmp_path) -> None:
 def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
     home = tmp_path / "home"
     data = write_table(tmp_path)
-    command = ("run", data, "--target", "target", "--trials", 3, "--workers", 1)
+    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 3, "--workers", 1)
     with (
         started(*command, "--study", "one", home=home) as one,
         started(*command, "--study", "two", "--seed", 1, home=home) as two,

@@ -10,7 +10,7 @@ from pathlib import Path
 import distributed
 import psutil
 import pytest
-from inputs import table, write_table
+from inputs import QUICK, table, write_table
 from processes import wait_for
 
 from prefect_tune.flows.study import StudyFailed
@@ -78,6 +78,7 @@ def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
             dask=address,
             store=str(tmp_path / "store"),
             study="far",
+            **QUICK,
         )
     assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 5, 0)
 
@@ -106,6 +107,7 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
                 target="target",
                 budget="0.5s",
                 workers=1,
+                **QUICK,
                 dask=address,
                 store=str(tmp_path / "store"),
             )

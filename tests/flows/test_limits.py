@@ -68,6 +68,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "space": f"{folder / 'hostile.py'}:space",
         "store": str(folder / "store"),
         "study": "hostile",
+        "method": "random",
         "trials": 12,
         "workers": 2,
         "trial_timeout": "8s",

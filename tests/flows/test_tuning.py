@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from inputs import table, write_meds, write_table
+from inputs import QUICK, table, write_meds, write_table
 from prefect_api import flow_runs, states, task_runs
 
 from prefect_tune.flows.retrying import retry
@@ -50,6 +50,7 @@ def finished(server: str, tmp_path_factory: pytest.TempPathFactory) -> Finished:
         trials=8,
         study="table",
         task_runs="steps",
+        **QUICK,
     )
 
 
@@ -142,7 +143,7 @@ def test_the_imported_data_counts_not_the_file(finished) -> None:
 def test_the_same_configurations_again_are_all_served(finished) -> None:
     write_table(finished.folder)
     served = Finished(
-        finished.folder, data=finished.parameters["data"], target="target", trials=8, study="again"
+        finished.folder, **{**finished.parameters, "study": "again", "task_runs": None}
     )
     assert served.summary["cache"]["misses"] == 0
     assert served.summary["incumbent"] == {
@@ -193,6 +194,7 @@ def test_no_cache_keeps_nothing_but_records(tmp_path) -> None:
         trials=2,
         study="bare",
         no_cache=True,
+        **QUICK,
     )
     assert done.summary["cache"]["hits"] == 0
     assert done.store.index.totals().count == 0
@@ -238,7 +240,10 @@ def rare_codes(folder: Path) -> dict[str, str]:
 
 
 def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -> None:
-    done = Finished(tmp_path, **rare_codes(tmp_path), trials=10, study="rare", task_runs="steps")
+    done = Finished(
+        tmp_path, **rare_codes(tmp_path), method="random", trials=10, study="rare",
+        task_runs="steps",
+    )  # fmt: skip
     failed = [t for t in done.trials if t["state"] == "failed"]
     assert 0 < len(failed) < 10
     assert done.summary["n_failed"] == len(failed)
@@ -260,7 +265,9 @@ def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -
 
 def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path, monkeypatch) -> None:
     store_path = str(tmp_path / "store")
-    parameters = {"store": store_path, "data": str(write_table(tmp_path)), "target": "target"}
+    parameters = {
+        "store": store_path, "data": str(write_table(tmp_path)), "target": "target", **QUICK
+    }  # fmt: skip
 
     submit = LeanDaskTaskRunner.submit_lean
 
@@ -289,7 +296,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path, mo
 def test_time_is_a_total_and_what_it_cuts_waits_for_more(tmp_path) -> None:
     path = tmp_path / "big.parquet"
     table(12_000).to_parquet(path, index=False)
-    done = Finished(tmp_path, data=str(path), target="target", budget="4s", study="timed")
+    done = Finished(tmp_path, data=str(path), target="target", budget="4s", study="timed", **QUICK)
     waiting = [t for t in done.trials if t["state"] == "waiting"]
     assert waiting
     assert done.summary["seconds"]["total"] < 4 + 3
@@ -309,7 +316,8 @@ def test_time_is_a_total_and_what_it_cuts_waits_for_more(tmp_path) -> None:
 
 def test_a_study_that_someone_else_runs_is_refused_by_name(tmp_path) -> None:
     parameters = {
-        "store": str(tmp_path / "store"), "data": str(write_table(tmp_path)), "target": "target"
+        "store": str(tmp_path / "store"), "data": str(write_table(tmp_path)), "target": "target",
+        **QUICK,
     }  # fmt: skip
     tune(**parameters, trials=1, study="mine", workers=1)
     store = ArtifactStore(StoreAddress(parameters["store"]))
