@@ -108,7 +108,7 @@ def run_flow(
         with launched_server(keep=keep_server) as server:
             preparation = prepare()
             from prefect_tune.deployments.live import observer_for
-            from prefect_tune.flows.dask_trials import workers_started_early
+            from prefect_tune.flows.clusters import workers_started_early
             from prefect_tune.flows.progress import observed_by
 
             with (

@@ -1,8 +1,9 @@
 """Loops, budgets, resuming, parallel asking; no mathematics.
 
-`options` states what a study can be told, `settings` parses it, `preparing` checks it against the
-data and enters the study in the ledger. `study` is an open study, `search` the loop over trials
-that `dask_trials` runs on `local_workers` or another cluster, `server_pace` keeps the Prefect
-server from drowning, `running` is one session. The flows themselves are `tuning` and `retrying`;
-`progress` and `summary` say what comes of them, `predicting` and `removing` are for afterwards.
+`options` states what a study can be told, `settings` parses it, `study_input` reads the data and
+finds what fits, `preparing` enters the study in the ledger. `study` is an open study, `search` the
+loop over trials that `dask_trials` runs on one of the `clusters`, `server_pace` keeps the Prefect
+server from drowning, `reaping` ends what died, `running` is one session. The flows themselves are
+`tuning`, `retrying` and `comparing`; `progress`, `summary`, `curves` and `standings` say what comes
+of them, `predicting` and `removing` are for afterwards.
 """

@@ -30,10 +30,11 @@ from prefect_tune.flows.comparison import (
     prepare_comparison,
 )
 from prefect_tune.flows.curves import TEST_LOSSES, curve_of
-from prefect_tune.flows.dask_trials import DaskTrials, reap
+from prefect_tune.flows.dask_trials import DaskTrials
 from prefect_tune.flows.options import COMPARE_OPTIONS, documented
 from prefect_tune.flows.progress import Observer, Progress, current_observer
 from prefect_tune.flows.quantities import format_seconds
+from prefect_tune.flows.reaping import reap
 from prefect_tune.flows.running import bury_former_run
 from prefect_tune.flows.search import Limits, search
 from prefect_tune.flows.server_pace import ServerPace

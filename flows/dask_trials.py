@@ -1,14 +1,12 @@
 """Trials on Dask workers: submitted one by one, collected as they end, ended for real when need be.
 
-Prefect does not notice when a Dask worker dies: the task run would stay Running for ever. Here a
-trial whose worker died comes back as lost, and its task runs are set to Crashed.
+A trial whose worker died comes back as lost, and its task runs are set to Crashed.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -18,31 +16,21 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
-import distributed
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    TaskRunFilter,
-    TaskRunFilterState,
-    TaskRunFilterStateType,
-)
-from prefect.client.schemas.objects import State, StateType, TaskRun
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.local_workers import local_cluster, local_settings
+from prefect_tune.flows.clusters import started_runner
+from prefect_tune.flows.reaping import end_trial_run, reap
 from prefect_tune.flows.settings import TuneSettings
 from prefect_tune.optimizers.trial import Failure, Trial
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.limits import LimitKeeper, TrialLimits
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.readiness import make_ready, worker_facts
+from prefect_tune.tasks.readiness import make_ready
 
-__all__ = ["DaskTrials", "Ended", "reap", "workers_started_early"]
+__all__ = ["DaskTrials", "Ended"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -55,7 +43,6 @@ _RUN_ATTEMPTS = 2
 _TICK_SECONDS = 0.02
 _LOOK_SECONDS = 0.5
 """Between two looks at a task that is waited for."""
-_OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +118,7 @@ class DaskTrials:
         Raises:
             BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
         """
-        with (
-            nullcontext() if settings.dask else local_settings(),
-            _cluster(settings) as cluster,
-            _runner(settings, cluster) as runner,
-        ):
-            if settings.dask:
-                n_workers = _check_workers(runner, settings.dask, context, limits)
-            else:
-                n_workers = len(cluster.workers)
-                runner.client.wait_for_workers(n_workers, timeout=120)
+        with started_runner(settings, context, limits) as (runner, n_workers):
             n_slots = min(settings.workers or n_workers, n_workers)
             trials = cls(runner, context, flow_run_id, n_slots, limits)
             with trials._limited():
@@ -411,59 +389,10 @@ class DaskTrials:
     def _settle(self, trials: Sequence[_Running], state: State[Any]) -> None:
         """Give the task runs of trials, and what ran in them, a final state."""
         for running in trials:
-            self._set_state(running, state)
-        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in trials])
-
-    def _set_state(self, running: _Running, state: State[Any]) -> None:
-        """Give a trial's task run a final state; one that died unseen is made there with it."""
-        task_run_id = running.future.task_run_id
-        try:
-            with get_client(sync_client=True) as client:
-                try:
-                    client.set_task_run_state(task_run_id, state, force=True)
-                except PrefectHTTPStatusError as error:
-                    if error.response.status_code != 404:
-                        raise
-                    client.create_task_run(
-                        evaluate,
-                        self._flow_run_id,
-                        dynamic_key=str(task_run_id),
-                        id=task_run_id,
-                        name=f"trial {running.trial.number}",
-                        state=state,
-                    )
-        except Exception as error:
-            _LOGGER.warning(f"task run {task_run_id} could not be set to {state.name}: {error}")
-
-
-def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
-    """Give task runs of a flow run that will never end by themselves a final state.
-
-    Args:
-        flow_run_id: The flow run.
-        state: The final state.
-        of_trials: Only these trials and what runs in them; None takes all that are open.
-
-    Returns:
-        How many there were.
-    """
-    wanted = None if of_trials is None else {str(i) for i in of_trials}
-    reaped = 0
-    try:
-        with get_client(sync_client=True) as client:
-            open_runs = client.read_task_runs(
-                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
-                task_run_filter=TaskRunFilter(
-                    state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
-                ),
+            end_trial_run(
+                self._flow_run_id, running.future.task_run_id, running.trial.number, state
             )
-            for task_run in open_runs:
-                if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
-                    client.set_task_run_state(task_run.id, state, force=True)
-                    reaped += 1
-    except Exception as error:  # what Prefect shows must not decide over the study
-        _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
-    return reaped
+        reap(self._flow_run_id, state, of_trials=[r.future.task_run_id for r in trials])
 
 
 def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
@@ -481,100 +410,9 @@ def _wait_for(happened: Callable[[], bool]) -> None:
         sleep(_TICK_SECONDS)
 
 
-def _parents(task_run: TaskRun) -> set[str]:
-    inputs = task_run.task_inputs.get("__parents__", [])
-    return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
-
-
 def _drained(queue: SimpleQueue[UUID]) -> Iterator[UUID]:
     while True:
         try:
             yield queue.get_nowait()
         except Empty:
             return
-
-
-@contextmanager
-def workers_started_early(settings: TuneSettings) -> Iterator[None]:
-    """Start local workers in the background, for the flow that is called in the body.
-
-    Workers and the Prefect server take seconds to start; this way they start at the same time.
-    """
-    if settings.dask:
-        yield
-        return
-    with ThreadPoolExecutor(1) as background:
-        starting = background.submit(local_cluster, settings.workers)
-        token = _EARLY_CLUSTER.set(starting)
-        try:
-            yield
-        finally:
-            _EARLY_CLUSTER.reset(token)
-            starting.result().close()
-
-
-_EARLY_CLUSTER: ContextVar[Future[Any] | None] = ContextVar("early_cluster", default=None)
-
-
-@contextmanager
-def _cluster(settings: TuneSettings) -> Iterator[Any]:
-    """A cluster of local processes, one per core; None when another scheduler is named."""
-    early = _EARLY_CLUSTER.get()
-    if settings.dask:
-        yield None
-    elif early is not None:
-        yield early.result()
-    else:
-        with local_cluster(settings.workers) as cluster:
-            yield cluster
-
-
-def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
-    if cluster is None:
-        return LeanDaskTaskRunner(address=settings.dask, client_kwargs={"timeout": 10})
-    return LeanDaskTaskRunner(cluster=cluster)
-
-
-def _check_workers(
-    runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
-) -> int:
-    """Have every worker of an external cluster prove that it can work for us; how many there are.
-
-    Raises:
-        BadInput: If one cannot; names it.
-    """
-    try:
-        client = runner.client
-        client.wait_for_workers(1, timeout=30)
-    except (OSError, TimeoutError, distributed.TimeoutError) as error:
-        raise BadInput(
-            f"--dask {scheduler}: no scheduler with a worker answers there ({error}); start "
-            "one with `dask scheduler` and `dask worker`"
-        ) from error
-    ours = worker_facts(context)
-    theirs = client.run(worker_facts, context, on_error="return")
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    for address, facts in theirs.items():
-        if isinstance(facts, Exception):
-            raise BadInput(f"worker {address} cannot work for this study: {facts}")
-        differing = {k: (v, ours[k]) for k, v in facts.items() if v != ours[k]}
-        if differing:
-            what, (there, here) = next(iter(differing.items()))
-            raise BadInput(f"worker {address} has {what} {there}, and here it is {here}")
-        if not workers[address].get("nanny"):
-            raise BadInput(
-                f"worker {address} has no nanny, so a trial on it could not be ended; start it "
-                "with --nanny"
-            )
-        if workers[address]["nthreads"] != 1:
-            raise BadInput(
-                f"worker {address} has {workers[address]['nthreads']} threads, and a trial takes "
-                "one; start it with --nthreads 1"
-            )
-        least = workers[address]["memory_limit"]
-        if limits.memory_bytes and least and limits.memory_bytes > least:
-            raise BadInput(
-                f"worker {address} may take {least / 1e9:.3g} GB, less than --trial-memory "
-                f"{limits.memory_bytes / 1e9:.3g} GB; start it with a larger --memory-limit"
-            )
-    return len(theirs)

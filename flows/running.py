@@ -11,10 +11,11 @@ from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 from prefect.states import Crashed
 
-from prefect_tune.flows.dask_trials import DaskTrials, reap
+from prefect_tune.flows.dask_trials import DaskTrials
 from prefect_tune.flows.preparing import Prepared
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.quantities import format_seconds, loss_name
+from prefect_tune.flows.reaping import reap
 from prefect_tune.flows.search import Limits, search
 from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study, StudyFailed

@@ -1,0 +1,91 @@
+"""Task runs that will not end by themselves, because what ran them is gone: they are ended here.
+
+Prefect does not notice when a Dask worker dies; its task runs would stay Running for ever. What
+Prefect shows must not decide over a study, so that errors are logged and no more.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import State, StateType, TaskRun
+from prefect.exceptions import PrefectHTTPStatusError
+
+from prefect_tune.tasks.evaluate import evaluate
+
+__all__ = ["end_trial_run", "reap"]
+
+_LOGGER = logging.getLogger(__name__)
+_OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
+
+
+def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
+    """Give task runs of a flow run that will never end by themselves a final state.
+
+    Args:
+        flow_run_id: The flow run.
+        state: The final state.
+        of_trials: Only these trials and what runs in them; None takes all that are open.
+
+    Returns:
+        How many there were.
+    """
+    wanted = None if of_trials is None else {str(i) for i in of_trials}
+    reaped = 0
+    try:
+        with get_client(sync_client=True) as client:
+            open_runs = client.read_task_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
+                task_run_filter=TaskRunFilter(
+                    state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
+                ),
+            )
+            for task_run in open_runs:
+                if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
+                    client.set_task_run_state(task_run.id, state, force=True)
+                    reaped += 1
+    except Exception as error:
+        _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
+    return reaped
+
+
+def end_trial_run(flow_run_id: UUID, task_run_id: UUID, number: int, state: State[Any]) -> None:
+    """Give a trial's task run a final state; one that died unseen is made there with it.
+
+    Args:
+        flow_run_id: The flow run.
+        task_run_id: The task run.
+        number: The trial's.
+        state: The final state.
+    """
+    try:
+        with get_client(sync_client=True) as client:
+            try:
+                client.set_task_run_state(task_run_id, state, force=True)
+            except PrefectHTTPStatusError as error:
+                if error.response.status_code != 404:
+                    raise
+                client.create_task_run(
+                    evaluate,
+                    flow_run_id,
+                    dynamic_key=str(task_run_id),
+                    id=task_run_id,
+                    name=f"trial {number}",
+                    state=state,
+                )
+    except Exception as error:
+        _LOGGER.warning(f"task run {task_run_id} could not be set to {state.name}: {error}")
+
+
+def _parents(task_run: TaskRun) -> set[str]:
+    inputs = task_run.task_inputs.get("__parents__", [])
+    return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
