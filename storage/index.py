@@ -4,12 +4,9 @@ All that changes the cache's total happens under the lock of the store's row, so
 budget holds however many processes write.
 """
 
-import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
-from time import monotonic, time
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -37,13 +34,9 @@ from prefect_tune.storage.journal import Journal
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.measured import Kind, Measured
 from prefect_tune.storage.pins import Pins
+from prefect_tune.storage.uses import Uses, kind_of
 
 __all__ = ["CHEAP", "NO_ROOM", "ArtifactIndex", "Gone", "Totals"]
-
-_FLUSH_SECONDS = 1.0
-"""Uses are written at most this long after they happened: LRU order is right to within it."""
-
-_LOGGER = logging.getLogger(__name__)
 
 CHEAP = "cheaper to make again than to read"
 NO_ROOM = "everything else is pinned"
@@ -87,33 +80,14 @@ class Totals:
     refused: int
 
 
-@dataclass(slots=True)
-class _Uses:
-    """What happened since it was last written: uses of artifacts, and counts by step."""
-
-    used: dict[str, tuple[float, int]] = field(default_factory=dict)
-    counts: dict[str, dict[str, float]] = field(default_factory=dict)
-    times: dict[Kind, dict[str, list[float]]] = field(default_factory=dict)
-
-    def count(self, step: str, name: str, amount: float) -> None:
-        empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
-        self.counts.setdefault(step, empty)[name] += amount
-
-    def time(self, entry: Entry, which: str, seconds: float) -> None:
-        times = self.times.setdefault(_kind(entry), {})
-        times.setdefault(which, []).append(seconds)
-
-
 class ArtifactIndex:
     """The table of artifacts and the store's counters in one database.
-
-    Uses and counters are collected in memory and written together, at the latest with the next
-    change, so that a hit costs no transaction of its own.
 
     Args:
         database: Where it is kept.
 
     Attributes:
+        uses: What happened and is not written yet.
         measured: How long steps take, and how often they were served.
         journal: What is being written or deleted.
         pins: What stays for now.
@@ -124,11 +98,7 @@ class ArtifactIndex:
         self.measured = Measured(database)
         self.journal = Journal(database)
         self.pins = Pins(database)
-        self._lock = threading.Lock()
-        self._uses = _Uses()
-        self._flushed = monotonic()
-        self._latest = 0.0
-        self._timer: threading.Timer | None = None
+        self.uses = Uses(self.flush)
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
         """What is known of these keys; keys that were never made are left out."""
@@ -157,36 +127,6 @@ class ArtifactIndex:
         query = select(table.step, func.sum(table.size_bytes)).where(table.is_present)
         with self._database.read() as connection:
             return {step: int(n) for step, n in connection.execute(query.group_by(table.step))}
-
-    def count_hit(self, entry: Entry) -> None:
-        """Note that an artifact was served, and what that saved."""
-        with self._lock:
-            self._latest = self._now()
-            _, hits = self._uses.used.get(entry.key, (0.0, 0))
-            self._uses.used[entry.key] = (self._latest, hits + 1)
-            self._uses.count(entry.step, "hits", 1)
-            self._uses.count(entry.step, "seconds_saved", entry.cost_seconds)
-        self._flush_soon()
-
-    def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
-        """Note how long reading some of an artifact took."""
-        whole = seconds * entry.size_bytes / max(read_bytes, 1)
-        with self._lock:
-            self._uses.time(entry, "load_seconds", whole)
-            self._uses.count(entry.step, "seconds_saved", -seconds)
-        self._flush_soon()
-
-    def count_miss(self, step: str) -> None:
-        """Note that an artifact had to be made."""
-        with self._lock:
-            self._uses.count(step, "misses", 1)
-        self._flush_soon()
-
-    def count_make(self, entry: Entry) -> None:
-        """Note how long making an artifact of that size took."""
-        with self._lock:
-            self._uses.time(entry, "make_seconds", entry.cost_seconds)
-        self._flush_soon()
 
     def budget_bytes(self) -> int:
         """The cache's byte budget."""
@@ -223,7 +163,7 @@ class ArtifactIndex:
         with self._changing(uses_first=False) as (connection, store):
             if store.cache_bytes + entry.size_bytes > store.budget_bytes:
                 self._write_uses(connection, store)
-            is_cheap = self.measured.is_cheap(connection, _kind(entry))
+            is_cheap = self.measured.is_cheap(connection, kind_of(entry))
             gone, freed = self._remove(connection, [entry.key])
             cache_bytes = store.cache_bytes - freed
             surplus = cache_bytes + entry.size_bytes - store.budget_bytes
@@ -302,37 +242,13 @@ class ArtifactIndex:
 
     def flush(self) -> None:
         """Write the uses and counters collected so far."""
-        with self._lock:
-            is_idle = not self._uses.used and not self._uses.counts and not self._uses.times
-        if not is_idle:
+        if not self.uses.is_empty:
             with self._changing():
                 pass
 
     def stop(self) -> None:
         """Flush for the last time."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-        self._flush_quietly()
-
-    def _flush_soon(self) -> None:
-        """Flush within a second, also when this process does something else meanwhile."""
-        if monotonic() - self._flushed > _FLUSH_SECONDS:
-            self._flush_quietly()
-            return
-        with self._lock:
-            if self._timer is None:
-                self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _flush_quietly(self) -> None:
-        with self._lock:
-            self._timer = None  # what is counted from now on needs another one
-        try:
-            self.flush()
-        except Exception as error:  # counting must not end what is counted
-            _LOGGER.warning(f"uses of the cache are not counted: {error}")
+        self.uses.stop()
 
     @contextmanager
     def _changing(self, *, uses_first: bool = True) -> Iterator[tuple[Connection, Row[Any]]]:
@@ -348,12 +264,7 @@ class ArtifactIndex:
             yield connection, store
 
     def _write_uses(self, connection: Connection, store: Row[Any]) -> None:
-        with self._lock:
-            uses, self._uses = self._uses, _Uses()
-            self._flushed = monotonic()
-        self._write(connection, uses, POLICIES[store.policy], store.clock)
-
-    def _write(self, connection: Connection, uses: _Uses, policy: Policy, clock: float) -> None:
+        uses, policy, clock = self.uses.taken(), POLICIES[store.policy], store.clock
         if uses.used:
             table = artifact_table.c
             after = {
@@ -488,22 +399,14 @@ class ArtifactIndex:
         clock: float = 0.0,
     ) -> None:
         """Insert the row of an artifact, or replace it."""
-        self._latest = self._now()
+        now = self.uses.now()
         values = {
             **{name: getattr(entry, name) for name in _ENTRY_FIELDS},
             "parts": {name: asdict(part) for name, part in entry.parts.items()},
-            "created": entry.created or self._latest,
-            "last_used": self._latest,
+            "created": entry.created or now,
+            "last_used": now,
             "is_present": is_present,
             "is_cheap": is_cheap,
         }
         values["priority"] = policy.priority(values, clock)
         upsert(connection, artifact_table, values)
-
-    def _now(self) -> float:
-        """A time later than any before: a clock that is set back must not reverse the order."""
-        return max(time(), self._latest + 1e-6)
-
-
-def _kind(entry: Entry) -> Kind:
-    return Kind.of(entry.step, entry.algorithm, entry.size_bytes)

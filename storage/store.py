@@ -11,23 +11,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from time import monotonic, perf_counter, time
 from typing import Any
-from uuid import uuid4
-
-from fsspec.utils import get_protocol
-from sqlalchemy import insert, select
 
 from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
 from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES
-from prefect_tune.storage.files import RECORDS, Damaged, Files, StoreRefused, new_place
+from prefect_tune.storage.files import Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.index import ArtifactIndex, Gone
-from prefect_tune.storage.key import ARTIFACT_FORMAT, artifact_folder, canonical_json
+from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import LeaseBook, Turn
 from prefect_tune.storage.memory import DEFAULT_MEMORY_BYTES, MemoryTier
+from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
 
 __all__ = [
@@ -42,26 +37,9 @@ DEFAULT_BUDGET_BYTES = 10 * 1000**3
 """Byte budget of a new store's cache."""
 FREE_BYTES_KEPT = 1000**3
 """The cache stops growing when the disk has no more than this left."""
-_STORE_FILE = "store.json"
 _PROVENANCE_FILE = "provenance.json"
 
-_IN_MEMORY: dict[str, Database] = {}
-"""Indexes of stores in the memory of this process, by URL; they live as long as it does."""
-
 _LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreAddress:
-    """Where a store is; travels to workers.
-
-    Attributes:
-        url: fsspec URL of the store's folder.
-        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
-    """
-
-    url: str
-    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +82,13 @@ class ArtifactStore:
             raise StoreRefused(
                 f"unknown policy {policy!r} of eviction; known: {', '.join(POLICIES)}"
             )
-        _check_remote_has_database(address)
         self.address = address
         self._said: set[str] = set()
         self._budget, self._budget_read = 0, float("-inf")
         self.files = Files(address.url)
-        if self.files.is_local:
-            _make_folder(address, self.files)
-        try:
-            self.database = _database(address, self.files)
-            self.id = self._opened(budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY)
-        except DatabaseRefused as error:
-            raise StoreRefused(str(error)) from error
+        self.database, self.id = opened(
+            address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY
+        )
         self.index = ArtifactIndex(self.database)
         self.memory = MemoryTier(memory_bytes)
         self.records = Records(self.files, self.database, self.index.journal)
@@ -132,17 +105,13 @@ class ArtifactStore:
         Raises:
             StoreRefused: If it is at a kind of place that is not known.
         """
-        files = Files(address.url)
-        try:
-            return bool(files.filesystem.exists(files.path(_STORE_FILE)))
-        except OSError as error:
-            raise StoreRefused(f"the store {address.url} cannot be read: {error}") from error
+        return is_there(address, Files(address.url))
 
     def close(self) -> None:
         """Write what is still to be counted and let go of the database."""
         self.index.stop()
         self.leases.close()
-        if self.database not in _IN_MEMORY.values():
+        if not lives_in_memory(self.database):
             self.database.close()
 
     def set_budget(self, budget_bytes: int) -> None:
@@ -172,7 +141,7 @@ class ArtifactStore:
             self._warn_once(f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40])
             return None
         if read_bytes:
-            self.index.count_load(entry, read_bytes, perf_counter() - started)
+            self.index.uses.count_load(entry, read_bytes, perf_counter() - started)
         return read
 
     def write(
@@ -216,7 +185,7 @@ class ArtifactStore:
             self._clear([(folder, entry.place)])
             self.index.refuse(entry, reason)
             return replace(entry, is_present=False)
-        self.index.count_make(entry)
+        self.index.uses.count_make(entry)
         reason, gone = self.index.admit(entry, turn.end if turn else None)
         if turn:
             turn.is_over = True
@@ -308,7 +277,7 @@ class ArtifactStore:
             known = turn.found
             if known is not None and known.is_present:
                 if is_whole():
-                    self.index.count_hit(known)
+                    self.index.uses.count_hit(known)
                     return known, None
                 noted = entry
             was_refused = known is not None and not known.place and known.created >= since
@@ -330,7 +299,7 @@ class ArtifactStore:
             if entry.place:
                 self.index.journal.finish([entry.place])
             raise
-        self.index.count_miss(entry.step)
+        self.index.uses.count_miss(entry.step)
         return self.write(entry, made, lineage, turn), made
 
     def provenance(self, entry: Entry) -> Any:
@@ -351,7 +320,7 @@ class ArtifactStore:
         entry = self.index.entries([key]).get(key)
         if entry is None or not entry.is_present or not is_whole():
             return None
-        self.index.count_hit(entry)
+        self.index.uses.count_hit(entry)
         return entry
 
     def _delete(self, gone: Sequence[Gone]) -> None:
@@ -374,72 +343,6 @@ class ArtifactStore:
         self.index.journal.finish(cleared)
         return len(cleared)
 
-    def _opened(self, budget_bytes: int, policy: str) -> str:
-        try:
-            return self._claim(budget_bytes, policy)
-        except BaseException:
-            self.database.close()
-            raise
-
-    def _claim(self, budget_bytes: int, policy: str) -> str:
-        """Tie folder and index to each other, or check that they are; returns the store's id."""
-        where = self.files.path(_STORE_FILE)
-        self.database.create_tables()
-        with self.database.write() as connection:
-            claimed = self._read_claim(where)
-            row = connection.execute(select(store_table)).first()
-            if claimed is not None:
-                self._check_format(f"the store {self.address.url}", claimed["format"])
-            if row is not None:
-                self._check_format(f"the database {self.database.url}", row.schema, SCHEMA)
-            if row is None and claimed is None:
-                store_id = uuid4().hex
-                connection.execute(
-                    insert(store_table).values(
-                        id=store_id,
-                        schema=SCHEMA,
-                        url=self.address.url,
-                        budget_bytes=budget_bytes,
-                        policy=policy,
-                    )
-                )
-                if self.files.is_local:
-                    Path(self.files.path(RECORDS)).mkdir(exist_ok=True)
-                self._write_claim(where, {"format": ARTIFACT_FORMAT, "index": store_id})
-                return store_id
-        if row is None or claimed is None or row.id != claimed["index"]:
-            whose = f"the store at {row.url}" if row else "no store"
-            raise StoreRefused(
-                f"the store {self.address.url} and the database {self.database.url} do not belong "
-                f"together (the database is the index of {whose}); name the database that the "
-                "store was made with, or a new folder"
-            )
-        return str(row.id)
-
-    def _check_format(self, what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
-        if found > known:
-            raise StoreRefused(
-                f"{what} has format {found}, this version of prefect-tune reads up to {known}; "
-                "use a newer version"
-            )
-
-    def _read_claim(self, where: str) -> dict[str, Any] | None:
-        try:
-            claim: dict[str, Any] = json.loads(self.files.filesystem.cat_file(where))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise StoreRefused(f"{where} cannot be read: {error}") from error
-        return claim
-
-    def _write_claim(self, where: str, claim: Mapping[str, Any]) -> None:
-        try:
-            self.files.filesystem.pipe_file(where, canonical_json(claim).encode())
-        except OSError as error:
-            raise StoreRefused(
-                f"the store {self.address.url} cannot be written: {error}"
-            ) from error
-
 
 def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
     document = {
@@ -451,36 +354,3 @@ def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
         "lineage": dict(lineage),
     }
     return json.dumps(document, indent=1).encode()
-
-
-def _make_folder(address: StoreAddress, files: Files) -> None:
-    """Make the folder of a local store, and make sure that it can be written."""
-    folder = Path(files.root)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".{uuid4().hex}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise StoreRefused(
-            f"the store {address.url} cannot be written: {error}; name a folder that can, "
-            "with --store"
-        ) from error
-
-
-def _database(address: StoreAddress, files: Files) -> Database:
-    if address.database:
-        return Database(address.database)
-    if files.is_local:
-        return Database(f"sqlite:///{Path(files.root) / 'index.sqlite'}")
-    if address.url not in _IN_MEMORY:
-        _IN_MEMORY[address.url] = Database("sqlite://")
-    return _IN_MEMORY[address.url]
-
-
-def _check_remote_has_database(address: StoreAddress) -> None:
-    if get_protocol(address.url) not in ("file", "local", "memory") and not address.database:
-        raise StoreRefused(
-            f"the store {address.url} is remote, so its index needs a database that all workers "
-            "reach: name a PostgreSQL one with --database"
-        )

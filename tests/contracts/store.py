@@ -40,7 +40,7 @@ def put(
 
 def use(store: ArtifactStore, key: str) -> None:
     (found,) = store.index.entries([key.ljust(64, "0")]).values()
-    store.index.count_hit(found)
+    store.index.uses.count_hit(found)
 
 
 def present(store: ArtifactStore) -> set[str]:

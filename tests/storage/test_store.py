@@ -86,7 +86,7 @@ def test_least_recently_used_goes_first(store) -> None:
     store.set_budget(3 * size)
     put(store, "b")
     put(store, "c")
-    store.index.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
+    store.index.uses.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
     put(store, "d")
     assert present(store) == {"a", "c", "d"}
     assert store.index.totals().evicted == 1

@@ -1,0 +1,176 @@
+"""Opening a store: its folder, its database, and the claim that ties the two to each other."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from fsspec.utils import get_protocol
+from sqlalchemy import insert, select
+
+from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
+from prefect_tune.storage.files import RECORDS, Files, StoreRefused
+from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
+
+__all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
+
+_CLAIM_FILE = "store.json"
+_IN_MEMORY: dict[str, Database] = {}
+"""Indexes of stores in the memory of this process, by URL; they live as long as it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Where a store is; travels to workers.
+
+    Attributes:
+        url: fsspec URL of the store's folder.
+        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
+    """
+
+    url: str
+    database: str = ""
+
+
+def opened(
+    address: StoreAddress, files: Files, budget_bytes: int, policy: str
+) -> tuple[Database, str]:
+    """The database of a store, made if it is new, and the store's id.
+
+    Args:
+        address: Where it is.
+        files: Its folder, which is made if it is local.
+        budget_bytes: Byte budget of a new store.
+        policy: Policy of eviction of a new store.
+
+    Raises:
+        StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
+            newer version; or if a remote URL comes without a database.
+    """
+    _check_remote_has_database(address)
+    if files.is_local:
+        _make_folder(address, files)
+    try:
+        database = _database(address, files)
+        try:
+            return database, _claimed(address, files, database, budget_bytes, policy)
+        except BaseException:
+            database.close()
+            raise
+    except DatabaseRefused as error:
+        raise StoreRefused(str(error)) from error
+
+
+def is_there(address: StoreAddress, files: Files) -> bool:
+    """Whether there is a store; nothing is made.
+
+    Raises:
+        StoreRefused: If its place cannot be read.
+    """
+    try:
+        return bool(files.filesystem.exists(files.path(_CLAIM_FILE)))
+    except OSError as error:
+        raise StoreRefused(f"the store {address.url} cannot be read: {error}") from error
+
+
+def lives_in_memory(database: Database) -> bool:
+    """Whether a database is the index of a store in the memory of this process."""
+    return database in _IN_MEMORY.values()
+
+
+def _claimed(
+    address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
+) -> str:
+    """Tie folder and index to each other, or check that they are; returns the store's id."""
+    where = files.path(_CLAIM_FILE)
+    database.create_tables()
+    with database.write() as connection:
+        claimed = _read_claim(files, where)
+        row = connection.execute(select(store_table)).first()
+        if claimed is not None:
+            _check_format(f"the store {address.url}", claimed["format"])
+        if row is not None:
+            _check_format(f"the database {database.url}", row.schema, SCHEMA)
+        if row is None and claimed is None:
+            store_id = uuid4().hex
+            connection.execute(
+                insert(store_table).values(
+                    id=store_id,
+                    schema=SCHEMA,
+                    url=address.url,
+                    budget_bytes=budget_bytes,
+                    policy=policy,
+                )
+            )
+            if files.is_local:
+                Path(files.path(RECORDS)).mkdir(exist_ok=True)
+            _write_claim(address, files, {"format": ARTIFACT_FORMAT, "index": store_id})
+            return store_id
+    if row is None or claimed is None or row.id != claimed["index"]:
+        whose = f"the store at {row.url}" if row else "no store"
+        raise StoreRefused(
+            f"the store {address.url} and the database {database.url} do not belong together (the "
+            f"database is the index of {whose}); name the database that the store was made with, "
+            "or a new folder"
+        )
+    return str(row.id)
+
+
+def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
+    if found > known:
+        raise StoreRefused(
+            f"{what} has format {found}, this version of prefect-tune reads up to {known}; use a "
+            "newer version"
+        )
+
+
+def _read_claim(files: Files, where: str) -> dict[str, Any] | None:
+    try:
+        claim: dict[str, Any] = json.loads(files.filesystem.cat_file(where))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreRefused(f"{where} cannot be read: {error}") from error
+    return claim
+
+
+def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) -> None:
+    try:
+        files.filesystem.pipe_file(files.path(_CLAIM_FILE), canonical_json(claim).encode())
+    except OSError as error:
+        raise StoreRefused(f"the store {address.url} cannot be written: {error}") from error
+
+
+def _make_folder(address: StoreAddress, files: Files) -> None:
+    """Make the folder of a local store, and make sure that it can be written."""
+    folder = Path(files.root)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise StoreRefused(
+            f"the store {address.url} cannot be written: {error}; name a folder that can, "
+            "with --store"
+        ) from error
+
+
+def _database(address: StoreAddress, files: Files) -> Database:
+    if address.database:
+        return Database(address.database)
+    if files.is_local:
+        return Database(f"sqlite:///{Path(files.root) / 'index.sqlite'}")
+    if address.url not in _IN_MEMORY:
+        _IN_MEMORY[address.url] = Database("sqlite://")
+    return _IN_MEMORY[address.url]
+
+
+def _check_remote_has_database(address: StoreAddress) -> None:
+    if get_protocol(address.url) not in ("file", "local", "memory") and not address.database:
+        raise StoreRefused(
+            f"the store {address.url} is remote, so its index needs a database that all workers "
+            "reach: name a PostgreSQL one with --database"
+        )
