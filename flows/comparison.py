@@ -212,7 +212,7 @@ def prepare_comparison(
     runs = tuple(
         Run(entrant, repeat, _prepared(settings, name, repeat, entrant, read))
         for repeat in range(n_repeats)
-        for entrant in entrants
+        for entrant in _rotated(entrants, repeat)  # or the same ones would always run together
     )
     return Comparison(name, settings, store, runs, out, _notes(name, runs))
 
@@ -233,6 +233,11 @@ def comparison_prepared(comparison: Comparison) -> Iterator[None]:
 def current_comparison() -> Comparison | None:
     """What the caller of the flow has prepared."""
     return _PREPARED.get()
+
+
+def _rotated(entrants: tuple[Entrant, ...], repeat: int) -> tuple[Entrant, ...]:
+    first = repeat % len(entrants)
+    return entrants[first:] + entrants[:first]
 
 
 def _entrant(label: str) -> Entrant:

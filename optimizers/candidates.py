@@ -17,7 +17,14 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.configuration import Configuration, is_allowed, to_unit
+from prefect_tune.optimizers.configuration import (
+    Choice,
+    Configuration,
+    Value,
+    is_allowed,
+    plain_value,
+    to_unit,
+)
 from prefect_tune.optimizers.encoding import Encoding
 from prefect_tune.optimizers.space import Path, Space
 
@@ -103,6 +110,12 @@ class CandidateSpace:
             ]
         )
         self._rows: dict[Configuration, tuple[list[int], NDArray[np.float64]]] = {}
+        self._position = {column: i for i, column in enumerate(self.encoding.columns)}
+        self._values: list[dict[float, Value]] = [
+            {float(unit): plain_value(self.encoding.hyperparameter(column).default_value)}
+            for column, unit in zip(self.encoding.columns, self.default_units, strict=True)
+        ]
+        """By column, the values whose positions are known: a way there and back may lose digits."""
         self._feasible: dict[tuple[int, ...], bool] = {}
         self._paths: NDArray[np.intp] | None = None
         if self.proposed.n_paths <= _PATHS:
@@ -118,7 +131,7 @@ class CandidateSpace:
         return Candidates(algorithms, rng.random((len(algorithms), len(self._columns))))
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Configurations as candidates."""
+        """Configurations as candidates; hyperparameters that are not active have their defaults."""
         rows = [self._encoded(c) for c in configurations]
         algorithms = np.array([a for a, _ in rows], dtype=np.intp)
         units = np.array([u for _, u in rows], dtype=np.float64)
@@ -126,10 +139,31 @@ class CandidateSpace:
         return Candidates(algorithms.reshape(shapes[0]), units.reshape(shapes[1]))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
-        """The configuration of a row; None when its values are forbidden together."""
+        """The configuration of a row; None when its values are forbidden together.
+
+        Values of encoded configurations and default values come back to the last digit, or what
+        was made with them would not be found in the cache.
+        """
         path = tuple(self._ids[k][a] for k, a in enumerate(candidates.algorithms[row]))
-        configuration = self.encoding.from_cube(path, candidates.units[row])
+        units = candidates.units[row]
+        rough = self.encoding.from_cube(path, units)
+        choices = [
+            (step, Choice(choice.algorithm, tuple(self._exact(step, choice, units))))
+            for step, choice in rough.choices
+        ]
+        configuration = Configuration(tuple(choices))
         return configuration if is_allowed(self.space, configuration) else None
+
+    def _exact(
+        self, step: str, choice: Choice, units: NDArray[np.float64]
+    ) -> Iterable[tuple[str, Value]]:
+        """The values of a choice, known ones in place of those near them."""
+        for name, value in choice.values:
+            i = self._position.get((step, choice.algorithm, name))
+            if i is None or self._columns[i].size:
+                yield name, value
+            else:
+                yield name, self._values[i].get(float(units[i]), value)
 
     def features(self, candidates: Candidates) -> NDArray[np.float64]:
         """One-hot paths and positions, inactive ones -1, shape (n, N + d)."""
@@ -158,14 +192,22 @@ class CandidateSpace:
         changed = np.where(changeable, rng.random(changeable.shape), -1.0).argmax(axis=1)
         for k, allowed in enumerate(self._allowed):
             rows = np.flatnonzero(changed == k)
-            algorithms[rows, k] = rng.choice(allowed, size=len(rows))
+            drawn = rng.choice(allowed, size=len(rows))
+            same = drawn == algorithms[rows, k]
+            following = allowed[(np.searchsorted(allowed, drawn[same]) + 1) % len(allowed)]
+            drawn[same] = following
+            algorithms[rows, k] = drawn
         rows = np.flatnonzero(changed >= len(steps))
         columns = changed[rows] - len(steps)
-        is_category = np.array([c.size > 0 for c in self._columns], dtype=np.bool_)[columns]
-        moved = units[rows, columns] + deviation * rng.standard_normal(len(rows))
-        redrawn = rng.random(len(rows))
-        # Reflected at the ends, so that ranges are not left.
-        units[rows, columns] = np.where(is_category, redrawn, 1 - np.abs(1 - np.abs(moved) % 2))
+        sizes = np.array([c.size for c in self._columns], dtype=np.intp)[columns]
+        before = units[rows, columns]
+        moved = before + deviation * rng.standard_normal(len(rows))
+        moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left
+        others = np.maximum(sizes - 1, 1)
+        away = 1 + np.minimum(np.floor(rng.random(len(rows)) * others), others - 1)
+        with_size = np.maximum(sizes, 1)
+        redrawn = (np.floor(before * with_size) + away) % with_size
+        units[rows, columns] = np.where(sizes > 0, (redrawn + 0.5) / with_size, moved)
         kept = self._can_run(algorithms)
         return Candidates(algorithms[kept], units[kept]), origin[kept]
 
@@ -177,8 +219,14 @@ class CandidateSpace:
 
     def _encoded(self, configuration: Configuration) -> tuple[list[int], NDArray[np.float64]]:
         if configuration not in self._rows:
-            units, _ = self.encoding.to_cube(configuration)
+            units, is_active = self.encoding.to_cube(configuration)
+            units = np.where(is_active, units, self.default_units)
             self._rows[configuration] = self._indices(configuration.path), units
+            for step, choice in configuration.choices:
+                for name, value in choice.values:
+                    i = self._position.get((step, choice.algorithm, name))
+                    if i is not None:
+                        self._values[i][float(units[i])] = value
         return self._rows[configuration]
 
     def _indices(self, path: Path) -> list[int]:

@@ -30,6 +30,7 @@ __all__ = [
     "enumerate_configurations",
     "from_unit",
     "is_allowed",
+    "plain_value",
     "sample_choice",
     "sample_configuration",
     "to_unit",
@@ -165,14 +166,14 @@ def active_hyperparameters(
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
     """The value at position `u` in [0, 1]; discrete values share the interval evenly."""
     if isinstance(hyperparameter, Constant):
-        return _plain(hyperparameter.value)
+        return plain_value(hyperparameter.value)
     if isinstance(hyperparameter, CategoricalHyperparameter):
         sequence = hyperparameter.choices
     elif isinstance(hyperparameter, OrdinalHyperparameter):
         sequence = hyperparameter.sequence
     else:
-        return _plain(hyperparameter.to_value(min(max(u, 0.0), 1.0)))
-    return _plain(sequence[min(int(u * len(sequence)), len(sequence) - 1)])
+        return plain_value(hyperparameter.to_value(min(max(u, 0.0), 1.0)))
+    return plain_value(sequence[min(int(u * len(sequence)), len(sequence) - 1)])
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
@@ -297,7 +298,7 @@ def _sample_values(algorithm: Algorithm, rng: np.random.Generator) -> dict[str, 
 def _defaults(algorithm: Algorithm) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
-        values[hyperparameter.name] = _plain(hyperparameter.default_value)
+        values[hyperparameter.name] = plain_value(hyperparameter.default_value)
     return values
 
 
@@ -352,7 +353,7 @@ def _checked(
     return tuple(sorted(given.items()))
 
 
-def _plain(value: Any) -> Value:
+def plain_value(value: Any) -> Value:
     """A Python value in place of numpy's, so that JSON and equality are plain."""
     plain: Value = value.item() if isinstance(value, np.generic) else value
     return plain

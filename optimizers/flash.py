@@ -30,7 +30,7 @@ from prefect_tune.optimizers.path_design import design_order, design_rank
 from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.smac import ForestSearch, SmacOptions
-from prefect_tune.optimizers.space import Path, Space
+from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.told_losses import told_losses
 from prefect_tune.optimizers.trial import Trial
@@ -104,7 +104,8 @@ class Flash(Optimizer):
         try:
             if phase == 3:
                 return self._tuned(rng)
-            return self._configuration(self._ranked_paths(phase, rng), rng)
+            paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
+            return self._configuration(paths, rng)
         except SpaceExhausted:
             return new_configuration(self.space, self._asked, rng)
 
@@ -118,6 +119,8 @@ class Flash(Optimizer):
             if n < lengths.n_init or not self.history.complete:
                 return 1
             self._settle("n_init", n, lengths.note)
+            ran = (self._index.get(self._path_of(t)) for t in self.history)
+            decided["design"] = [i for i in ran if i is not None]
         if n < decided["n_init"] + lengths.n_prune:
             return 2
         self._settle("n_prune", n - decided["n_init"], lengths.note)
@@ -148,27 +151,40 @@ class Flash(Optimizer):
         return notes
 
     def _design(self, rng: np.random.Generator) -> list[int]:
-        n_init = self.options.n_init
+        given = self.options
+        n_init = given.n_init
         if n_init is None:
             n_init = design_rank(self._one_hot.shape[1], len(self.space.searched))
-        return design_order(self._one_hot, n_init, self.options.design, rng)
+        assert given.design is not None  # noqa: S101 - resolved at construction
+        start = self._plain_paths() if given.design == "plain_first" else []
+        return design_order(self._one_hot, n_init, given.design, rng, start[:n_init])
 
-    def _ranked_paths(self, phase: int, rng: np.random.Generator) -> Iterable[int]:
-        """Indices of paths to run, the first choice first."""
-        if phase == 1:
-            return self._design_left()
+    def _plain_paths(self) -> list[int]:
+        """One path of each model, with nothing before it as far as the steps allow."""
+        *before, model = self.space.searched
+        plain = tuple(_plainest(step) for step in before)
+        paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
+        return [i for i in map(self._index.get, paths) if i is not None]
+
+    def _ranked_paths(self, rng: np.random.Generator) -> Iterable[int]:
+        """Indices of paths by falling EIPS, those that must wait for all others at the end.
+
+        These are paths under way, and with default values those that have run: what more values
+        of a path are worth is for Phase 3 to find out.
+        """
         scores = self._log_eips(self._xi)
-        paths = {self._path_of(t) for t in self.history.pending}
-        running = [i for i in map(self._index.get, paths) if i is not None]
-        scores[running] -= np.ptp(scores) + 1  # last, for when nothing else is left
+        waits = self.history if self.options.start == "defaults" else self.history.pending
+        paths = {self._path_of(t) for t in waits}
+        last = [i for i in map(self._index.get, paths) if i is not None]
+        scores[last] -= np.ptp(scores) + 1
         shuffled = rng.permutation(len(scores))
         rounded = np.round(scores[shuffled] / _TIE) * _TIE
         return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
 
-    def _design_left(self) -> list[int]:
+    def _design_left(self, rng: np.random.Generator) -> list[int]:
         """Paths of the design not asked for yet, in order, those predicted to be dear at the end.
 
-        When all were asked for, it starts again.
+        When all were asked for, paths at random, those that were asked for least first.
         """
         ran_paths = Counter(self._index.get(self._path_of(t)) for t in self.history)
         left = []
@@ -178,7 +194,8 @@ class Flash(Optimizer):
             else:
                 left.append(i)
         if not left:
-            return list(self._decided["design"])
+            asked = Counter(self._index.get(self._path_of(t)) for t in self.history)
+            return sorted(map(int, rng.permutation(len(self._paths))), key=lambda i: asked[i])
         if self.options.cost != "steps" or not self.history.complete:
             return left
         seconds = self._path_cost.seconds(self.history, self._is_new())
@@ -187,10 +204,14 @@ class Flash(Optimizer):
         dear = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
         return [*(i for i in left if seconds[i] <= limit), *dear]
 
-    def _log_eips(self, xi: float | None) -> NDArray[np.float64]:
+    def _log_eips(self, xi: float | None, *, once: bool = True) -> NDArray[np.float64]:
         """Ln of the expected improvement per cost of every path, shape (B,).
 
-        Pending paths are taken to return what the model expects; a None `xi` is the mean deviation.
+        Pending paths are taken to return what the model expects.
+
+        Args:
+            xi: Improvement that does not count; None for the mean deviation.
+            once: Whether the cost is that of the path's next run alone, with what is cached.
         """
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
         seen = self._encoded(trials)
@@ -201,13 +222,19 @@ class Flash(Optimizer):
         margin = float(deviation.mean()) if xi is None else xi
         best = float(self.history.losses.min())
         log_ei = log_expected_improvement(model.mean(self._one_hot), deviation, best, margin)
-        return log_ei - self._log_cost(seen, np.array([t.cost_seconds for t in trials]))
+        seconds = np.array([t.cost_seconds for t in trials])
+        return log_ei - self._log_cost(seen, seconds, once=once)
 
     def _log_cost(
-        self, seen: NDArray[np.float64], seconds: NDArray[np.float64]
+        self, seen: NDArray[np.float64], seconds: NDArray[np.float64], *, once: bool
     ) -> NDArray[np.float64]:
         """Ln of what divides the expected improvement, shape (B,)."""
         rule = self.options.cost
+        if rule == "steps" and not once:
+            # Many runs with other values are to come: nothing is cached for them, and a path that
+            # is dear but good must stay, so that the paper's logarithm of the time is taken.
+            predicted = self._path_cost.seconds(self.history, None)
+            return np.log(guarded_log_seconds(predicted))
         if rule == "steps":
             predicted = self._path_cost.seconds(self.history, self._is_new())
             least = _LEAST_SHARE * float(predicted.mean())
@@ -257,7 +284,7 @@ class Flash(Optimizer):
             r = min(self.options.r, len(self._paths))
             if r < self.options.r:
                 self._note(f"r is {self.options.r}, and there are {r} paths: all are kept")
-            scores = self._log_eips(0.0)
+            scores = self._log_eips(0.0, once=False)
             best = np.argsort(-np.round(scores / _TIE) * _TIE, kind="stable")[:r]
             self._decided["ranking"] = [[int(i), float(scores[i])] for i in best]
             chosen = [self._paths[i] for i in best]
@@ -283,12 +310,16 @@ class Flash(Optimizer):
         if self.options.phase3 == "tpe":
             from prefect_tune.optimizers.tpe import ParzenSearch, TpeOptions  # noqa: PLC0415
 
-            options = TpeOptions(failure_cost=failure_cost)
+            options = TpeOptions(n_startup=1, failure_cost=failure_cost)
             return ParzenSearch(self._subspace, self.objective, options)
-        forest = SmacOptions(failure_cost=failure_cost)
+        forest = SmacOptions(n_startup=1, failure_cost=failure_cost)
         if self.options.is_paper:
             forest = SmacOptions(
-                min_samples_split=10, random_share=0.5, failure_cost=failure_cost, is_log=False
+                n_startup=1,
+                min_samples_split=10,
+                random_share=0.5,
+                failure_cost=failure_cost,
+                is_log=False,
             )
         return ForestSearch(self.space, self.objective, forest, self._subspace)
 
@@ -355,3 +386,9 @@ class Flash(Optimizer):
             if i is not None and trial.query.configuration == self._default(i):
                 is_new[i] = False
         return is_new
+
+
+def _plainest(step: Step) -> str:
+    """The algorithm of a step that hands on what it was given, or its first one."""
+    plain = (a.id for a in step.algorithms if a.passes_on and not a.class_weights)
+    return next(plain, step.algorithms[0].id)

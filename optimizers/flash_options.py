@@ -35,7 +35,8 @@ class FlashOptions:
         xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
             variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
         ridge: Penalty of the linear models.
-        design: `d_optimal` (paper), `bayes_d`, or `random` for the ablation.
+        design: Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing
+            before it and then D-optimal around those; `bayes_d`; or `random` for the ablation.
         pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
         phase3: What tunes the sub-space.
         cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
@@ -53,7 +54,7 @@ class FlashOptions:
     r: int = 10
     xi: float | None = None
     ridge: float = 1.0
-    design: Design = "d_optimal"
+    design: Design | None = None
     pruning: bool = True
     phase3: Literal["smac", "tpe"] = "smac"
     cost: Cost | None = None
@@ -90,6 +91,16 @@ class FlashOptions:
 
 
 _VARIANTS: dict[str, dict[str, str]] = {
-    "default": {"cost": "steps", "start": "defaults", "failure_cost": "worst"},
-    "paper": {"cost": "literal", "start": "prior", "failure_cost": "bound"},
+    "default": {
+        "design": "plain_first",
+        "cost": "steps",
+        "start": "defaults",
+        "failure_cost": "worst",
+    },
+    "paper": {
+        "design": "d_optimal",
+        "cost": "literal",
+        "start": "prior",
+        "failure_cost": "bound",
+    },
 }

@@ -5,7 +5,7 @@ the history says which prefixes of steps a study has made, and what each step to
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,17 +44,20 @@ class PathCost:
         self._known_codes: dict[int, tuple[int, ...]] = {}
         self._is_free = np.logical_and.accumulate(np.column_stack(free), axis=1)
 
-    def seconds(self, history: History, is_new: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Predicted seconds of the next run of each path, shape (B,).
 
         Args:
             history: The trials so far.
             is_new: Paths that will be run with default values, shape (B,); of the others only
-                steps without hyperparameters are sure to be the same again.
+                steps without hyperparameters are sure to be the same again. None for what a run
+                takes of which nothing is cached.
         """
         made, loads, overhead = self._measured(history)
-        held = self._held(history) & (is_new[:, None] | self._is_free)
-        held[:, -1] = False  # the model of a configuration that was never run
+        held = np.zeros(self._codes.shape, dtype=np.bool_)
+        if is_new is not None:
+            held = self._held(history) & (is_new[:, None] | self._is_free)
+            held[:, -1] = False  # the model of a configuration that was never run
         known = [x for step in made for values in step.values() for x in values]
         typical_load = float(np.mean(loads)) if loads else 0.0
         total = np.full(len(self._algorithms), overhead)
@@ -75,7 +78,6 @@ class PathCost:
         rest: list[float] = []
         for trial in history:
             if trial.evaluation is None or not trial.evaluation.steps:
-                self._blame(trial, made)
                 continue
             path = trial.query.configuration.path
             seconds = dict.fromkeys(self._steps, 0.0)
@@ -90,28 +92,54 @@ class PathCost:
             for k, step in enumerate(self._steps):
                 made[k][self._position[k][path[k]]].append(seconds[step])
             rest.append(max(trial.cost_seconds - spent, 0.0))
+        typical = [{i: float(np.mean(x)) for i, x in step.items()} for step in made]
+        for trial in history.failed:
+            self._blame(trial, made, typical)
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
-    def _blame(self, trial: Trial, made: list[defaultdict[int, list[float]]]) -> None:
-        """A failed trial's seconds count for the step that failed, or for the last."""
+    def _blame(
+        self,
+        trial: Trial,
+        made: list[defaultdict[int, list[float]]],
+        typical: Sequence[Mapping[int, float]],
+    ) -> None:
+        """A failed trial's seconds, less what the steps before take, are of the step that failed.
+
+        It is the last one where that is not known.
+        """
         if trial.failure is None:
             return
+        algorithms = self._algorithms_of(trial)
+        failed = self._failed_step(trial)
+        k = len(self._steps) - 1 if failed is None else failed
+        before = sum(typical[j].get(algorithms[j], 0.0) for j in range(k))
+        made[k][algorithms[k]].append(max(trial.failure.cost_seconds - before, 0.0))
+
+    def _algorithms_of(self, trial: Trial) -> list[int]:
         path = trial.query.configuration.path
-        known = trial.failure.step in self._steps
-        k = self._steps.index(str(trial.failure.step)) if known else len(self._steps) - 1
-        made[k][self._position[k][path[k]]].append(trial.failure.cost_seconds)
+        return [ids[a] for ids, a in zip(self._position, path, strict=True)]
+
+    def _failed_step(self, trial: Trial) -> int | None:
+        """Position of the searched step in which a trial failed, if it was one."""
+        step = trial.failure.step if trial.failure else None
+        return self._steps.index(step) if step in self._steps else None
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Which prefixes of default values this study has made, shape (B, K)."""
+        """Which prefixes of default values this study has made, shape (B, K).
+
+        A step makes all folds before the next one starts: of a trial that failed, what is before
+        the step that failed is there.
+        """
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if not _is_served(history):
             return held
         codes: list[set[int]] = [set() for _ in self._steps]
-        for trial in history.complete:
+        for trial in (*history.complete, *history.failed):
+            made = len(self._steps) if trial.failure is None else self._failed_step(trial) or 0
             if trial.number not in self._known_codes:
                 prefixes = self._default_prefixes(trial.query.configuration)
                 self._known_codes[trial.number] = tuple(prefixes)
-            for k, code in enumerate(self._known_codes[trial.number]):
+            for k, code in enumerate(self._known_codes[trial.number][:made]):
                 codes[k].add(code)
         for k, known in enumerate(codes):
             held[:, k] = np.isin(self._codes[:, k], list(known))

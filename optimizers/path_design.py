@@ -1,5 +1,6 @@
 """Which paths to run first: greedy optimal design over one-hot paths (FLASH, section 3.2)."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Design", "design_order", "design_rank"]
 
-Design = Literal["d_optimal", "bayes_d", "random"]
+Design = Literal["plain_first", "d_optimal", "bayes_d", "random"]
 
 _TIE = 1e-9
 """Gains nearer than this are equal."""
@@ -25,7 +26,7 @@ def design_order(
     n: int,
     design: Design,
     rng: np.random.Generator | None = None,
-    start: int | None = None,
+    start: Sequence[int] = (),
 ) -> list[int]:
     """Indices of `n` paths in the order to run them; repeats where `n` exceeds what is useful.
 
@@ -33,18 +34,19 @@ def design_order(
         paths: One-hot paths that can be chosen, shape (B, N).
         n: How many to choose.
         design: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp', as
-            the paper does; `bayes_d` the determinant of that sum + I; `random` is the ablation.
+            the paper does, and so does `plain_first` after its `start`; `bayes_d` the determinant
+            of that sum + I; `random` is the ablation.
         rng: Breaks ties and draws the start; without it the lowest index is taken.
-        start: Index of the first path; drawn when not given.
+        start: Indices of the first paths; one is drawn when none is given.
     """
     if design == "random":
         rng = rng or np.random.default_rng(0)
         rounds = [rng.permutation(len(paths)) for _ in range(-(-n // len(paths)))]
         return [int(i) for i in np.concatenate(rounds)[:n]]
-    first = start if start is not None else int(rng.integers(len(paths))) if rng else 0
+    first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
     if design == "bayes_d":
-        information = np.eye(paths.shape[1]) + np.outer(paths[first], paths[first])
-        return _greedy(paths, [first], np.linalg.inv(information), n, rng)
+        information = np.eye(paths.shape[1]) + paths[first].T @ paths[first]
+        return _greedy(paths, first, np.linalg.inv(information), n, rng)
     chosen = _independent(paths, first, n, rng)
     if len(chosen) == n:
         return chosen
@@ -57,9 +59,12 @@ def design_order(
 
 
 def _independent(
-    paths: NDArray[np.floating[Any]], first: int, n: int, rng: np.random.Generator | None
+    paths: NDArray[np.floating[Any]],
+    first: Sequence[int],
+    n: int,
+    rng: np.random.Generator | None,
 ) -> list[int]:
-    """Greedy D-optimal picks while they are independent.
+    """The first paths, then greedy D-optimal picks while they are independent.
 
     With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
     squared distance of j from the span of S, kept up to date by Gram-Schmidt.
@@ -68,7 +73,7 @@ def _independent(
     basis = np.empty((0, paths.shape[1]))
     chosen: list[int] = []
     while len(chosen) < n:
-        pick = _pick(distance, rng) if chosen else first
+        pick = first[len(chosen)] if len(chosen) < len(first) else _pick(distance, rng)
         if distance[pick] < _EXHAUSTED:
             break
         chosen.append(pick)

@@ -6,7 +6,6 @@ Hutter, Hoos and Leyton-Brown 2011; the settings are those of SMAC3's facade for
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import ClassVar, get_args
 
 import numpy as np
@@ -14,7 +13,12 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.configuration import Configuration, Query, default_configuration
+from prefect_tune.optimizers.configuration import (
+    Configuration,
+    Query,
+    default_configuration,
+    sample_configuration,
+)
 from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
 from prefect_tune.optimizers.random_search import new_configuration
@@ -180,8 +184,8 @@ class Smac(Optimizer):
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         if not len(self.history):
-            paths = list(islice(self.space.paths(), 10_000))
-            return Query(default_configuration(self.space, paths[rng.integers(len(paths))]))
+            path = sample_configuration(self.space, rng).path
+            return Query(default_configuration(self.space, path))
         return Query(self._search.propose(self.history, rng))
 
     @cached_property

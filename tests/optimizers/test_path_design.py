@@ -24,12 +24,12 @@ def eigenvalue_picks(paths: np.ndarray, n: int, first: int) -> list[int]:
 
 
 def test_the_toy_graph_goes_on_by_the_pseudo_inverse() -> None:
-    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=5)
+    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=[5])
     assert order == [5, 0, 1, 2, 3, 4, 0, 1]
 
 
 def test_the_benchmark_graph_gives_the_thirty_picks_and_the_six_after_them() -> None:
-    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=0)
+    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=[0])
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 
@@ -56,7 +56,7 @@ def test_the_picks_are_those_of_the_eigenvalues(
     counts: tuple[int, ...], n: int, first: int
 ) -> None:
     paths = one_hot_paths(counts)
-    assert design_order(paths, n, "d_optimal", start=first) == eigenvalue_picks(paths, n, first)
+    assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -72,7 +72,7 @@ def test_the_bayesian_design_leaves_the_least_uncertain_worst_path() -> None:
     paths = one_hot_paths(BENCHMARK)
 
     def worst(design: Design) -> float:
-        chosen = paths[design_order(paths, 30, design, np.random.default_rng(0), start=0)]
+        chosen = paths[design_order(paths, 30, design, np.random.default_rng(0), start=[0])]
         inverse = np.linalg.inv(chosen.T @ chosen + np.eye(33))
         return float(np.einsum("ij,jk,ik->i", paths, inverse, paths).max())
 
