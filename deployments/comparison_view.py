@@ -34,8 +34,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     CONSOLE.print(
         "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
         f"{document['n_blocks']} data sets and repeats; = marks who is not significantly behind "
-        f"the first (paired bootstrap, p = {SIGNIFICANCE})"
-        + ("; so few blocks prove little" if document["n_blocks"] < 5 else "")
+        f"the first (ranks reordered within them, p = {SIGNIFICANCE})"
     )
     if "out" in document:
         CONSOLE.print(f"  curves of all runs: {document['out']}")

@@ -109,6 +109,11 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     to_do = [run for run in comparison.runs if not run.is_done]
     if to_do:
         _run_all(comparison, to_do)
+    if open_runs := [run.prepared.study for run in to_do if not run.has_ended]:
+        raise StudyFailed(
+            f"{len(open_runs)} runs have not ended ({', '.join(open_runs[:3])}); the same command "
+            f"with {comparison.again} goes on with them"
+        )
     if comparison.curves()["incumbent"].isna().all():
         raise StudyFailed(f"comparison {comparison.name!r} ended without a completed trial")
     return comparison.outcome()
@@ -308,7 +313,8 @@ def _searched(job: _Job) -> str:
 def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver) -> None:
     """Fit the incumbents of fixed times on all training rows, and score them on the test rows.
 
-    The last one stays the study's model.
+    The last one stays the study's model. One that could not be fitted has no test loss, which
+    counts as the worst; it is tried again when the comparison is continued.
 
     Raises:
         StoreLost: If the store cannot go on.
@@ -322,7 +328,7 @@ def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver)
     losses = dict(study.result.get(TEST_LOSSES, {}))
     limit_seconds = _REFIT_TIMES * job.run.prepared.trial_limits.seconds
     for number in incumbents:
-        if str(number) in losses:
+        if losses.get(str(number)) is not None:
             continue
         query = study.trials[number].query.to_json()
         parameters = {"number": number, "query": query, "context": job.context}
@@ -336,7 +342,7 @@ def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver)
         except Exception as error:  # as of a trial: what goes wrong is a result
             observer.note(f"trial {number} could not be fitted on all training rows: {error}")
             losses[str(number)] = None
-            study.set_result(**{TEST_LOSSES: losses})
+            study.set_result(**{TEST_LOSSES: losses, "model_trial": None, "test_loss": None})
             continue
         losses[str(number)] = refitted.test_loss
         study.set_result(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.curves import curve_of
+from prefect_tune.flows.curves import TEST_LOSSES, curve_of
 from prefect_tune.flows.options import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.flows.preparing import Prepared, as_name, prepare
 from prefect_tune.flows.settings import TuneSettings, check_study_name
@@ -46,8 +46,13 @@ __all__ = [
 
 _DEFAULT_METHODS = ",".join(METHODS)
 _DEFAULT_REPEATS = 3
-_SHARED = ("space", "metric", "positive", "folds", "holdout", "test_size")
+_SHARED = (
+    "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
+    "trial_memory_bytes",
+)  # fmt: skip
 """Settings that all runs of a comparison have in common."""
+_OPTION_OF = {"trial_seconds": "trial-timeout", "trial_memory_bytes": "trial-memory"}
+"""Options that are not named like their setting."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,21 @@ class Run:
     prepared: Prepared
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its search has ended, with or without a result."""
+        record = Ledger(self.prepared.store.database).study(self.prepared.study)
+        return record is not None and record.state in {"complete", "failed"}
+
+    @property
     def is_done(self) -> bool:
-        """Whether it has ended, with the budget that it has now."""
+        """Whether it has ended with the budget that it has now, and its incumbents are scored."""
         record = Ledger(self.prepared.store.database).study(self.prepared.study)
         if record is None or record.state not in {"complete", "failed"}:
             return False
-        now = self.prepared.resolved
-        return all(record.settings[name] == now[name] for name in ("trials", "budget_seconds"))
+        now, scores = self.prepared.resolved, record.result.get(TEST_LOSSES, {})
+        is_scored = None not in scores.values()
+        same = all(record.settings[name] == now[name] for name in ("trials", "budget_seconds"))
+        return same and is_scored
 
 
 @dataclass(frozen=True)
@@ -288,11 +301,15 @@ def _as_before(ledger: Ledger, studies: Mapping[str, int], settings: TuneSetting
     for name, before in known.items():
         given = getattr(settings, name)
         if given not in {None, before} and not (name == "space" and is_user_space(given)):
+            option = _OPTION_OF.get(name, name.replace("_", "-"))
+            said = "its default" if before is None else before
             raise BadInput(
-                f"the comparison has --{name.replace('_', '-')} {before}, and cannot be continued "
-                f"with {given}; choose another --name"
+                f"the comparison has --{option} {said}, and cannot be continued with {given}; "
+                "choose another --name"
             )
-    known |= {name: former.settings[name] for name in ("trial_seconds", "trial_memory_bytes")}
+    if settings.use_cache != former.settings["use_cache"]:
+        has = "a cache" if former.settings["use_cache"] else "--no-cache"
+        raise BadInput(f"the comparison has {has}; continue it so, or choose another --name")
     if settings.trials is None and settings.budget_seconds is None:
         known |= {name: former.settings[name] for name in ("trials", "budget_seconds")}
     missing = {name: v for name, v in known.items() if getattr(settings, name) is None}

@@ -18,7 +18,7 @@ __all__ = [
     "CURVE_COLUMNS",
     "FRACTIONS",
     "SIGNIFICANCE",
-    "bootstrap_p_values",
+    "rank_p_values",
     "standings",
     "state_at",
 ]
@@ -33,7 +33,7 @@ CURVE_COLUMNS = (
 _BLOCK = ["comparison", "dataset", "metric", "repeat"]
 """What runs must have in common to be ranked with each other."""
 SIGNIFICANCE = 0.05
-_RESAMPLES = 10_000
+_DRAWS = 10_000
 
 
 def standings(
@@ -44,7 +44,7 @@ def standings(
     Args:
         curves: Curves of one comparison, or of several put together.
         fractions: Of the budget; test losses are there for `FRACTIONS`.
-        seed: Of the bootstrap.
+        seed: Of the test of who is behind.
 
     Returns:
         `methods`, where they stand at the end, best first; `fractions`, the same at each of them;
@@ -81,34 +81,43 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
     is_within = (curves["seconds"] <= fraction * seconds) & (
         curves["trials"] <= np.ceil(fraction * trials)
     )
-    within = curves[is_within | (fraction >= 1.0)]
-    runs = within.sort_values("trials", kind="stable").groupby([*_BLOCK, "method"], sort=False)
+    runs = (
+        curves[is_within]
+        .sort_values("trials", kind="stable")
+        .groupby([*_BLOCK, "method"], sort=False)
+    )
     return runs.tail(1).reset_index(drop=True)
 
 
-def bootstrap_p_values(
-    losses: NDArray[np.float64], rng: np.random.Generator, n_resamples: int = _RESAMPLES
+def rank_p_values(
+    losses: NDArray[np.float64], rng: np.random.Generator, n_draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average ranks, and how likely each method is no worse than the best one after all.
+    """Average ranks, and how likely methods that are all alike would come to lie so far apart.
 
-    Methods are ranked within each block (equal losses share the mean of their ranks). Blocks are
-    drawn with replacement, all methods together (a paired bootstrap); p is the share of draws in
-    which the average rank is no higher than that of the method that leads on all blocks.
+    Methods are ranked within each block (equal losses share the mean of their ranks). If they were
+    all alike, every order of a block's ranks would be as likely as the one seen; p is the share of
+    such reorderings in which the first and the last method are at least as far apart as the method
+    and the leader are. So of methods that are all alike, one is found to be behind in 5 % of the
+    comparisons at p = 0.05, however many there are and however few the blocks. (A bootstrap of the
+    blocks finds one in most of them: of four methods in 70 % with three blocks, 44 % with 18.)
 
     Args:
         losses: Shape (n_blocks, n_methods); inf where there is none.
-        rng: Source of the draws.
-        n_resamples: How many draws.
+        rng: Source of the reorderings.
+        n_draws: How many.
 
     Returns:
         Average ranks and p, each of shape (n_methods,). The leader's p is 1.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)
-    behind = ranks - ranks[:, [int(np.argmin(average))]]
-    counts = rng.multinomial(len(ranks), np.full(len(ranks), 1 / len(ranks)), size=n_resamples)
-    drawn = counts @ behind  # the order of blocks in a draw does not matter
-    return average, (drawn <= 1e-9).mean(axis=0)
+    drawn = np.zeros((n_draws, ranks.shape[1]))
+    for block in ranks:
+        drawn += rng.permuted(np.tile(block, (n_draws, 1)), axis=1)
+    apart = np.ptp(drawn / len(ranks), axis=1)
+    behind = average - average.min()
+    as_far = (apart[:, None] >= behind - 1e-9).sum(axis=0)
+    return average, (1 + as_far) / (1 + n_draws)
 
 
 def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -122,7 +131,7 @@ def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]
                 f"comparison {comparison!r} has no run of {found.idxmax()!r} in repeat {repeat}; "
                 "methods are compared on the same data sets and repeats"
             )
-    ranks, p_values = bootstrap_p_values(table.to_numpy(), rng)
+    ranks, p_values = rank_p_values(table.to_numpy(), rng)
     rows = []
     for position, method in enumerate(table.columns):
         mine = state[state["method"] == method]

@@ -1,8 +1,9 @@
 """Options of FLASH, by the paper's names."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
+from prefect_tune.optimizers.option_checks import check_options
 from prefect_tune.optimizers.path_design import Design
 from prefect_tune.optimizers.told_losses import FailureCost
 
@@ -11,14 +12,6 @@ __all__ = ["Cost", "FlashOptions", "Start", "Variant"]
 Variant = Literal["default", "paper"]
 Cost = Literal["steps", "total", "literal", "none"]
 Start = Literal["defaults", "prior"]
-_CHOICES = {
-    "variant": Variant,
-    "design": Design,
-    "phase3": Literal["smac", "tpe"],
-    "cost": Cost,
-    "start": Start,
-    "failure_cost": FailureCost,
-}
 
 
 @dataclass(frozen=True)
@@ -62,22 +55,15 @@ class FlashOptions:
     failure_cost: FailureCost | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in get_args(choices) and not (
-                value is None and name in _VARIANTS["paper"]
-            ):
-                raise ValueError(f"{name} is {' or '.join(get_args(choices))}; got {value!r}")
+        check_options(self)
         for name, least in (("n_init", 1), ("n_prune", 0), ("r", 1)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ValueError(f"{name} is a whole number from {least}; got {value!r}")
-        if self.xi is not None and not self.xi >= 0:
+            if value is not None and value < least:
+                raise ValueError(f"{name} is at least {least}; got {value}")
+        if self.xi is not None and self.xi < 0:
             raise ValueError(f"xi is at least 0, in the unit of the loss; got {self.xi}")
-        if not self.ridge > 0:
+        if self.ridge <= 0:
             raise ValueError(f"ridge is above 0; got {self.ridge}")
-        if not isinstance(self.pruning, bool):
-            raise TypeError(f"pruning is true or false; got {self.pruning!r}")
 
     @property
     def is_paper(self) -> bool:

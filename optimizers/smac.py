@@ -6,7 +6,7 @@ Hutter, Hoos and Leyton-Brown 2011; the settings are those of SMAC3's facade for
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from prefect_tune.optimizers.configuration import (
 )
 from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.option_checks import check_options
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
@@ -61,6 +62,7 @@ class SmacOptions:
     is_log: bool = True
 
     def __post_init__(self) -> None:
+        check_options(self)
         for name in ("n_startup", "n_trees"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
@@ -68,8 +70,6 @@ class SmacOptions:
             raise ValueError(f"min_samples_split is at least 2; got {self.min_samples_split}")
         if not 0 <= self.random_share <= 1:
             raise ValueError(f"random_share is in [0, 1]; got {self.random_share}")
-        if self.failure_cost not in get_args(FailureCost):
-            raise ValueError(f"failure_cost is bound, worst or chance; got {self.failure_cost!r}")
 
 
 class ForestSearch:

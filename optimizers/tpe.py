@@ -3,7 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import optuna
@@ -33,6 +33,7 @@ from prefect_tune.optimizers.configuration import (
 )
 from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.option_checks import check_options
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.space import Space
 from prefect_tune.optimizers.told_losses import FailureCost, told_losses
@@ -59,11 +60,10 @@ class TpeOptions:
     failure_cost: FailureCost = "worst"
 
     def __post_init__(self) -> None:
+        check_options(self)
         for name in ("n_startup", "n_candidates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
-        if self.failure_cost not in get_args(FailureCost):
-            raise ValueError(f"failure_cost is bound, worst or chance; got {self.failure_cost!r}")
 
 
 class ParzenSearch:

@@ -1,6 +1,6 @@
 """Ranks, quartiles and ties of compared methods, by hand and against independent ways."""
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.stats import bootstrap, rankdata
+from scipy.stats import binomtest, rankdata
 
 from prefect_tune.flows.pooling import pooled_standings
 from prefect_tune.flows.standings import (
     CURVE_COLUMNS,
-    bootstrap_p_values,
+    SIGNIFICANCE,
+    rank_p_values,
     standings,
     state_at,
 )
@@ -51,17 +52,33 @@ def by_method(rows: list[dict]) -> dict[str, dict]:
 
 
 def test_a_comparison_worked_by_hand() -> None:
-    found = standings(curves({"a": [1.0, 2.0, 3.0], "b": [2.0, 2.0, 2.0], "c": [9.0, 8.0, 7.0]}))
+    found = standings(
+        curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
+    )
     methods = by_method(found["methods"])
-    # Ranks by repeat: a 1, 1.5, 2; b 2, 1.5, 1; c 3, 3, 3.
+    # Ranks by repeat: a 1, 1.5, 2; b 2, 1.5, 1; c 3, 3, 3; and the same again.
     assert [methods[m]["average_rank"] for m in "abc"] == [1.5, 1.5, 3.0]
     assert [methods[m]["is_tied_with_best"] for m in "abc"] == [True, True, False]
     assert methods["a"]["median_test_loss"] == 2.0
-    assert methods["c"]["quartiles_test_loss"] == [7.5, 8.5]
+    assert methods["c"]["quartiles_test_loss"] == [7.25, 8.75]
     assert methods["a"]["median_loss"] == 3.0
     assert (methods["a"]["trials"], methods["a"]["seconds"]) == (8, 8)
-    assert found["n_blocks"] == 3
+    assert found["n_blocks"] == 6
     assert found["methods"][-1]["method"] == "c"
+
+
+def test_one_block_proves_nothing_and_three_may() -> None:
+    losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
+    tied = {m["method"]: m["is_tied_with_best"] for m in standings(curves(losses))["methods"]}
+    # Each of the 6 orders is as likely; that all three blocks have the same one has p = 6 / 6^3.
+    assert tied == {"a": True, "b": True, "c": False}
+    once = curves({method: values[:1] for method, values in losses.items()})
+    assert all(m["is_tied_with_best"] for m in standings(once)["methods"])
+
+
+def test_what_ended_after_the_budget_does_not_count() -> None:
+    table = curves({"a": [1.0]}).assign(budget_seconds=4.0)
+    assert list(state_at(table, 1.0)["trials"]) == [4]
 
 
 def test_each_fraction_looks_at_what_was_known_by_then() -> None:
@@ -87,27 +104,29 @@ def test_a_run_that_found_nothing_is_last_and_has_no_figures() -> None:
     assert methods["b"]["quartiles_loss"] == [None, None]
 
 
-def test_the_bootstrap_equals_counting_all_draws() -> None:
+def test_p_values_equal_counting_all_orders() -> None:
     losses = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0], [1.0, 3.0, 2.0]])
-    ranks = rankdata(losses, axis=1)
-    behind = ranks - ranks[:, [0]]
-    draws = [behind[list(draw)].sum(axis=0) <= 0 for draw in product(range(4), repeat=4)]
-    _, p_values = bootstrap_p_values(losses, np.random.default_rng(0), 200_000)
-    np.testing.assert_allclose(p_values, np.mean(draws, axis=0), atol=0.004)
+    orders = list(permutations([1.0, 2.0, 3.0]))
+    apart = [np.ptp(np.mean(blocks, axis=0)) for blocks in product(orders, repeat=len(losses))]
+    average, p_values = rank_p_values(losses, np.random.default_rng(0), 50_000)
+    expected = [np.mean(np.array(apart) >= a - average.min() - 1e-9) for a in average]
+    np.testing.assert_allclose(p_values, expected, atol=0.008)
 
 
-def test_the_bootstrap_agrees_with_that_of_scipy() -> None:
-    rng = np.random.default_rng(1)
-    losses = rng.normal([0.0, 0.25, 0.6], 1.0, (30, 3))
-    average, p_values = bootstrap_p_values(losses, np.random.default_rng(0), 50_000)
-    best = int(np.argmin(average))
-    ranks = rankdata(losses, axis=1)
-    for other in {0, 1, 2} - {best}:
-        drawn = bootstrap(
-            (ranks[:, other] - ranks[:, best],), np.mean, n_resamples=20_000, method="percentile",
-            rng=np.random.default_rng(2),
-        ).bootstrap_distribution  # fmt: skip
-        assert p_values[other] == pytest.approx((drawn <= 1e-9).mean(), abs=0.01)
+def test_of_two_methods_it_is_the_sign_test() -> None:
+    losses = np.array([[1.0, 2.0]] * 7 + [[2.0, 1.0]])
+    _, p_values = rank_p_values(losses, np.random.default_rng(0), 50_000)
+    assert p_values[1] == pytest.approx(binomtest(7, 8).pvalue, abs=0.008)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3, 15])
+def test_of_methods_that_are_alike_one_is_behind_in_one_case_of_twenty(n_blocks) -> None:
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(400):
+        _, p_values = rank_p_values(rng.random((n_blocks, 4)), rng, 400)
+        found += bool((p_values <= SIGNIFICANCE).any())
+    assert found <= 36  # 5 % are 20; 36 or more of 400 come once in 2,000 times
 
 
 @given(
@@ -115,7 +134,7 @@ def test_the_bootstrap_agrees_with_that_of_scipy() -> None:
                   elements=st.integers(0, 5).map(float))
 )  # fmt: skip
 def test_average_ranks_are_those_of_scipy_and_the_leader_is_tied_with_itself(losses) -> None:
-    average, p_values = bootstrap_p_values(losses, np.random.default_rng(0), 200)
+    average, p_values = rank_p_values(losses, np.random.default_rng(0), 200)
     np.testing.assert_allclose(average, rankdata(losses, axis=1).mean(axis=0))
     assert p_values[np.argmin(average)] == 1.0
     assert ((p_values >= 0) & (p_values <= 1)).all()

@@ -6,6 +6,7 @@ from worlds import mixed_space, sparse_space
 from prefect_tune.optimizers import Configuration, Encoding, Space
 from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.configuration import default_configuration, sample_configuration
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACES = [mixed_space(), sparse_space(), counted_space((2, 3), 2)]
 
@@ -58,6 +59,39 @@ def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
     assert table.features(drawn).shape == (50, 7 + 7)
     outside = table.encode([default_configuration(space, ("a0", "a0"))])
     assert not table.may_be_proposed(outside).any()
+
+
+@pytest.mark.parametrize("name", ["flash", "healthcare", "regression", "admm"])
+def test_configurations_come_back_to_the_last_digit(name: str) -> None:
+    space = space_named(name)
+    rng = np.random.default_rng(0)
+    paths = [sample_configuration(space, rng).path for _ in range(100)]
+    before = [default_configuration(space, path) for path in paths]
+    before += [sample_configuration(space, rng) for _ in range(100)]
+    candidates = CandidateSpace(space)
+    encoded = candidates.encode(before)
+    assert [candidates.decode(encoded, row) for row in range(len(before))] == before
+
+
+def test_a_neighbour_keeps_the_prefix_before_what_it_changes() -> None:
+    space = space_named("flash")
+    rng = np.random.default_rng(0)
+    candidates = CandidateSpace(space)
+    before = [sample_configuration(space, rng) for _ in range(20)]
+    near, origin = candidates.neighbours(candidates.encode(before), 30, rng)
+    n_same = 0
+    for row, i in enumerate(origin):
+        configuration = candidates.decode(near, row)
+        if configuration is None:
+            continue
+        changed = [
+            k
+            for k, (a, b) in enumerate(zip(configuration.choices, before[i].choices, strict=True))
+            if a != b
+        ]
+        assert len(changed) <= 1
+        n_same += not changed  # a small step of a whole number
+    assert n_same < 0.1 * len(origin)
 
 
 def test_defaults_come_back_from_their_positions() -> None:

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -17,8 +18,11 @@ from worlds import evaluation, mixed_space, told
 from prefect_tune.optimizers import (
     Asked,
     Budget,
+    Encoding,
     Evaluation,
+    Failure,
     Flash,
+    History,
     Objective,
     Query,
     StepCost,
@@ -27,6 +31,8 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.configuration import default_configuration
+from prefect_tune.optimizers.path_cost import PathCost
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 
 class TestFlash(OptimizerContract):
@@ -102,6 +108,7 @@ def test_without_xi_the_papers_phase_two_stays_with_one_path() -> None:
 def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
     optimizer, picks = benchmark_world({})
     assert 238 in picks[30:]
+    assert len(set(picks)) == 60  # no path twice
     optimizer.ask(Budget())
     best = list(optimizer.space.paths())[238]
     subspace = optimizer.decisions["subspace"]
@@ -143,6 +150,31 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
         a in ids for p in late for a, ids in zip(p, decisions["subspace"].values(), strict=True)
     )
     assert json.loads(json.dumps(decisions)) == decisions
+
+
+def test_phase_one_begins_with_every_model_on_plain_data() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    paths = [query.configuration.path for query in run(optimizer, 30)]
+    models = [a.id for a in optimizer.space.searched[-1].algorithms]
+    assert paths[: len(models)] == [("none", "none", "none", model) for model in models]
+    assert {path[2] for path in paths} == {a.id for a in optimizer.space.searched[2].algorithms}
+    one_hot = np.array([Encoding(optimizer.space).one_hot(path) for path in paths])
+    assert np.linalg.matrix_rank(one_hot) == 30  # all effects can be told apart
+
+
+@pytest.mark.parametrize("options", [{}, {"n_init": 4}, {"variant": "paper"}])
+def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, Any]) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), **options)
+    for number in range(24):
+        optimizer.tell(told(number, optimizer.ask(Budget()), None))
+    counts = Counter(t.query.configuration.path for t in optimizer.history)
+    assert set(counts.values()) == {2}  # of 12 paths
+
+
+def test_many_pending_queries_are_for_different_paths() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_init=2)
+    paths = {optimizer.ask(Budget()).configuration.path for _ in range(12)}
+    assert len(paths) == 12
 
 
 def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
@@ -245,9 +277,6 @@ def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Eval
 
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
-    from prefect_tune.optimizers import History
-    from prefect_tune.optimizers.path_cost import PathCost
-
     space = counted_space((2, 2))
     history, seen = History(), set[str]()
     paths = list(space.paths())
@@ -263,6 +292,24 @@ def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
     held = 0.01 if is_cached else 8.0
     # Paths that ran with their defaults will draw new values, and nothing of them is held.
     assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+
+
+def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
+    space = counted_space((2, 2))
+    history, seen, paths = History(), set[str](), list(space.paths())
+    seconds = {"step0.a0": 8.0, "step0.a1": 4.0, "step1.a0": 1.0}
+    for number, i in enumerate([0, 2]):
+        query = Query(default_configuration(space, paths[i]))
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
+    failure = Failure("error", "it failed", step="step1", cost_seconds=10.0)
+    history.record(Trial(2, query).started().failed(failure))
+    cost = PathCost(space, paths)
+    assert cost.seconds(history, None) == pytest.approx([8 + 1, 8 + 2, 4 + 1, 4 + 2])
+    alone = History()
+    alone.record(Trial(0, query).started().failed(failure))
+    held = cost.seconds(alone, np.ones(4, dtype=np.bool_))
+    assert held[0] < held[2]  # the first step of (a0, ...) was made
 
 
 def phase_two_seconds(cost: str, seed: int) -> float:
@@ -304,9 +351,12 @@ def test_a_dear_path_of_the_design_waits_until_the_others_ran() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"r": 0}, "r is a whole number from 1; got 0"),
-        ({"n_init": 0}, "n_init is a whole number from 1"),
-        ({"n_prune": 2.5}, "n_prune is a whole number from 0"),
+        ({"r": 0}, "r is at least 1; got 0"),
+        ({"n_init": 0}, "n_init is at least 1"),
+        ({"n_prune": 2.5}, "n_prune is a whole number; got 2.5"),
+        ({"n_init": True}, "n_init is a whole number; got True"),
+        ({"xi": "abc"}, "xi is a number; got 'abc'"),
+        ({"ridge": float("inf")}, "ridge is a finite number"),
         ({"xi": -1.0}, "xi is at least 0"),
         ({"ridge": 0.0}, "ridge is above 0"),
         ({"phase3": "bohb"}, "phase3 is smac or tpe; got 'bohb'"),
