@@ -174,6 +174,20 @@ class CandidateSpace:
         positions = np.where(active, self._snapped(candidates.units), _INACTIVE)
         return np.hstack([one_hot, positions])
 
+    def prefixes(self, features: NDArray[np.float64]) -> list[NDArray[np.void]]:
+        """Of each step, what makes its output, comparable: equal where all up to it is equal.
+
+        Args:
+            features: Those of candidates, shape (n, N + d).
+
+        Returns:
+            K arrays of shape (n,), one per searched step.
+        """
+        step_of_algorithm = np.repeat(np.arange(len(self._ids)), [len(ids) for ids in self._ids])
+        step = np.concatenate([step_of_algorithm, [c.step for c in self._columns]])
+        rows = [np.ascontiguousarray(features[:, step <= k]) for k in range(len(self._ids))]
+        return [part.view((np.void, part.strides[0])).ravel() for part in rows]
+
     def neighbours(
         self, candidates: Candidates, n: int, rng: np.random.Generator, deviation: float = 0.2
     ) -> tuple[Candidates, NDArray[np.intp]]:

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.configuration import (
     Configuration,
     Query,
@@ -29,7 +31,7 @@ from prefect_tune.optimizers.path_cost import PathCost
 from prefect_tune.optimizers.path_design import design_order, design_rank
 from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
 from prefect_tune.optimizers.random_search import new_configuration
-from prefect_tune.optimizers.smac import ForestSearch, SmacOptions
+from prefect_tune.optimizers.smac import ForestSearch, LogCost, SmacOptions
 from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.told_losses import told_losses
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Flash"]
 
-_SHARE = 0.5
+_SHARE = 0.4
 """Of a small budget, Phases 1 and 2 take this much together."""
 _LEAST_SHARE = 0.01
 """A path is not taken to be cheaper than this share of the mean."""
+
+_INSTANT_SECONDS = 1e-9
 
 _MAX_PATHS = 20_000
 """Of more paths than this, so many are drawn once and searched."""
@@ -127,7 +131,7 @@ class Flash(Optimizer):
         return 3
 
     def _lengths(self, budget: Budget) -> PhaseLengths:
-        """Both phases for this budget: all of it where lengths were given, else half of it."""
+        """Both phases for this budget: all of it where lengths were given, else two fifths of it."""
         given = self.options
         rank = min(design_rank(self._one_hot.shape[1], len(self.space.searched)), len(self._paths))
         n_init = given.n_init if given.n_init is not None else rank
@@ -274,7 +278,25 @@ class Flash(Optimizer):
         """Phase 3: the surrogate has seen all trials, its proposals lie in G'."""
         if "subspace" not in self._decided:
             self._prune()
-        return self._search.propose(self.history, rng)
+        search = self._search
+        if isinstance(search, ForestSearch):
+            return search.propose(self.history, rng, self._candidate_cost(search.candidates))
+        return search.propose(self.history, rng)
+
+    def _candidate_cost(self, space: CandidateSpace) -> LogCost | None:
+        """Ln of what divides the expected improvement of candidates in Phase 3."""
+        power = self.options.cost_power
+        if not power:
+            return None
+        predicted = self._path_cost.of_candidates(self.history, space)
+
+        def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+            seconds = predicted(candidates, features)
+            least = max(_LEAST_SHARE * float(seconds.mean()), _INSTANT_SECONDS)
+            logarithms: NDArray[np.float64] = power * np.log(np.maximum(seconds, least))
+            return logarithms
+
+        return log_cost
 
     def _prune(self) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""
@@ -292,11 +314,23 @@ class Flash(Optimizer):
             if incumbent is not None and not self.options.is_paper:
                 chosen.append(incumbent.query.configuration.path)
         kept = [set(column) for column in zip(*chosen, strict=True)]
+        if self.options.pruning and self.options.keep:
+            kept = [ids | good for ids, good in zip(kept, self._good_algorithms(), strict=True)]
         self._decided["subspace"] = {
             step.name: [a.id for a in step.algorithms if a.id in ids]
             for step, ids in zip(self.space.searched, kept, strict=True)
         }
         self._decided["n_subspace_paths"] = self._subspace.n_feasible_paths
+
+    def _good_algorithms(self) -> list[set[str]]:
+        """Of each step the best share of its algorithms, by the least loss observed with them."""
+        complete = sorted(self.history.complete, key=lambda t: (t.loss, t.number))
+        good = []
+        for k, step in enumerate(self.space.searched):
+            by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)
+            n = max(2, ceil(self.options.keep * len(step.algorithms)))
+            good.append(set(islice(by_loss, n)))
+        return good
 
     @cached_property
     def _subspace(self) -> Space:

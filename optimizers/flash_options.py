@@ -24,7 +24,9 @@ class FlashOptions:
         n_init: Runs of Phase 1; None for the rank of the design, N - K + 1, or less where the
             budget is small.
         n_prune: Runs of Phase 2; None for as many.
-        r: Paths that the sub-space of Phase 3 is made of.
+        r: Paths whose algorithms make the sub-space of Phase 3.
+        keep: Share of each step's algorithms that is in the sub-space besides, by the least loss
+            observed with them; 0 (paper) for none.
         xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
             variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
         ridge: Penalty of the linear models.
@@ -35,6 +37,9 @@ class FlashOptions:
         cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
             at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds);
             `literal`, the paper's on ln(seconds); `none`.
+        cost_power: Power of the predicted seconds that the expected improvement is divided by in
+            Phase 3, where a step is counted at its load time if it was made with the same values;
+            0 (paper) for none.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
             drawn from the `prior` (paper).
         failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
@@ -45,12 +50,14 @@ class FlashOptions:
     n_init: int | None = None
     n_prune: int | None = None
     r: int = 10
+    keep: float | None = None
     xi: float | None = None
     ridge: float = 1.0
     design: Design | None = None
     pruning: bool = True
     phase3: Literal["smac", "tpe"] = "smac"
     cost: Cost | None = None
+    cost_power: float | None = None
     start: Start | None = None
     failure_cost: FailureCost | None = None
 
@@ -62,6 +69,10 @@ class FlashOptions:
                 raise ValueError(f"{name} is at least {least}; got {value}")
         if self.xi is not None and self.xi < 0:
             raise ValueError(f"xi is at least 0, in the unit of the loss; got {self.xi}")
+        if self.keep is not None and not 0 <= self.keep <= 1:
+            raise ValueError(f"keep is a share from 0 to 1; got {self.keep}")
+        if self.cost_power is not None and not 0 <= self.cost_power <= 1:
+            raise ValueError(f"cost_power is from 0 to 1; got {self.cost_power}")
         if self.ridge <= 0:
             raise ValueError(f"ridge is above 0; got {self.ridge}")
 
@@ -76,15 +87,19 @@ class FlashOptions:
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 
 
-_VARIANTS: dict[str, dict[str, str]] = {
+_VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "design": "plain_first",
+        "keep": 0.5,
+        "cost_power": 0.5,
         "cost": "steps",
         "start": "defaults",
         "failure_cost": "worst",
     },
     "paper": {
         "design": "d_optimal",
+        "keep": 0.0,
+        "cost_power": 0.0,
         "cost": "literal",
         "start": "prior",
         "failure_cost": "bound",

@@ -5,11 +5,12 @@ the history says which prefixes of steps a study has made, and what each step to
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.history import History
 from prefect_tune.optimizers.space import Path, Space
@@ -53,21 +54,65 @@ class PathCost:
                 steps without hyperparameters are sure to be the same again. None for what a run
                 takes of which nothing is cached.
         """
-        made, loads, overhead = self._measured(history)
+        tables, load, overhead = self._tables(history)
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if is_new is not None:
             held = self._held(history) & (is_new[:, None] | self._is_free)
             held[:, -1] = False  # the model of a configuration that was never run
+        return self._summed(tables, load, overhead, self._algorithms, held)
+
+    def _summed(
+        self,
+        tables: Sequence[NDArray[np.float64]],
+        load: float,
+        overhead: float,
+        algorithms: NDArray[np.intp],
+        held: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Seconds of runs of these algorithms, shape (n, K), of which some steps are held."""
+        total = np.full(len(algorithms), overhead)
+        for k, table in enumerate(tables):
+            seconds = table[algorithms[:, k]]
+            total += np.where(held[:, k], np.minimum(load, seconds), seconds)
+        return total
+
+    def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+        """Of each step, seconds of its algorithms; seconds of a load; seconds of all else."""
+        made, loads, overhead = self._measured(history)
         known = [x for step in made for values in step.values() for x in values]
-        typical_load = float(np.mean(loads)) if loads else 0.0
-        total = np.full(len(self._algorithms), overhead)
+        tables = []
         for k, step in enumerate(made):
             seen = {i: float(np.mean(values)) for i, values in step.items()}
             unseen = float(np.mean(list(seen.values()))) if seen else float(np.mean(known or [0]))
-            table = np.array([seen.get(i, unseen) for i in range(len(self._position[k]))])
-            seconds = table[self._algorithms[:, k]]
-            total += np.where(held[:, k], np.minimum(typical_load, seconds), seconds)
-        return total
+            tables.append(np.array([seen.get(i, unseen) for i in range(len(self._position[k]))]))
+        return tables, float(np.mean(loads)) if loads else 0.0, overhead
+
+    def of_candidates(
+        self, history: History, space: CandidateSpace
+    ) -> Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]:
+        """What predicts the seconds, shape (n,), of candidates with these features.
+
+        What this study has made with the same values is only loaded.
+
+        Args:
+            history: The trials so far.
+            space: What the candidates are of; the same space, or a part of it.
+        """
+        tables, load, overhead = self._tables(history)
+        known: list[NDArray[np.void]] = []
+        if _is_served(history):
+            ran = space.encode(t.query.configuration for t in history.complete)
+            known = space.prefixes(space.features(ran))[:-1]
+
+        def seconds(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+            held = np.zeros(candidates.algorithms.shape, dtype=np.bool_)
+            if known and len(candidates):
+                prefixes = space.prefixes(features)
+                for k, made in enumerate(known):
+                    held[:, k] = np.isin(prefixes[k], made)
+            return self._summed(tables, load, overhead, candidates.algorithms, held)
+
+        return seconds
 
     def _measured(
         self, history: History

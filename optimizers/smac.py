@@ -27,7 +27,7 @@ from prefect_tune.optimizers.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.told_losses import FailureCost, log_losses, told_losses
 
-__all__ = ["ForestSearch", "Smac", "SmacOptions"]
+__all__ = ["ForestSearch", "LogCost", "Smac", "SmacOptions"]
 
 _N_RANDOM = 1_000
 """Random candidates of an ask."""
@@ -37,6 +37,8 @@ _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Most steps of a local search."""
 Score = Callable[[Candidates], NDArray[np.float64]]
+LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
+"""Of candidates and their features."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
 
@@ -93,8 +95,15 @@ class ForestSearch:
         self.candidates = CandidateSpace(space, proposed)
         self.proposed = self.candidates.proposed
 
-    def propose(self, history: History, rng: np.random.Generator) -> Configuration:
+    def propose(
+        self, history: History, rng: np.random.Generator, log_cost: LogCost | None = None
+    ) -> Configuration:
         """The next configuration.
+
+        Args:
+            history: The trials so far.
+            rng: Source of randomness.
+            log_cost: Ln of what the expected improvement of candidates is divided by.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
@@ -104,14 +113,16 @@ class ForestSearch:
         is_random = rng.random() < self.options.random_share
         if n_told < self.options.n_startup or not history.complete or is_random:
             return new_configuration(self.proposed, asked, rng)
-        ranked = self._ranked(history, rng)
+        ranked = self._ranked(history, rng, log_cost)
         for row in range(len(ranked)):
             configuration = self.candidates.decode(ranked, row)
             if configuration is not None and configuration not in asked:
                 return configuration
         return new_configuration(self.proposed, asked, rng)
 
-    def _ranked(self, history: History, rng: np.random.Generator) -> Candidates:
+    def _ranked(
+        self, history: History, rng: np.random.Generator, log_cost: LogCost | None
+    ) -> Candidates:
         """Candidates by falling expected improvement."""
         told, y = told_losses(history, self.objective, self.options.failure_cost)
         if self.options.is_log:
@@ -130,8 +141,10 @@ class ForestSearch:
         )
 
         def score(candidates: Candidates) -> NDArray[np.float64]:
-            mean, deviation = forest.predict(self.candidates.features(candidates))
-            return log_expected_improvement(mean, deviation, best)
+            features = self.candidates.features(candidates)
+            mean, deviation = forest.predict(features)
+            log_ei = log_expected_improvement(mean, deviation, best)
+            return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
         drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
         drawn_scores = score(drawn)

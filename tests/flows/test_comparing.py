@@ -13,10 +13,11 @@ from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import parse_methods
 from prefect_tune.flows.standings import CURVE_COLUMNS
-from prefect_tune.flows.study import Study
+from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -167,6 +168,88 @@ def test_bad_input_is_named_before_any_work(tmp_path, changes, message) -> None:
     if (tmp_path / "store").exists():
         store = ArtifactStore(StoreAddress(parameters["store"]))
         assert Ledger(store.database).study_names() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trial_timeout": "7s"}, "has --trial-timeout its default, and cannot be continued with"),
+        ({"no_cache": True}, "the comparison has a cache"),
+        ({"folds": 5}, "has --folds 3, and cannot be continued with 5"),
+        ({"seed": 3}, "has --seed 0"),
+    ],
+)
+def test_what_would_make_runs_unequal_cannot_change(compared, changes, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        compare(**{**compared.parameters, **changes})
+
+
+BUDGET_SECONDS = 6.0
+
+
+@pytest.fixture(scope="module")
+def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
+    """A comparison at equal time, and what it came to at first."""
+    folder = tmp_path_factory.mktemp("timed")
+    parameters = {
+        "data": str(write_table(folder)), "target": "target", "methods": "flash,smac",
+        "repeats": 1, "budget": f"{BUDGET_SECONDS:g}s", "space": "small", "name": "t", "workers": 2,
+        "store": str(folder / "store"), "out": str(folder / "curves.parquet"),
+    }  # fmt: skip
+    return {"parameters": parameters, "outcome": compare(**parameters)}
+
+
+def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
+    for stage in timed["outcome"]["fractions"]:
+        assert all(m["seconds"] <= stage["fraction"] * BUDGET_SECONDS for m in stage["methods"])
+    for method in timed["outcome"]["methods"]:
+        assert method["trials"] > 3
+        assert method["seconds"] > 0.5 * BUDGET_SECONDS
+        assert method["median_test_loss"] < 50
+
+
+def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
+    parameters = timed["parameters"]
+    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
+    before = {name: ledger.events(name) for name in ledger.study_names()}
+    wider = compare(**{**parameters, "methods": "flash,smac,random", "budget": None})
+    assert {name: ledger.events(name) for name in before} == before
+    assert {m["method"] for m in wider["methods"]} == {"flash", "smac", "random"}
+    assert wider["budget_seconds"] == BUDGET_SECONDS
+
+
+def test_an_incumbent_that_could_not_be_scored_is_scored_later(tmp_path, monkeypatch) -> None:
+    parameters = {
+        "data": str(write_table(tmp_path)), "target": "target", "methods": "random,tpe",
+        "repeats": 1, "trials": 1, "space": "small", "name": "u", "workers": 1,
+        "store": str(tmp_path / "store"), "out": str(tmp_path / "x.parquet"),
+    }  # fmt: skip
+
+    def no_worker(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no worker came back")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(comparing.DaskTrials, "run", no_worker)
+        unscored = compare(**parameters)
+    assert [m["median_test_loss"] for m in unscored["methods"]] == [None, None]
+    assert all(m["median_loss"] is not None for m in unscored["methods"])
+    scored = compare(**parameters)
+    assert all(m["median_test_loss"] < 60 for m in scored["methods"])
+
+
+def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:
+    submit = LeanDaskTaskRunner.submit_lean
+
+    def submit_nonsense(runner, task, parameters, workers=None):
+        return submit(runner, task, {**parameters, "query": {}}, workers)
+
+    monkeypatch.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)
+    with pytest.raises(StudyFailed, match="ended without a completed trial"):
+        compare(
+            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=1,
+            repeats=1, space="small", store=str(tmp_path / "store"), workers=1,
+            out=str(tmp_path / "x.parquet"),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(("methods", "guess"), [("randm,tpe", "random"), ("random,tp", "tpe")])

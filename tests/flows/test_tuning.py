@@ -271,8 +271,8 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path, mo
 
     submit = LeanDaskTaskRunner.submit_lean
 
-    def submit_nonsense(runner, task, parameters):
-        return submit(runner, task, {**parameters, "query": {}})
+    def submit_nonsense(runner, task, parameters, workers=None):
+        return submit(runner, task, {**parameters, "query": {}}, workers)
 
     with monkeypatch.context() as patched:
         patched.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)

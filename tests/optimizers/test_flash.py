@@ -191,13 +191,13 @@ def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
 @pytest.mark.parametrize(
     "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
 )
-def test_phases_shrink_to_half_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
     run(optimizer, 16, budget)
     decisions = optimizer.decisions
-    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (4, 4, 3)
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (3, 3, 3)
     assert len(decisions["notes"]) == 1
-    assert "phases of 12 + 12; they are 4 + 4" in decisions["notes"][0]
+    assert "phases of 12 + 12; they are 3 + 3" in decisions["notes"][0]
 
 
 def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
@@ -205,7 +205,7 @@ def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
     for number in range(20):
         query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
         optimizer.tell(told(number, query, 5.0 + number))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 5)
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (4, 4)
 
 
 def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:

@@ -18,7 +18,7 @@ class TestSmac(OptimizerContract):
         ({"n_trees": 0}, "n_trees is at least 1"),
         ({"min_samples_split": 1}, "min_samples_split is at least 2"),
         ({"random_share": 1.5}, "random_share is in"),
-        ({"failure_cost": "zero"}, "failure_cost is bound, worst or chance"),
+        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:

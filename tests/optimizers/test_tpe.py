@@ -29,7 +29,7 @@ def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
     [
         ({"n_startup": 0}, "n_startup is at least 1"),
         ({"n_candidates": 0}, "n_candidates is at least 1"),
-        ({"failure_cost": "zero"}, "failure_cost is bound, worst or chance"),
+        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
