@@ -131,7 +131,7 @@ class Flash(Optimizer):
         return 3
 
     def _lengths(self, budget: Budget) -> PhaseLengths:
-        """Both phases for this budget: all of it where lengths were given, else two fifths of it."""
+        """Both phases for this budget: all of it where lengths were given, else a share of it."""
         given = self.options
         rank = min(design_rank(self._one_hot.shape[1], len(self.space.searched)), len(self._paths))
         n_init = given.n_init if given.n_init is not None else rank

@@ -18,6 +18,7 @@ from worlds import evaluation, mixed_space, told
 from prefect_tune.optimizers import (
     Asked,
     Budget,
+    Configuration,
     Encoding,
     Evaluation,
     Failure,
@@ -30,7 +31,8 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
-from prefect_tune.optimizers.configuration import default_configuration
+from prefect_tune.optimizers.candidates import CandidateSpace
+from prefect_tune.optimizers.configuration import default_configuration, sample_configuration
 from prefect_tune.optimizers.path_cost import PathCost
 from prefect_tune.tasks.catalogue.spaces import space_named
 
@@ -292,6 +294,35 @@ def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
     held = 0.01 if is_cached else 8.0
     # Paths that ran with their defaults will draw new values, and nothing of them is held.
     assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+
+
+def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
+    space = counted_space((2, 2))
+    rng, history, seen = np.random.default_rng(0), History(), set[str]()
+    seconds = {"step0.a0": 8.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 1.0}
+    ran = [sample_configuration(space, rng, path) for path in space.paths()]
+    for number, configuration in enumerate([*ran, ran[0]]):
+        query = Query(configuration)
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    other = sample_configuration(space, rng, ran[0].path)
+    mixed = Configuration((ran[0].choices[0], other.choices[1]))
+    candidates = CandidateSpace(space)
+    predicted = PathCost(space, list(space.paths())).of_candidates(history, candidates)
+    encoded = candidates.encode([mixed, other])
+    assert predicted(encoded, candidates.features(encoded)) == pytest.approx([0.01 + 1, 8 + 1])
+
+
+def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> None:
+    optimizer = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8)
+    run(optimizer, 17)
+    decided = optimizer.decisions
+    assert {step: set(ids) >= {"a0", "a1"} for step, ids in decided["subspace"].items()} == {
+        "step0": True, "step1": True,
+    }  # fmt: skip
+    assert decided["n_subspace_paths"] < 16
+    paper = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8, variant="paper")
+    run(paper, 17)
+    assert paper.decisions["n_subspace_paths"] == 1
 
 
 def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
