@@ -353,7 +353,10 @@ def _prepared(
         seed=(settings.seed or 0) + repeat,
         study=_study_name(name, repeat, entrant),
     )
-    return prepare(mine, read=read)
+    try:
+        return prepare(mine, read=read)
+    except BadInput as error:  # it knows of studies alone
+        raise BadInput(str(error).replace("--study name", "--name")) from error
 
 
 def _notes(name: str, runs: tuple[Run, ...]) -> tuple[str, ...]:

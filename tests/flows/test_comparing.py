@@ -177,6 +177,7 @@ def test_bad_input_is_named_before_any_work(tmp_path, changes, message) -> None:
         ({"no_cache": True}, "the comparison has a cache"),
         ({"folds": 5}, "has --folds 3, and cannot be continued with 5"),
         ({"seed": 3}, "has --seed 0"),
+        ({"drop": ["a"]}, "was made with other data .*; choose another --name"),
     ],
 )
 def test_what_would_make_runs_unequal_cannot_change(compared, changes, message) -> None:
