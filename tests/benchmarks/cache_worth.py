@@ -1,0 +1,74 @@
+"""What the cache is worth to FLASH: trials per hour with it and without it.
+
+    python tests/benchmarks/cache_worth.py --home FOLDER
+
+Two studies of the same cohort run side by side, each with one worker, one of them with
+`--no-cache`: first in `healthcare` with none but linear models, naive Bayes and trees, where the
+construction of features takes most of the time, then in the whole of it. The home keeps what is
+done, so that an interrupted benchmark goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import Goals, describe  # noqa: E402
+from processes import COMMAND, environment  # noqa: E402
+
+SPACES = {
+    "linear and trees": f"{Path(__file__).parent / 'linear_and_trees.py'}:space",
+    "healthcare": "healthcare",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--data", default="cohort:paper?n_patients=10000")
+    parser.add_argument("--budget", default="5m")
+    chosen = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    print(describe(), flush=True)
+    goals = Goals()
+    for name, space in SPACES.items():
+        command = [
+            *COMMAND, "run", chosen.data, "--space", space, "--method", "flash", "--workers", "1",
+            "--budget", chosen.budget, "--study", name.replace(" ", "-"), "--quiet", "--json",
+        ]  # fmt: skip
+        running = {
+            which: subprocess.Popen(
+                [*command, *options],
+                env=environment(chosen.home / which),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for which, options in (("cached", ()), ("uncached", ("--no-cache",)))
+        }
+        per_hour = {}
+        for which, process in running.items():
+            summary = json.loads(process.communicate()[0])
+            seconds = summary["seconds"]["total"]
+            per_hour[which] = 3600 * summary["n_trials"] / seconds
+            print(
+                f"{name}, {which}: {summary['n_trials']} trials ({summary['n_failed']} failed) in "
+                f"{seconds:.0f} s, {per_hour[which]:.0f} per hour, "
+                f"{summary['cache']['hits']} steps served; error "
+                f"{summary['incumbent']['loss']:.2f} %, on the test rows {summary['test_loss']:.2f} %",
+                flush=True,
+            )
+        ratio = per_hour["cached"] / per_hour["uncached"]
+        if name == "healthcare":
+            print(f"{name}: {ratio:.2f} times as many trials per hour with the cache")
+        else:
+            goals.at_least(f"{name}: times as many trials per hour with the cache", ratio, 2)
+    print(describe())
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()
