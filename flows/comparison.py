@@ -4,12 +4,11 @@ Each run is a study `<name>-<repeat>-<method>` of its own, so that the ledger al
 comparison is, and one of the same name goes on from there.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.curves import TEST_LOSSES, curve_of
+from prefect_tune.flows.entrants import Entrant, entrant_of, parse_methods
 from prefect_tune.flows.options import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.flows.preparing import Prepared, as_name, prepare
 from prefect_tune.flows.settings import TuneSettings, check_study_name
@@ -36,11 +36,9 @@ from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = [
     "Comparison",
-    "Entrant",
     "Run",
     "comparison_prepared",
     "current_comparison",
-    "parse_methods",
     "prepare_comparison",
 ]
 
@@ -53,26 +51,6 @@ _SHARED = (
 """Settings that all runs of a comparison have in common."""
 _OPTION_OF = {"trial_seconds": "trial-timeout", "trial_memory_bytes": "trial-memory"}
 """Options that are not named like their setting."""
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """A method with its options.
-
-    Attributes:
-        label: How it was written, and is shown.
-        method: Its name.
-        options: Its own options.
-    """
-
-    label: str
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def suffix(self) -> str:
-        """The label as the end of a study's name."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.label).strip("-")
 
 
 @dataclass(frozen=True)
@@ -172,27 +150,6 @@ class Comparison:
         }
 
 
-def parse_methods(text: str) -> tuple[Entrant, ...]:
-    """Methods from `flash,flash:variant=paper,random`; values are JSON where they can be.
-
-    Raises:
-        UnknownName: If there is no such method.
-        BadInput: If an option is not written NAME=VALUE, or there are not two different methods.
-    """
-    entrants = tuple(_entrant(part.strip()) for part in text.split(",") if part.strip())
-    if len(entrants) < 2:
-        raise BadInput(
-            f"--methods {text}: a comparison takes two methods or more, divided by commas; known "
-            f"are {', '.join(METHODS)}"
-        )
-    seen: set[str] = set()
-    for entrant in entrants:
-        if entrant.suffix in seen:
-            raise BadInput(f"--methods {text}: {entrant.label} is there twice; leave one out")
-        seen.add(entrant.suffix)
-    return entrants
-
-
 def prepare_comparison(
     parameters: Mapping[str, Any], default_name: str | None = None
 ) -> Comparison:
@@ -205,13 +162,16 @@ def prepare_comparison(
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
-    entrants = parse_methods(parameters["methods"] or _DEFAULT_METHODS)
-    n_repeats = _DEFAULT_REPEATS if parameters["repeats"] is None else parameters["repeats"]
-    if n_repeats < 1:
-        raise BadInput(f"--repeats {n_repeats}: at least 1")
+    if parameters["methods"] is not None:
+        parse_methods(parameters["methods"])
+    if parameters["repeats"] is not None and parameters["repeats"] < 1:
+        raise BadInput(f"--repeats {parameters['repeats']}: at least 1")
     settings = _settings(parameters)
     store = open_store(settings.address)
     name = parameters["name"] or default_name
+    former = {} if name is None else _former_runs(Ledger(store.database), name)
+    entrants = parse_methods(parameters["methods"] or ",".join(former) or _DEFAULT_METHODS)
+    n_repeats = parameters["repeats"] or max(former.values(), default=_DEFAULT_REPEATS)
     if name is not None:
         studies = {_study_name(name, r, e): r for r in range(n_repeats) for e in entrants}
         settings = _as_before(Ledger(store.database), studies, settings)
@@ -253,20 +213,18 @@ def _rotated(entrants: tuple[Entrant, ...], repeat: int) -> tuple[Entrant, ...]:
     return entrants[first:] + entrants[:first]
 
 
-def _entrant(label: str) -> Entrant:
-    method, *assignments = label.split(":")
-    if method not in METHODS:
-        raise UnknownName("method", method, METHODS)
-    options: dict[str, Any] = {}
-    for assignment in assignments:
-        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", assignment)
-        if match is None:
-            raise BadInput(f"--methods {label}: write METHOD:NAME=VALUE")
-        try:
-            options[match[1]] = json.loads(match[2])
-        except ValueError:
-            options[match[1]] = match[2]
-    return Entrant(label, method, options)
+def _former_runs(ledger: Ledger, name: str) -> dict[str, int]:
+    """What a comparison that is continued is made of: its methods, and how many repeats of each."""
+    found: dict[str, int] = {}
+    for study in ledger.study_names():
+        match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)
+        record = ledger.study(study) if match else None
+        if match is None or record is None:
+            continue
+        entrant = entrant_of(record.settings["method"], record.settings["option"])
+        if entrant.suffix == match[2]:  # or it is a study that is named so by chance
+            found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
+    return found
 
 
 def _settings(parameters: Mapping[str, Any]) -> TuneSettings:

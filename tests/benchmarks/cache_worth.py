@@ -58,7 +58,7 @@ def main() -> None:
                 f"{name}, {which}: {summary['n_trials']} trials ({summary['n_failed']} failed) in "
                 f"{seconds:.0f} s, {per_hour[which]:.0f} per hour, "
                 f"{summary['cache']['hits']} steps served; error "
-                f"{summary['incumbent']['loss']:.2f} %, on the test rows {summary['test_loss']:.2f} %",
+                f"{summary['incumbent']['loss']:.2f} %, test error {summary['test_loss']:.2f} %",
                 flush=True,
             )
         ratio = per_hour["cached"] / per_hour["uncached"]

@@ -11,7 +11,7 @@ from prefect_api import flow_runs, task_runs
 
 from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
-from prefect_tune.flows.comparison import parse_methods
+from prefect_tune.flows.entrants import parse_methods
 from prefect_tune.flows.standings import CURVE_COLUMNS
 from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.optimizers.naming import UnknownName
@@ -140,8 +140,9 @@ def test_runs_are_task_runs_named_by_method_and_repeat(compared) -> None:  # noq
 
 def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkeypatch) -> None:
     monkeypatch.setattr(comparing, "_run_all", None)
-    again = {k: v for k, v in compared.parameters.items() if k not in {"trials", "target"}}
-    assert compare(**again, target="target") == compared.outcome
+    left_out = {"trials", "methods", "repeats"}
+    again = {k: v for k, v in compared.parameters.items() if k not in left_out}
+    assert compare(**again) == compared.outcome
 
 
 @pytest.mark.parametrize(
