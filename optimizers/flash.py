@@ -21,21 +21,18 @@ from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.configuration import (
     Configuration,
     Query,
-    default_configuration,
-    sample_configuration,
 )
-from prefect_tune.optimizers.encoding import Encoding
 from prefect_tune.optimizers.flash_options import FlashOptions
 from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
 from prefect_tune.optimizers.path_cost import PathCost
 from prefect_tune.optimizers.path_design import design_order, design_rank
+from prefect_tune.optimizers.path_table import PathTable
 from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.smac import ForestSearch, LogCost, SmacOptions
-from prefect_tune.optimizers.space import Path, Space, Step
+from prefect_tune.optimizers.space import Path, Space
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.told_losses import told_losses
-from prefect_tune.optimizers.trial import Trial
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.tpe import ParzenSearch
@@ -49,8 +46,6 @@ _LEAST_SHARE = 0.01
 
 _INSTANT_SECONDS = 1e-9
 
-_MAX_PATHS = 20_000
-"""Of more paths than this, so many are drawn once and searched."""
 _TIE = 1e-12
 _DEAR = 2.0
 """A path of the design that is predicted to take this many medians waits until the others ran."""
@@ -82,10 +77,11 @@ class Flash(Optimizer):
             if name in decided:
                 rendered[name] = decided[name]
         if "design" in decided:
-            rendered["design"] = [list(self._paths[i]) for i in decided["design"]]
+            rendered["design"] = [list(self._table.paths[i]) for i in decided["design"]]
         if "ranking" in decided:
             rendered["ranking"] = [
-                {"path": list(self._paths[i]), "log_eips": score} for i, score in decided["ranking"]
+                {"path": list(self._table.paths[i]), "log_eips": score}
+                for i, score in decided["ranking"]
             ]
         rendered["notes"] = decided.get("notes", [])
         return rendered
@@ -123,8 +119,7 @@ class Flash(Optimizer):
             if n < lengths.n_init or not self.history.complete:
                 return 1
             self._settle("n_init", n, lengths.note)
-            ran = (self._index.get(self._path_of(t)) for t in self.history)
-            decided["design"] = [i for i in ran if i is not None]
+            decided["design"] = self._table.numbers_of(self.history)
         if n < decided["n_init"] + lengths.n_prune:
             return 2
         self._settle("n_prune", n - decided["n_init"], lengths.note)
@@ -133,7 +128,9 @@ class Flash(Optimizer):
     def _lengths(self, budget: Budget) -> PhaseLengths:
         """Both phases for this budget: all of it where lengths were given, else a share of it."""
         given = self.options
-        rank = min(design_rank(self._one_hot.shape[1], len(self.space.searched)), len(self._paths))
+        rank = min(
+            design_rank(self._table.one_hot.shape[1], len(self.space.searched)), len(self._table)
+        )
         n_init = given.n_init if given.n_init is not None else rank
         n_prune = given.n_prune if given.n_prune is not None else rank
         holds = capacity(budget, self.history)
@@ -158,17 +155,10 @@ class Flash(Optimizer):
         given = self.options
         n_init = given.n_init
         if n_init is None:
-            n_init = design_rank(self._one_hot.shape[1], len(self.space.searched))
+            n_init = design_rank(self._table.one_hot.shape[1], len(self.space.searched))
         assert given.design is not None  # noqa: S101 - resolved at construction
-        start = self._plain_paths() if given.design == "plain_first" else []
-        return design_order(self._one_hot, n_init, given.design, rng, start[:n_init])
-
-    def _plain_paths(self) -> list[int]:
-        """One path of each model, with nothing before it as far as the steps allow."""
-        *before, model = self.space.searched
-        plain = tuple(_plainest(step) for step in before)
-        paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
-        return [i for i in map(self._index.get, paths) if i is not None]
+        start = self._table.plain if given.design == "plain_first" else []
+        return design_order(self._table.one_hot, n_init, given.design, rng, start[:n_init])
 
     def _ranked_paths(self, rng: np.random.Generator) -> Iterable[int]:
         """Indices of paths by falling EIPS, those that must wait for all others at the end.
@@ -178,9 +168,7 @@ class Flash(Optimizer):
         """
         scores = self._log_eips(self._xi)
         waits = self.history if self.options.start == "defaults" else self.history.pending
-        paths = {self._path_of(t) for t in waits}
-        last = [i for i in map(self._index.get, paths) if i is not None]
-        scores[last] -= np.ptp(scores) + 1
+        scores[self._table.numbers_of(waits)] -= np.ptp(scores) + 1
         shuffled = rng.permutation(len(scores))
         rounded = np.round(scores[shuffled] / _TIE) * _TIE
         return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
@@ -190,16 +178,15 @@ class Flash(Optimizer):
 
         When all were asked for, paths at random, those that were asked for least first.
         """
-        ran_paths = Counter(self._index.get(self._path_of(t)) for t in self.history)
-        left = []
+        asked = Counter(self._table.numbers_of(self.history))
+        ran_paths, left = Counter(asked), []
         for i in self._decided["design"]:
             if ran_paths[i] > 0:
                 ran_paths[i] -= 1
             else:
                 left.append(i)
         if not left:
-            asked = Counter(self._index.get(self._path_of(t)) for t in self.history)
-            return sorted(map(int, rng.permutation(len(self._paths))), key=lambda i: asked[i])
+            return sorted(map(int, rng.permutation(len(self._table))), key=lambda i: asked[i])
         if self.options.cost != "steps" or not self.history.complete:
             return left
         seconds = self._path_cost.seconds(self.history, self._is_new())
@@ -218,14 +205,14 @@ class Flash(Optimizer):
             once: Whether the cost is that of the path's next run alone, with what is cached.
         """
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
-        seen = self._encoded(trials)
+        seen = self._table.encoded(trials)
         model = PathLinear.fit(seen, losses, self.options.ridge)
-        for path in self._encoded(self.history.pending):
+        for path in self._table.encoded(self.history.pending):
             model = model.imagining(path)
-        deviation = model.deviation(self._one_hot)
+        deviation = model.deviation(self._table.one_hot)
         margin = float(deviation.mean()) if xi is None else xi
         best = float(self.history.losses.min())
-        log_ei = log_expected_improvement(model.mean(self._one_hot), deviation, best, margin)
+        log_ei = log_expected_improvement(model.mean(self._table.one_hot), deviation, best, margin)
         seconds = np.array([t.cost_seconds for t in trials])
         return log_ei - self._log_cost(seen, seconds, once=once)
 
@@ -244,12 +231,12 @@ class Flash(Optimizer):
             least = _LEAST_SHARE * float(predicted.mean())
             return np.log(np.maximum(predicted, least)) if least > 0 else np.zeros(len(predicted))
         if rule == "none":
-            return np.zeros(len(self._paths))
+            return np.zeros(len(self._table))
         if rule == "literal":
             targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
         else:
             targets, floor = guarded_log_seconds(seconds), 1.0
-        expected = PathLinear.fit(seen, targets, self.options.ridge).mean(self._one_hot)
+        expected = PathLinear.fit(seen, targets, self.options.ridge).mean(self._table.one_hot)
         return np.log(np.maximum(expected, floor))
 
     @property
@@ -265,9 +252,9 @@ class Flash(Optimizer):
         """New hyperparameters for the first of the paths that has any."""
         asked = self._asked
         for i in paths:
-            path = self._paths[i]
-            if self.options.start == "defaults" and self._default(i) not in asked:
-                return self._default(i)
+            path = self._table.paths[i]
+            if self.options.start == "defaults" and self._table.default(i) not in asked:
+                return self._table.default(i)
             try:
                 return new_configuration(self.space, asked, rng, path)
             except SpaceExhausted:
@@ -301,15 +288,15 @@ class Flash(Optimizer):
     def _prune(self) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""
         if not self.options.pruning:
-            chosen: Iterable[Path] = self._paths
+            chosen: Iterable[Path] = self._table.paths
         else:
-            r = min(self.options.r, len(self._paths))
+            r = min(self.options.r, len(self._table))
             if r < self.options.r:
                 self._note(f"r is {self.options.r}, and there are {r} paths: all are kept")
             scores = self._log_eips(0.0, once=False)
             best = np.argsort(-np.round(scores / _TIE) * _TIE, kind="stable")[:r]
             self._decided["ranking"] = [[int(i), float(scores[i])] for i in best]
-            chosen = [self._paths[i] for i in best]
+            chosen = [self._table.paths[i] for i in best]
             incumbent = self.history.incumbent
             if incumbent is not None and not self.options.is_paper:
                 chosen.append(incumbent.query.configuration.path)
@@ -358,71 +345,19 @@ class Flash(Optimizer):
         return ForestSearch(self.space, self.objective, forest, self._subspace)
 
     @cached_property
-    def _paths(self) -> list[Path]:
-        """The paths to search; a fixed random part of them when there are very many."""
-        paths = list(islice(self.space.paths(), _MAX_PATHS + 1))
-        if len(paths) <= _MAX_PATHS:
-            return paths
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 0)))
-        drawn = {sample_configuration(self.space, rng).path for _ in range(_MAX_PATHS)}
-        return sorted(drawn)
-
-    @cached_property
-    def _index(self) -> dict[Path, int]:
-        return {path: i for i, path in enumerate(self._paths)}
-
-    @cached_property
-    def _one_hot(self) -> NDArray[np.float64]:
-        return np.array([self._encoding.one_hot(path) for path in self._paths])
-
-    @cached_property
-    def _encoding(self) -> Encoding:
-        return Encoding(self.space)
-
-    def _encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
-        """One-hot paths of trials, shape (n, N)."""
-        paths = [self._path_of(t) for t in trials]
-        known = zip(paths, map(self._index.get, paths), strict=True)
-        rows = [self._encoding.one_hot(p) if i is None else self._one_hot[i] for p, i in known]
-        return np.array(rows).reshape(-1, self._one_hot.shape[1])
-
-    def _path_of(self, trial: Trial) -> Path:
-        if trial.number not in self._trial_paths:
-            self._trial_paths[trial.number] = trial.query.configuration.path
-        return self._trial_paths[trial.number]
-
-    @cached_property
-    def _trial_paths(self) -> dict[int, Path]:
-        return {}
-
-    @cached_property
     def _path_cost(self) -> PathCost:
-        return PathCost(self.space, self._paths)
+        return PathCost(self.space, self._table.paths)
 
     @property
     def _asked(self) -> set[Configuration]:
         return {trial.query.configuration for trial in self.history}
 
-    def _default(self, i: int) -> Configuration:
-        if i not in self._defaults:
-            self._defaults[i] = default_configuration(self.space, self._paths[i])
-        return self._defaults[i]
-
     @cached_property
-    def _defaults(self) -> dict[int, Configuration]:
-        return {}
+    def _table(self) -> PathTable:
+        return PathTable(self.space, self.seed)
 
     def _is_new(self) -> NDArray[np.bool_]:
         """Paths whose next run has default values, shape (B,)."""
-        is_new = np.full(len(self._paths), self.options.start == "defaults")
-        for trial in self.history:
-            i = self._index.get(self._path_of(trial))
-            if i is not None and trial.query.configuration == self._default(i):
-                is_new[i] = False
-        return is_new
-
-
-def _plainest(step: Step) -> str:
-    """The algorithm of a step that hands on what it was given, or its first one."""
-    plain = (a.id for a in step.algorithms if a.passes_on and not a.class_weights)
-    return next(plain, step.algorithms[0].id)
+        if self.options.start == "defaults":
+            return self._table.without_default_run(self.history)
+        return np.zeros(len(self._table), dtype=np.bool_)
