@@ -3,10 +3,11 @@
 Workers of the user's are asked whether they can work for us before the first trial.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from time import monotonic, sleep
 from typing import Any
 
 import distributed
@@ -20,6 +21,9 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.readiness import worker_facts
 
 __all__ = ["started_runner", "workers_started_early"]
+
+_MOMENT_SECONDS = 5.0
+"""How long the scheduler may take to know of a worker that has answered."""
 
 
 @contextmanager
@@ -85,6 +89,23 @@ def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
     return LeanDaskTaskRunner(cluster=cluster)
 
 
+def _described(client: distributed.Client, addresses: Sequence[str]) -> Mapping[str, Any]:
+    """What the scheduler says of workers; it may be a moment behind.
+
+    Raises:
+        BadInput: If one of them has gone away.
+    """
+    until = monotonic() + _MOMENT_SECONDS
+    while True:
+        workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        gone = [address for address in addresses if address not in workers]
+        if not gone:
+            return workers
+        if monotonic() > until:
+            raise BadInput(f"worker {gone[0]} went away while it was asked whether it can work")
+        sleep(0.1)
+
+
 def _check_workers(
     runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
 ) -> int:
@@ -103,7 +124,7 @@ def _check_workers(
         ) from error
     ours = worker_facts(context)
     theirs = client.run(worker_facts, context, on_error="return")
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = _described(client, list(theirs))
     for address, facts in theirs.items():
         if isinstance(facts, Exception):
             raise BadInput(f"worker {address} cannot work for this study: {facts}")

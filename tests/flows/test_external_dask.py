@@ -18,12 +18,12 @@ from prefect_tune.flows.tuning import tune
 from prefect_tune.tasks.bad_input import BadInput
 
 NO_DATABASE = """
-from prefect_tune.storage import store
+from prefect_tune.storage import opening
 
 def refused(*_):
-    raise store.DatabaseRefused("the database of the study: here it cannot be reached")
+    raise opening.DatabaseRefused("the database of the study: here it cannot be reached")
 
-store._database = refused
+opening._database = refused
 """
 
 pytestmark = pytest.mark.usefixtures("server")

@@ -72,12 +72,12 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
-    from prefect_tune.storage import index
+    from prefect_tune.storage import uses
 
     store = store_of(context)
     evaluate(context, draw(context, 3))
     before = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
-    monkeypatch.setattr(index, "time", lambda: 1000.0)
+    monkeypatch.setattr(uses, "time", lambda: 1000.0)
     evaluate(context, draw(context, 3))
     after = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
     assert all(after[key] >= before[key] > 1000.0 for key in before)
