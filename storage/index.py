@@ -257,11 +257,16 @@ class ArtifactIndex:
         Args:
             uses_first: Whether to write the uses so far; only what evicts needs them at once.
         """
-        with self._database.write() as connection:
-            store = connection.execute(_STORE).one()
-            if uses_first:
-                self._write_uses(connection, store)
-            yield connection, store
+        is_written = False
+        try:
+            with self._database.write() as connection:
+                store = connection.execute(_STORE).one()
+                if uses_first:
+                    self._write_uses(connection, store)
+                yield connection, store
+            is_written = True
+        finally:
+            self.uses.settle(is_written=is_written)
 
     def _write_uses(self, connection: Connection, store: Row[Any]) -> None:
         uses, policy, clock = self.uses.taken(), POLICIES[store.policy], store.clock

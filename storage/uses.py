@@ -44,6 +44,18 @@ class Collected:
         """Note how long making or loading an artifact of this kind took."""
         self.times.setdefault(kind_of(entry), {}).setdefault(which, []).append(seconds)
 
+    def add(self, other: "Collected") -> None:
+        """Take in what happened at another time."""
+        for key, (at, hits) in other.used.items():
+            latest, known = self.used.get(key, (0.0, 0))
+            self.used[key] = (max(at, latest), hits + known)
+        for step, counts in other.counts.items():
+            for name, amount in counts.items():
+                self.count(step, name, amount)
+        for kind, times in other.times.items():
+            for which, seconds in times.items():
+                self.times.setdefault(kind, {}).setdefault(which, []).extend(seconds)
+
 
 class Uses:
     """Collects what happens in this process, in whatever thread.
@@ -58,6 +70,7 @@ class Uses:
         self._collected = Collected()
         self._flushed = monotonic()
         self._latest = 0.0
+        self._writing = threading.local()
         self._timer: threading.Timer | None = None
 
     def count_hit(self, entry: Entry) -> None:
@@ -103,11 +116,20 @@ class Uses:
             return not (collected.used or collected.counts or collected.times)
 
     def taken(self) -> Collected:
-        """What was collected, which is forgotten here."""
+        """What was collected, to be written by this thread; `settle` says whether it was."""
         with self._lock:
             collected, self._collected = self._collected, Collected()
             self._flushed = monotonic()
-            return collected
+        self._writing.collected = collected
+        return collected
+
+    def settle(self, *, is_written: bool) -> None:
+        """Forget what this thread took, or collect it again if it could not be written."""
+        collected: Collected | None = getattr(self._writing, "collected", None)
+        self._writing.collected = None
+        if collected is not None and not is_written:
+            with self._lock:
+                self._collected.add(collected)
 
     def stop(self) -> None:
         """Flush for the last time."""

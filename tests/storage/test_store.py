@@ -93,6 +93,24 @@ def test_least_recently_used_goes_first(store) -> None:
     assert not folder_of(store, entry("b")).exists()
 
 
+def test_uses_that_could_not_be_written_are_written_later(store) -> None:
+    kept = put(store, "a")
+    store.index.flush()
+    store.index.uses.count_hit(kept)
+    store.index.uses.count_miss("rescale")
+
+    def broken_off() -> None:
+        with store.index._changing():
+            raise RuntimeError("broken off")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken off"):
+            broken_off()
+    totals = store.index.totals()
+    assert (totals.hits, totals.misses) == (1, 1)
+    assert store.index.entries([kept.key])[kept.key].hits == 1
+
+
 def test_facts_outlive_eviction(store) -> None:
     kept = put(store, "a")
     store.prune(0)
