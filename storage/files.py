@@ -190,7 +190,9 @@ class Files:
     def clear(self, folder: str, place: str) -> None:
         """Delete what there is of a place, finished or not."""
         if self.is_local:
-            self.delete(f"tmp/{place}")
+            # The folder around it stays, or it could go between two steps of whoever writes there.
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path("tmp", place))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:

@@ -10,6 +10,7 @@ from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import store as store_module
 from prefect_tune.storage.artifact_rows import Entry, Selection
 from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
+from prefect_tune.storage.key import artifact_folder
 
 
 def entry(key: str, **values) -> Entry:
@@ -109,6 +110,16 @@ def test_uses_that_could_not_be_written_are_written_later(store) -> None:
     totals = store.index.totals()
     assert (totals.hits, totals.misses) == (1, 1)
     assert store.index.entries([kept.key])[kept.key].hits == 1
+
+
+def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
+    kept = put(store, "a")
+    temporary = Path(store.files.path("tmp"))
+    assert temporary.is_dir()
+    store.prune(0)
+    store.files.clear("cache/aa/b", "never written")
+    assert not Path(store.files.path(artifact_folder(kept.key))).exists()
+    assert temporary.is_dir()
 
 
 def test_facts_outlive_eviction(store) -> None:
