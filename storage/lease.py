@@ -180,8 +180,10 @@ class LeaseBook:
         return turn
 
     def close(self) -> None:
-        """Stop renewing; leases still held expire."""
+        """Stop renewing, and wait for a renewal under way; leases still held expire."""
         self._stop.set()
+        if self._renewer is not None:
+            self._renewer.join()
 
     def _renew(self) -> None:
         interval = self._lease_seconds / _RENEWALS_PER_LEASE

@@ -67,6 +67,7 @@ class Uses:
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
         self._collected = Collected()
         self._flushed = monotonic()
         self._latest = 0.0
@@ -132,7 +133,7 @@ class Uses:
                 self._collected.add(collected)
 
     def stop(self) -> None:
-        """Flush for the last time."""
+        """Flush for the last time; when it returns, no other thread is writing any more."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -152,10 +153,11 @@ class Uses:
     def _flush_quietly(self) -> None:
         with self._lock:
             self._timer = None  # what is counted from now on needs another one
-        try:
-            self._flush()
-        except Exception as error:  # counting must not end what is counted
-            _LOGGER.warning(f"uses of the cache are not counted: {error}")
+        with self._flushing:
+            try:
+                self._flush()
+            except Exception as error:  # counting must not end what is counted
+                _LOGGER.warning(f"uses of the cache are not counted: {error}")
 
 
 def kind_of(entry: Entry) -> Kind:

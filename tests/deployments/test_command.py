@@ -173,7 +173,7 @@ def test_what_is_in_an_artifact_is_shown_and_exported(studied, tmp_path) -> None
     encoded = next(
         row
         for row in studied.json("artifacts", "ls")
-        if row["key"] in used and row["step"] not in ("impute", "fit model")
+        if row["key"] in used and row["step"] == "encode"
     )
     shown = studied.json("artifacts", "show", encoded["key"])
     train = shown["contents"]["train"]

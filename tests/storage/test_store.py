@@ -1,6 +1,7 @@
 import logging
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -318,3 +319,25 @@ def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store,
     assert caplog.text == ""
     assert present(store) == {"a"}
     assert verify(store).is_sound
+
+
+def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatch) -> None:
+    begun, may_end, closed = threading.Event(), threading.Event(), threading.Event()
+    flush = store.index.uses._flush
+
+    def slow_flush() -> None:
+        if not begun.is_set():
+            begun.set()
+            may_end.wait(10)
+        flush()
+
+    monkeypatch.setattr(store.index.uses, "_flush", slow_flush)
+    store.index.uses.count_hit(put(store, "a"))
+    assert begun.wait(10)
+    closer = threading.Thread(target=lambda: (store.close(), closed.set()))
+    closer.start()
+    assert not closed.wait(0.3)
+    may_end.set()
+    closer.join(10)
+    assert closed.is_set()
+    assert store.database.engine.pool.checkedout() == 0
