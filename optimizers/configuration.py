@@ -54,6 +54,12 @@ class Choice:
         """`{"algorithm": ..., "hyperparameters": {...}}`."""
         return {"algorithm": self.algorithm, "hyperparameters": dict(self.values)}
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        values: Mapping[str, Value] = document["hyperparameters"]
+        return cls(document["algorithm"], tuple(sorted(values.items())))
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:

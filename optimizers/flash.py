@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.configuration import (
-    Configuration,
-    Query,
-)
+from prefect_tune.optimizers.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.flash_options import FlashOptions
 from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
 from prefect_tune.optimizers.path_cost import PathCost
@@ -29,6 +26,7 @@ from prefect_tune.optimizers.path_design import design_order, design_rank
 from prefect_tune.optimizers.path_table import PathTable
 from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
 from prefect_tune.optimizers.random_search import new_configuration
+from prefect_tune.optimizers.shared_steps import shared_choices, untried_variants
 from prefect_tune.optimizers.smac import ForestSearch, LogCost, SmacOptions
 from prefect_tune.optimizers.space import Path, Space
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
@@ -68,13 +66,14 @@ class Flash(Optimizer):
         """What each phase decided so far, as JSON values.
 
         `phase` (1 to 3), `n_init` and `n_prune` once they are settled, `design` and `ranking` (the
-        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids,
-        `subspace` (G') by step, `n_subspace_paths`, and `notes` for people.
+        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids, `shared`
+        (by step that all paths share, what their first runs have), `subspace` (G') by step,
+        `n_subspace_paths`, and `notes` for people.
         """
         decided = self._decided
         rendered: dict[str, Any] = {"phase": decided.get("phase", 1)}
-        for name in ("n_init", "n_prune", "n_subspace_paths", "subspace"):
-            if name in decided:
+        for name in ("n_init", "n_prune", "n_subspace_paths", "shared", "subspace"):
+            if decided.get(name) is not None:
                 rendered[name] = decided[name]
         if "design" in decided:
             rendered["design"] = [list(self._table.paths[i]) for i in decided["design"]]
@@ -94,7 +93,7 @@ class Flash(Optimizer):
     def _restore(self, memo: Mapping[str, Any] | None) -> None:
         super()._restore(memo)
         if memo is not None:
-            self._decided = dict(memo)
+            self._decide(memo)
 
     def _next(self, budget: Budget, rng: np.random.Generator) -> Configuration:
         if "design" not in self._decided:
@@ -104,6 +103,8 @@ class Flash(Optimizer):
         try:
             if phase == 3:
                 return self._tuned(rng)
+            if phase == 2 and (variant := self._variant()) is not None:
+                return variant
             paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
             return self._configuration(paths, rng)
         except SpaceExhausted:
@@ -172,6 +173,30 @@ class Flash(Optimizer):
         shuffled = rng.permutation(len(scores))
         rounded = np.round(scores[shuffled] / _TIE) * _TIE
         return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
+
+    def _variant(self) -> Configuration | None:
+        """The best so far with another value of what all paths share, while there is any.
+
+        What is best then is where the first run of each path starts from.
+        """
+        incumbent = self.history.incumbent
+        if "shared" in self._decided or self.options.start != "defaults" or incumbent is None:
+            return None
+        best = incumbent.query.configuration
+        variant = next(untried_variants(self.space, best, self._asked), None)
+        if variant is None:
+            chosen = shared_choices(self.space, best)
+            shared = {step: choice.to_json() for step, choice in chosen.items()}
+            self._decide({**self._decided, "shared": shared or None})
+        return variant
+
+    def _decide(self, decided: Mapping[str, Any]) -> None:
+        """Go by these decisions; what was made for other shared steps is made again."""
+        is_stale = decided.get("shared") != self._decided.get("shared")
+        self._decided = dict(decided)
+        if is_stale:
+            for made in ("_table", "_path_cost"):
+                self.__dict__.pop(made, None)
 
     def _design_left(self, rng: np.random.Generator) -> list[int]:
         """Paths of the design not asked for yet, in order, those predicted to be dear at the end.
@@ -346,7 +371,7 @@ class Flash(Optimizer):
 
     @cached_property
     def _path_cost(self) -> PathCost:
-        return PathCost(self.space, self._table.paths)
+        return PathCost(self.space, self._table.paths, self._shared)
 
     @property
     def _asked(self) -> set[Configuration]:
@@ -354,7 +379,13 @@ class Flash(Optimizer):
 
     @cached_property
     def _table(self) -> PathTable:
-        return PathTable(self.space, self.seed)
+        return PathTable(self.space, self.seed, self._shared)
+
+    @property
+    def _shared(self) -> dict[str, Choice]:
+        """Of steps that all paths share, what the first run of a path has."""
+        found: Mapping[str, Any] = self._decided.get("shared") or {}
+        return {step: Choice.from_json(document) for step, document in found.items()}
 
     def _is_new(self) -> NDArray[np.bool_]:
         """Paths whose next run has default values, shape (B,)."""

@@ -41,7 +41,8 @@ class FlashOptions:
             Phase 3, where a step is counted at its load time if it was made with the same values;
             0 (paper) for none.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
-            drawn from the `prior` (paper).
+            drawn from the `prior` (paper). With defaults, Phase 2 begins with the best pipeline
+            and each other categorical value of the steps that all paths share.
         failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
             finished loss, or the loss of `chance`.
     """

@@ -25,12 +25,15 @@ class PathCost:
     Args:
         space: The space.
         paths: The paths to predict for.
+        shared: By step, what takes the place of its default values.
     """
 
-    def __init__(self, space: Space, paths: Sequence[Path]) -> None:
+    def __init__(
+        self, space: Space, paths: Sequence[Path], shared: Mapping[str, Choice] | None = None
+    ) -> None:
         self._steps = [s.name for s in space.searched]
         self._position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
-        self._defaults = _default_choices(space, paths)
+        self._defaults = _default_choices(space, paths, shared or {})
         self._algorithms = np.array(
             [[ids[a] for ids, a in zip(self._position, path, strict=True)] for path in paths]
         )
@@ -200,8 +203,10 @@ class PathCost:
             yield code
 
 
-def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choice]]:
-    """By step and algorithm, the choice with default values."""
+def _default_choices(
+    space: Space, paths: Sequence[Path], shared: Mapping[str, Choice]
+) -> list[dict[str, Choice]]:
+    """By step and algorithm, the choice with default values, or what is shared."""
     found: list[dict[str, Choice]] = [{} for _ in space.searched]
     for path in paths:
         if all(a in known for a, known in zip(path, found, strict=True)):
@@ -211,6 +216,8 @@ def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choi
     for k, step in enumerate(space.searched):
         for algorithm in step.algorithms:
             found[k].setdefault(algorithm.id, Choice(algorithm.id))
+        if step.name in shared:
+            found[k][shared[step.name].algorithm] = shared[step.name]
     return found
 
 

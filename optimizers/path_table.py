@@ -1,6 +1,6 @@
 """The paths of a space by number, as FLASH's models see them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 
@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.configuration import (
+    Choice,
     Configuration,
     default_configuration,
     sample_configuration,
 )
 from prefect_tune.optimizers.encoding import Encoding
+from prefect_tune.optimizers.shared_steps import with_choices
 from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.trial import Trial
 
@@ -28,14 +30,16 @@ class PathTable:
     Args:
         space: The space.
         seed: Draws that part.
+        shared: By step, what takes the place of its default values.
 
     Attributes:
         paths: The B paths.
         one_hot: Shape (B, N).
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, seed: int, shared: Mapping[str, Choice]) -> None:
         self.space = space
+        self._shared = shared
         self._encoding = Encoding(space)
         self.paths = list(islice(space.paths(), _MAX_PATHS + 1))
         if len(self.paths) > _MAX_PATHS:
@@ -67,9 +71,10 @@ class PathTable:
         return [i for i in numbers if i is not None]
 
     def default(self, i: int) -> Configuration:
-        """A path with default values."""
+        """A path with default values, but for what is shared."""
         if i not in self._defaults:
-            self._defaults[i] = default_configuration(self.space, self.paths[i])
+            configuration = default_configuration(self.space, self.paths[i])
+            self._defaults[i] = with_choices(configuration, self._shared)
         return self._defaults[i]
 
     def without_default_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
