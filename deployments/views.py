@@ -63,6 +63,10 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         for line in pipeline_lines(incumbent["configuration"]):
             CONSOLE.print(f"    {line}")
+    if "shared" in summary["decisions"]:
+        CONSOLE.print(f"  {summary['method']} first ran each path with:")
+        for line in pipeline_lines(summary["decisions"]["shared"]):
+            CONSOLE.print(f"    {line}")
     if "subspace" in summary["decisions"]:
         kept = summary["decisions"]["n_subspace_paths"]
         CONSOLE.print(f"  {summary['method']} kept {kept:,} paths to tune:")

@@ -3,6 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,9 @@ __all__ = ["ParzenSearch", "Tpe", "TpeOptions"]
 
 _DRAWS = 20
 """Draws that cannot run or were asked for before, until the prior is drawn from."""
+
+_VERBOSITY = Lock()
+"""Held while Optuna's verbosity, of which a process has one, is another."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +240,10 @@ def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float
 
 def _quiet_study(storage: InMemoryStorage) -> optuna.Study:
     """A study in memory; Optuna logs each one it makes, which is no news here."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        return optuna.create_study(storage=storage)
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+    with _VERBOSITY:
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            return optuna.create_study(storage=storage)
+        finally:
+            optuna.logging.set_verbosity(verbosity)
