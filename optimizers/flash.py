@@ -39,6 +39,8 @@ __all__ = ["Flash"]
 
 _SHARE = 0.4
 """Of a small budget, Phases 1 and 2 take this much together."""
+_MODELS_SHARE = 0.5
+"""Of a still smaller one, this much is for seeing each model once."""
 _LEAST_SHARE = 0.01
 """A path is not taken to be cheaper than this share of the mean."""
 
@@ -119,30 +121,38 @@ class Flash(Optimizer):
         if "n_init" not in decided:
             if n < lengths.n_init or not self.history.complete:
                 return 1
-            self._settle("n_init", n, lengths.note)
+            decided["n_init"] = n
             decided["design"] = self._table.numbers_of(self.history)
         if n < decided["n_init"] + lengths.n_prune:
             return 2
-        self._settle("n_prune", n - decided["n_init"], lengths.note)
+        decided["n_prune"] = n - decided["n_init"]
+        wanted = self._wanted
+        if n < wanted.n_init + wanted.n_prune:
+            self._note(
+                f"the budget holds too few trials for phases of {wanted.n_init} + "
+                f"{wanted.n_prune}; they are {decided['n_init']} + {decided['n_prune']}"
+            )
         return 3
 
-    def _lengths(self, budget: Budget) -> PhaseLengths:
-        """Both phases for this budget: all of it where lengths were given, else a share of it."""
+    @property
+    def _wanted(self) -> PhaseLengths:
+        """Both phases in a budget that is large enough."""
         given = self.options
         rank = min(
             design_rank(self._table.one_hot.shape[1], len(self.space.searched)), len(self._table)
         )
         n_init = given.n_init if given.n_init is not None else rank
         n_prune = given.n_prune if given.n_prune is not None else rank
-        holds = capacity(budget, self.history)
-        is_given = given.is_paper or given.n_init is not None or given.n_prune is not None
-        limit = holds if holds is None or is_given else holds * _SHARE
-        return phase_lengths(n_init, n_prune if given.pruning else 0, limit)
+        return PhaseLengths(n_init, n_prune if given.pruning else 0)
 
-    def _settle(self, name: str, value: int, note: str) -> None:
-        self._decided[name] = value
-        if note and not self._notes:
-            self._note(note)
+    def _lengths(self, budget: Budget) -> PhaseLengths:
+        """Both phases for this budget: all of it where lengths were given, else a share of it."""
+        given = self.options
+        holds = capacity(budget, self.history)
+        if holds is None or given.is_paper or given.n_init is not None or given.n_prune is not None:
+            return phase_lengths(self._wanted, holds)
+        least = len(self._table.plain) if given.design == "plain_first" else 1
+        return phase_lengths(self._wanted, holds * _SHARE, min(least, int(holds * _MODELS_SHARE)))
 
     def _note(self, text: str) -> None:
         self._decided["notes"] = [*self._notes, text]
@@ -161,7 +171,7 @@ class Flash(Optimizer):
         start = self._table.plain if given.design == "plain_first" else []
         return design_order(self._table.one_hot, n_init, given.design, rng, start[:n_init])
 
-    def _ranked_paths(self, rng: np.random.Generator) -> Iterable[int]:
+    def _ranked_paths(self, rng: np.random.Generator) -> list[int]:
         """Indices of paths by falling EIPS, those that must wait for all others at the end.
 
         These are paths under way, and with default values those that have run: what more values
@@ -170,9 +180,14 @@ class Flash(Optimizer):
         scores = self._log_eips(self._xi)
         waits = self.history if self.options.start == "defaults" else self.history.pending
         scores[self._table.numbers_of(waits)] -= np.ptp(scores) + 1
-        shuffled = rng.permutation(len(scores))
-        rounded = np.round(scores[shuffled] / _TIE) * _TIE
-        return [int(i) for i in shuffled[np.argsort(-rounded, kind="stable")]]
+        return self._ranked(scores, rng)
+
+    @staticmethod
+    def _ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:
+        """Indices by falling score, equal ones in random order, or in their own without `rng`."""
+        order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
+        rounded = np.round(scores[order] / _TIE) * _TIE
+        return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]
 
     def _variant(self) -> Configuration | None:
         """The best so far with another value of what all paths share, while there is any.
@@ -289,7 +304,7 @@ class Flash(Optimizer):
     def _tuned(self, rng: np.random.Generator) -> Configuration:
         """Phase 3: the surrogate has seen all trials, its proposals lie in G'."""
         if "subspace" not in self._decided:
-            self._prune()
+            self._prune(rng)
         search = self._search
         if isinstance(search, ForestSearch):
             return search.propose(self.history, rng, self._candidate_cost(search.candidates))
@@ -310,7 +325,7 @@ class Flash(Optimizer):
 
         return log_cost
 
-    def _prune(self) -> None:
+    def _prune(self, rng: np.random.Generator) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""
         if not self.options.pruning:
             chosen: Iterable[Path] = self._table.paths
@@ -319,8 +334,8 @@ class Flash(Optimizer):
             if r < self.options.r:
                 self._note(f"r is {self.options.r}, and there are {r} paths: all are kept")
             scores = self._log_eips(0.0, once=False)
-            best = np.argsort(-np.round(scores / _TIE) * _TIE, kind="stable")[:r]
-            self._decided["ranking"] = [[int(i), float(scores[i])] for i in best]
+            best = self._ranked(scores, None if self.options.is_paper else rng)[:r]
+            self._decided["ranking"] = [[i, float(scores[i])] for i in best]
             chosen = [self._table.paths[i] for i in best]
             incumbent = self.history.incumbent
             if incumbent is not None and not self.options.is_paper:

@@ -199,9 +199,9 @@ def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: B
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
     run(optimizer, 16, budget)
     decisions = optimizer.decisions
-    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (3, 3, 3)
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
     assert len(decisions["notes"]) == 1
-    assert "phases of 12 + 12; they are 3 + 3" in decisions["notes"][0]
+    assert "phases of 12 + 12; they are 5 + 3" in decisions["notes"][0]
 
 
 def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
@@ -209,7 +209,25 @@ def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
     for number in range(20):
         query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
         optimizer.tell(told(number, query, 5.0 + number))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (4, 4)
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
+
+
+def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    left = 20.0
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_left=left))
+        seconds = 4.0 if number < 2 else 0.5
+        left -= seconds
+        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
+    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
+
+
+def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    queries = run(optimizer, 12, Budget(trials_left=12))
+    assert optimizer.decisions["n_init"] == 6
+    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
 
 
 def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
@@ -421,7 +439,7 @@ LOSS_OF = {"count": 30.0, "binary": 35.0, "sum": 40.0, "average": 12.0}
 
 
 def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() -> None:
-    optimizer, events = ask_for_cohorts(8)
+    optimizer, events = ask_for_cohorts(14)
     queries = [e.query for e in events if isinstance(e, Asked)]
     n_init = optimizer.decisions["n_init"]
     shared = [dict(q.configuration["construct features"].values) for q in queries]
@@ -438,16 +456,16 @@ def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() 
 
 
 def test_what_the_paths_share_is_the_same_after_a_replay() -> None:
-    optimizer, events = ask_for_cohorts(8)
+    optimizer, events = ask_for_cohorts(14)
     again = Flash(space_named("healthcare"), 0, Objective())
     replay(again, events)
     assert again.decisions == optimizer.decisions
-    left = Budget(trials_left=12)
+    left = Budget(trials_left=6)
     assert again.ask(left) == optimizer.ask(left)
 
 
 def test_a_space_without_shared_values_has_no_variants() -> None:
     optimizer = Flash(space_named("flash"), 0, Objective())
-    run(optimizer, 8, Budget(trials_left=20))
+    run(optimizer, 12, Budget(trials_left=20))
     assert optimizer.decisions["phase"] == 2
     assert "shared" not in optimizer.decisions
