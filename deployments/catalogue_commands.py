@@ -166,5 +166,5 @@ def _meanings(options: type) -> dict[str, str]:
 def _written(default: Any) -> str:
     """A default as one writes it on the command line."""
     if default is None:
-        return "(by itself)"
+        return "(see there)"
     return str(default).lower() if isinstance(default, bool) else str(default)

@@ -6,8 +6,8 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views import CONSOLE, UNITS
-from prefect_tune.flows.quantities import format_seconds, loss_name
-from prefect_tune.flows.standings import SIGNIFICANCE
+from prefect_tune.flows.quantities import counted, format_seconds, loss_name
+from prefect_tune.flows.standings import SIGNIFICANCE, least_p_value
 
 __all__ = ["print_comparison"]
 
@@ -18,7 +18,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     if "comparison" in document:
         CONSOLE.print(
             f"[bold]{document['comparison']}[/]: {document['data']}, space {document['space']}, "
-            f"{document['repeats']} repeats of {_budget(document)} a run"
+            f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a run"
         )
     table = Table(
         "of the budget", "method", "rank", "", f"test {loss}", f"cross-validated {loss}", "trials",
@@ -31,18 +31,24 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     CONSOLE.print(table)
     for data_set in document.get("data_sets", ()):
         CONSOLE.print(f"  {data_set['data']}, at the end: {_in_short(data_set['methods'])}")
+    n_methods, n_blocks = len(document["methods"]), document["n_blocks"]
     CONSOLE.print(
         "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
-        f"{document['n_blocks']} data sets and repeats; = marks who is not significantly behind "
-        f"the first (ranks reordered within them, p = {SIGNIFICANCE})"
+        f"{counted(n_blocks, 'block')} of a data set and a repeat; = marks who is not "
+        f"significantly behind the first (ranks reordered within blocks, p = {SIGNIFICANCE})"
     )
+    if least_p_value(n_blocks, n_methods) > SIGNIFICANCE:
+        CONSOLE.print(
+            f"  With {counted(n_blocks, 'block')} no difference between {n_methods} methods can be "
+            "significant: more repeats tell more"
+        )
     if "out" in document:
         CONSOLE.print(f"  curves of all runs: {document['out']}")
 
 
 def _budget(document: Mapping[str, Any]) -> str:
     seconds, trials = document["budget_seconds"], document["budget_trials"]
-    return f"{trials} trials" if seconds is None else format_seconds(seconds)
+    return counted(trials, "trial") if seconds is None else format_seconds(seconds)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -58,11 +64,12 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
-    return f"{_number(median)} ({_number(quartiles[0])}-{_number(quartiles[1])})"
+    low, high = map(_number, quartiles)
+    return _number(median) if low == high else f"{_number(median)} ({low}-{high})"
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _in_short(methods: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from prefect_tune.flows.quantities import format_bytes, format_seconds, loss_name
+from prefect_tune.flows.quantities import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.storage.inspection import Verification
 
 __all__ = [
@@ -45,9 +45,9 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
     CONSOLE.print(
-        f"  {summary['n_trials']} trials, {summary['n_failed']} failed, in {total} "
+        f"  {counted(summary['n_trials'], 'trial')}, {summary['n_failed']} failed, in {total} "
         f"({evaluating} of evaluating)"
-        + (f"; {summary['n_waiting']} more wait for another run" if summary["n_waiting"] else "")
+        + (f"; {summary['n_waiting']} more asked for, and not run" if summary["n_waiting"] else "")
     )
     if incumbent is not None:
         scored = "cross-validated" if summary["holdout"] is None else "held-out"
@@ -63,15 +63,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         for line in pipeline_lines(incumbent["configuration"]):
             CONSOLE.print(f"    {line}")
-    if "shared" in summary["decisions"]:
-        CONSOLE.print(f"  {summary['method']} first ran each path with:")
-        for line in pipeline_lines(summary["decisions"]["shared"]):
-            CONSOLE.print(f"    {line}")
-    if "subspace" in summary["decisions"]:
-        kept = summary["decisions"]["n_subspace_paths"]
-        CONSOLE.print(f"  {summary['method']} kept {kept:,} paths to tune:")
-        for step, algorithms in summary["decisions"]["subspace"].items():
-            CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
+    _print_decisions(summary["method"], summary["decisions"])
     n_steps = cache["hits"] + cache["misses"]
     if n_steps:
         CONSOLE.print(
@@ -83,6 +75,24 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study} | "
         f"export {study} model.pkl"
     )
+
+
+def _print_decisions(method: str, decisions: Mapping[str, Any]) -> None:
+    """What a method decided on its way; `--json` has all of it."""
+    if "n_prune" in decisions:
+        CONSOLE.print(
+            f"  {method} began with {counted(decisions['n_init'], 'trial')} of its design and "
+            f"{decisions['n_prune']} by expected improvement per second"
+        )
+    if "shared" in decisions:
+        CONSOLE.print("  best of what all paths share, and tried on all of them from then on:")
+        for line in pipeline_lines(decisions["shared"]):
+            CONSOLE.print(f"    {line}")
+    if "subspace" in decisions:
+        paths = counted(decisions["n_subspace_paths"], "path")
+        CONSOLE.print(f"  {method} kept {paths} to tune, all that combine these:")
+        for step, algorithms in decisions["subspace"].items():
+            CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
 
 
 def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:

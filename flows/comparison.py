@@ -170,8 +170,9 @@ def prepare_comparison(
     store = open_store(settings.address)
     name = parameters["name"] or default_name
     former = {} if name is None else _former_runs(Ledger(store.database), name)
-    entrants = parse_methods(parameters["methods"] or ",".join(former) or _DEFAULT_METHODS)
-    n_repeats = parameters["repeats"] or max(former.values(), default=_DEFAULT_REPEATS)
+    entrants = _entrants(parameters["methods"], former)
+    n_former = max(former.values(), default=0)
+    n_repeats = max(parameters["repeats"] or n_former or _DEFAULT_REPEATS, n_former)
     if name is not None:
         studies = {_study_name(name, r, e): r for r in range(n_repeats) for e in entrants}
         settings = _as_before(Ledger(store.database), studies, settings)
@@ -206,6 +207,24 @@ def comparison_prepared(comparison: Comparison) -> Iterator[None]:
 def current_comparison() -> Comparison | None:
     """What the caller of the flow has prepared."""
     return _PREPARED.get()
+
+
+def _entrants(given: str | None, former: Mapping[str, int]) -> tuple[Entrant, ...]:
+    """The methods that were given, and those that the comparison has already.
+
+    Raises:
+        UnknownName, BadInput: If they cannot be compared.
+    """
+    known = () if not former else parse_methods(",".join(former))
+    entrants = parse_methods(given or ("" if former else _DEFAULT_METHODS))
+    suffixes = {entrant.suffix for entrant in entrants}
+    both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
+    if len(both) < 2:
+        raise BadInput(
+            f"--methods {given}: a comparison takes two methods or more, divided by commas; known "
+            f"are {', '.join(METHODS)}"
+        )
+    return both
 
 
 def _rotated(entrants: tuple[Entrant, ...], repeat: int) -> tuple[Entrant, ...]:

@@ -4,10 +4,19 @@ import re
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["format_bytes", "format_seconds", "loss_name", "parse_bytes", "parse_seconds"]
+__all__ = ["counted", "format_bytes", "format_seconds", "loss_name", "parse_bytes", "parse_seconds"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "path"), counted(2912, "path")
+    ('1 path', '2,912 paths')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def parse_seconds(text: str, option: str) -> float:

@@ -18,6 +18,7 @@ __all__ = [
     "CURVE_COLUMNS",
     "FRACTIONS",
     "SIGNIFICANCE",
+    "least_p_value",
     "rank_p_values",
     "standings",
     "state_at",
@@ -53,6 +54,8 @@ def standings(
     Raises:
         ValueError: If a run of some method is missing in a repeat, or there is no run.
     """
+    if curves.empty:
+        raise ValueError("there is no run to compare; the files hold none")
     rng = np.random.default_rng(seed)
     stages = [
         {"fraction": fraction, "methods": _stage(state_at(curves, fraction), rng)}
@@ -118,6 +121,11 @@ def rank_p_values(
     behind = average - average.min()
     as_far = (apart[:, None] >= behind - 1e-9).sum(axis=0)
     return average, (1 + as_far) / (1 + n_draws)
+
+
+def least_p_value(n_blocks: int, n_methods: int) -> float:
+    """The p of a method that is last in every block, where the leader is always first."""
+    return float((n_methods * (n_methods - 1)) ** (1 - n_blocks)) if n_methods > 1 else 1.0
 
 
 def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]]:

@@ -4,13 +4,14 @@ Everything that happens is in the ledger before it has consequences, so that who
 next finds it as it was: an ask before its trial starts, an outcome before the next ask.
 """
 
-from collections import Counter
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic, perf_counter
 from typing import Any
 
+from prefect_tune.flows.quantities import counted
 from prefect_tune.optimizers.optimizer import (
     Asked,
     Budget,
@@ -219,15 +220,17 @@ class Study:
 
     def most_frequent_failure(self) -> str:
         """One line on why trials failed."""
-        reasons = Counter(
-            f"{t.failure.step}: {t.failure.message}" if t.failure.step else t.failure.message
-            for t in self.trials.values()
-            if t.failure is not None
-        )
+        reasons: dict[str, list[str]] = {}
+        for trial in self.trials.values():
+            if (failure := trial.failure) is not None:
+                said = f"{failure.step}: {failure.message}" if failure.step else failure.message
+                # The same failure with other values is the same reason.
+                reasons.setdefault(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", said), []).append(said)
         if not reasons:
             return "no trial was finished"
-        reason, times = reasons.most_common(1)[0]
-        return f"{sum(reasons.values())} trials failed, {times} of them with: {reason}"
+        alike = max(reasons.values(), key=len)
+        n_failed = sum(map(len, reasons.values()))
+        return f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}"
 
     def _pin_incumbent(self) -> None:
         """Have what the incumbent was made of stay in the cache."""

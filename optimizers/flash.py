@@ -332,7 +332,7 @@ class Flash(Optimizer):
         else:
             r = min(self.options.r, len(self._table))
             if r < self.options.r:
-                self._note(f"r is {self.options.r}, and there are {r} paths: all are kept")
+                self._note(f"r is {self.options.r}, and the paths are {r}: all are kept")
             scores = self._log_eips(0.0, once=False)
             best = self._ranked(scores, None if self.options.is_paper else rng)[:r]
             self._decided["ranking"] = [[i, float(scores[i])] for i in best]

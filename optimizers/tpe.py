@@ -3,7 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
+from logging import getLogger
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,8 +45,8 @@ __all__ = ["ParzenSearch", "Tpe", "TpeOptions"]
 _DRAWS = 20
 """Draws that cannot run or were asked for before, until the prior is drawn from."""
 
-_VERBOSITY = Lock()
-"""Held while Optuna's verbosity, of which a process has one, is another."""
+_STUDY = "prefect_tune.optimizers.tpe"
+getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
 
 
 @dataclass(frozen=True)
@@ -240,10 +240,4 @@ def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float
 
 def _quiet_study(storage: InMemoryStorage) -> optuna.Study:
     """A study in memory; Optuna logs each one it makes, which is no news here."""
-    with _VERBOSITY:
-        verbosity = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
-            return optuna.create_study(storage=storage)
-        finally:
-            optuna.logging.set_verbosity(verbosity)
+    return optuna.create_study(storage=storage, study_name=_STUDY)

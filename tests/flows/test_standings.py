@@ -14,6 +14,7 @@ from prefect_tune.flows.pooling import pooled_standings
 from prefect_tune.flows.standings import (
     CURVE_COLUMNS,
     SIGNIFICANCE,
+    least_p_value,
     rank_p_values,
     standings,
     state_at,
@@ -119,6 +120,13 @@ def test_of_two_methods_it_is_the_sign_test() -> None:
     assert p_values[1] == pytest.approx(binomtest(7, 8).pvalue, abs=0.008)
 
 
+@pytest.mark.parametrize(("n_blocks", "n_methods"), [(1, 2), (3, 2), (2, 4)])
+def test_the_least_p_is_that_of_one_order_in_all_blocks(n_blocks, n_methods) -> None:
+    losses = np.tile(np.arange(float(n_methods)), (n_blocks, 1))
+    _, p_values = rank_p_values(losses, np.random.default_rng(0), 50_000)
+    assert p_values[-1] == pytest.approx(least_p_value(n_blocks, n_methods), abs=0.008)
+
+
 @pytest.mark.parametrize("n_blocks", [1, 3, 15])
 def test_of_methods_that_are_alike_one_is_behind_in_one_case_of_twenty(n_blocks) -> None:
     rng = np.random.default_rng(0)
@@ -163,5 +171,8 @@ def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
         pooled_standings([str(tmp_path / "x.parquet")])
     with pytest.raises(BadInput, match="is no Parquet file"):
         pooled_standings([str(tmp_path / "text.parquet")])
+    curves({}).to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(BadInput, match="no run to compare"):
+        pooled_standings([str(tmp_path / "empty.parquet")])
     with pytest.raises(BadInput, match="there is no file"):
         pooled_standings([str(tmp_path / "none.parquet")])

@@ -249,7 +249,7 @@ def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
     optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
     run(optimizer, 8)
     assert optimizer.decisions["n_subspace_paths"] == 4
-    assert "r is 50, and there are 4 paths" in optimizer.decisions["notes"][0]
+    assert "r is 50, and the paths are 4" in optimizer.decisions["notes"][0]
 
 
 @pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (1, 6)])
