@@ -305,7 +305,8 @@ class Flash(Optimizer):
         """Phase 3: the surrogate has seen all trials, its proposals lie in G'."""
         if "subspace" not in self._decided:
             self._prune(rng)
-        search = self._search
+        is_outside = self.options.outside and rng.random() < self.options.outside
+        search = self._search_outside if is_outside else self._search
         if isinstance(search, ForestSearch):
             return search.propose(self.history, rng, self._candidate_cost(search.candidates))
         return search.propose(self.history, rng)
@@ -366,13 +367,21 @@ class Flash(Optimizer):
     @cached_property
     def _search(self) -> "ForestSearch | ParzenSearch":
         """What tunes G'; made once, after pruning."""
+        return self._search_in(self._subspace)
+
+    @cached_property
+    def _search_outside(self) -> "ForestSearch | ParzenSearch":
+        """The same in the whole space."""
+        return self._search_in(self.space)
+
+    def _search_in(self, part: Space) -> "ForestSearch | ParzenSearch":
         failure_cost = self.options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved at construction
         if self.options.phase3 == "tpe":
             from prefect_tune.optimizers.tpe import ParzenSearch, TpeOptions  # noqa: PLC0415
 
             options = TpeOptions(n_startup=1, failure_cost=failure_cost)
-            return ParzenSearch(self._subspace, self.objective, options)
+            return ParzenSearch(part, self.objective, options)
         forest = SmacOptions(n_startup=1, failure_cost=failure_cost)
         if self.options.is_paper:
             forest = SmacOptions(
@@ -382,7 +391,7 @@ class Flash(Optimizer):
                 failure_cost=failure_cost,
                 is_log=False,
             )
-        return ForestSearch(self.space, self.objective, forest, self._subspace)
+        return ForestSearch(self.space, self.objective, forest, part)
 
     @cached_property
     def _path_cost(self) -> PathCost:

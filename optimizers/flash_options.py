@@ -27,6 +27,8 @@ class FlashOptions:
         r: Paths whose algorithms make the sub-space of Phase 3.
         keep: Share of each step's algorithms that is in the sub-space besides, by the least loss
             observed with them; 0 (paper) for none.
+        outside: Share of Phase 3's proposals that may lie outside of the sub-space, so that what
+            was pruned by mistake is found again; 0 (paper) for none.
         xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
             variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
         ridge: Penalty of the linear models.
@@ -52,6 +54,7 @@ class FlashOptions:
     n_prune: int | None = None
     r: int = 10
     keep: float | None = None
+    outside: float | None = None
     xi: float | None = None
     ridge: float = 1.0
     design: Design | None = None
@@ -70,8 +73,10 @@ class FlashOptions:
                 raise ValueError(f"{name} is at least {least}; got {value}")
         if self.xi is not None and self.xi < 0:
             raise ValueError(f"xi is at least 0, in the unit of the loss; got {self.xi}")
-        if self.keep is not None and not 0 <= self.keep <= 1:
-            raise ValueError(f"keep is a share from 0 to 1; got {self.keep}")
+        for name in ("keep", "outside"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} is a share from 0 to 1; got {value}")
         if self.cost_power is not None and not 0 <= self.cost_power <= 1:
             raise ValueError(f"cost_power is from 0 to 1; got {self.cost_power}")
         if self.ridge <= 0:
@@ -92,6 +97,7 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "design": "plain_first",
         "keep": 0.5,
+        "outside": 0.0,
         "cost_power": 0.5,
         "cost": "steps",
         "start": "defaults",
@@ -100,6 +106,7 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     "paper": {
         "design": "d_optimal",
         "keep": 0.0,
+        "outside": 0.0,
         "cost_power": 0.0,
         "cost": "literal",
         "start": "prior",

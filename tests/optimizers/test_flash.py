@@ -469,3 +469,15 @@ def test_a_space_without_shared_values_has_no_variants() -> None:
     run(optimizer, 12, Budget(trials_left=20))
     assert optimizer.decisions["phase"] == 2
     assert "shared" not in optimizer.decisions
+
+
+def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
+    space = counted_space((4, 5, 5))
+    optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
+    queries = run(optimizer, 40, Budget(trials_left=40))
+    inside = optimizer.decisions["subspace"]
+    is_outside = [
+        any(choice.algorithm not in inside[step] for step, choice in q.configuration.choices)
+        for q in queries[8:]
+    ]
+    assert 0.2 < sum(is_outside) / len(is_outside) <= 0.6
