@@ -16,21 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.flash_options import FlashOptions
 from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
 from prefect_tune.optimizers.path_cost import PathCost
 from prefect_tune.optimizers.path_design import design_order, design_rank
+from prefect_tune.optimizers.path_scores import LEAST_SHARE, PathScores, ranked
 from prefect_tune.optimizers.path_table import PathTable
 from prefect_tune.optimizers.phase_lengths import PhaseLengths, capacity, phase_lengths
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.shared_steps import shared_choices, untried_variants
 from prefect_tune.optimizers.smac import ForestSearch, LogCost, SmacOptions
 from prefect_tune.optimizers.space import Path, Space
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
-from prefect_tune.optimizers.told_losses import told_losses
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.tpe import ParzenSearch
@@ -41,12 +39,8 @@ _SHARE = 0.4
 """Of a small budget, Phases 1 and 2 take this much together."""
 _MODELS_SHARE = 0.5
 """Of a still smaller one, this much is for seeing each model once."""
-_LEAST_SHARE = 0.01
-"""A path is not taken to be cheaper than this share of the mean."""
-
 _INSTANT_SECONDS = 1e-9
 
-_TIE = 1e-12
 _DEAR = 2.0
 """A path of the design that is predicted to take this many medians waits until the others ran."""
 
@@ -177,17 +171,10 @@ class Flash(Optimizer):
         These are paths under way, and with default values those that have run: what more values
         of a path are worth is for Phase 3 to find out.
         """
-        scores = self._log_eips(self._xi)
+        scores = self._scores.log_eips(self.history)
         waits = self.history if self.options.start == "defaults" else self.history.pending
         scores[self._table.numbers_of(waits)] -= np.ptp(scores) + 1
-        return self._ranked(scores, rng)
-
-    @staticmethod
-    def _ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:
-        """Indices by falling score, equal ones in random order, or in their own without `rng`."""
-        order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
-        rounded = np.round(scores[order] / _TIE) * _TIE
-        return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]
+        return ranked(scores, rng)
 
     def _variant(self) -> Configuration | None:
         """The best so far with another value of what all paths share, while there is any.
@@ -210,7 +197,7 @@ class Flash(Optimizer):
         is_stale = decided.get("shared") != self._decided.get("shared")
         self._decided = dict(decided)
         if is_stale:
-            for made in ("_table", "_path_cost"):
+            for made in ("_table", "_path_cost", "_scores"):
                 self.__dict__.pop(made, None)
 
     def _design_left(self, rng: np.random.Generator) -> list[int]:
@@ -229,64 +216,11 @@ class Flash(Optimizer):
             return sorted(map(int, rng.permutation(len(self._table))), key=lambda i: asked[i])
         if self.options.cost != "steps" or not self.history.complete:
             return left
-        seconds = self._path_cost.seconds(self.history, self._is_new())
+        seconds = self._scores.seconds(self.history)
         ran = [seconds[i] for i in set(self._decided["design"]).difference(left)]
         limit = _DEAR * float(np.median(ran or seconds))
         dear = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
         return [*(i for i in left if seconds[i] <= limit), *dear]
-
-    def _log_eips(self, xi: float | None, *, once: bool = True) -> NDArray[np.float64]:
-        """Ln of the expected improvement per cost of every path, shape (B,).
-
-        Pending paths are taken to return what the model expects.
-
-        Args:
-            xi: Improvement that does not count; None for the mean deviation.
-            once: Whether the cost is that of the path's next run alone, with what is cached.
-        """
-        trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
-        seen = self._table.encoded(trials)
-        model = PathLinear.fit(seen, losses, self.options.ridge)
-        for path in self._table.encoded(self.history.pending):
-            model = model.imagining(path)
-        deviation = model.deviation(self._table.one_hot)
-        margin = float(deviation.mean()) if xi is None else xi
-        best = float(self.history.losses.min())
-        log_ei = log_expected_improvement(model.mean(self._table.one_hot), deviation, best, margin)
-        seconds = np.array([t.cost_seconds for t in trials])
-        return log_ei - self._log_cost(seen, seconds, once=once)
-
-    def _log_cost(
-        self, seen: NDArray[np.float64], seconds: NDArray[np.float64], *, once: bool
-    ) -> NDArray[np.float64]:
-        """Ln of what divides the expected improvement, shape (B,)."""
-        rule = self.options.cost
-        if rule == "steps" and not once:
-            # Many runs with other values are to come: nothing is cached for them, and a path that
-            # is dear but good must stay, so that the paper's logarithm of the time is taken.
-            predicted = self._path_cost.seconds(self.history, None)
-            return np.log(guarded_log_seconds(predicted))
-        if rule == "steps":
-            predicted = self._path_cost.seconds(self.history, self._is_new())
-            least = _LEAST_SHARE * float(predicted.mean())
-            return np.log(np.maximum(predicted, least)) if least > 0 else np.zeros(len(predicted))
-        if rule == "none":
-            return np.zeros(len(self._table))
-        if rule == "literal":
-            targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
-        else:
-            targets, floor = guarded_log_seconds(seconds), 1.0
-        expected = PathLinear.fit(seen, targets, self.options.ridge).mean(self._table.one_hot)
-        return np.log(np.maximum(expected, floor))
-
-    @property
-    def _xi(self) -> float | None:
-        """Improvement that does not count in Phase 2."""
-        if self.options.xi is not None or not self.options.is_paper:
-            xi: float | None = self.options.xi
-            return xi
-        scale = self.objective.upper - self.objective.lower
-        return scale if np.isfinite(scale) else None
 
     def _configuration(self, paths: Iterable[int], rng: np.random.Generator) -> Configuration:
         """New hyperparameters for the first of the paths that has any."""
@@ -320,7 +254,7 @@ class Flash(Optimizer):
 
         def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
             seconds = predicted(candidates, features)
-            least = max(_LEAST_SHARE * float(seconds.mean()), _INSTANT_SECONDS)
+            least = max(LEAST_SHARE * float(seconds.mean()), _INSTANT_SECONDS)
             logarithms: NDArray[np.float64] = power * np.log(np.maximum(seconds, least))
             return logarithms
 
@@ -334,8 +268,8 @@ class Flash(Optimizer):
             r = min(self.options.r, len(self._table))
             if r < self.options.r:
                 self._note(f"r is {self.options.r}, and the paths are {r}: all are kept")
-            scores = self._log_eips(0.0, once=False)
-            best = self._ranked(scores, None if self.options.is_paper else rng)[:r]
+            scores = self._scores.log_eips_of_many_runs(self.history)
+            best = ranked(scores, None if self.options.is_paper else rng)[:r]
             self._decided["ranking"] = [[i, float(scores[i])] for i in best]
             chosen = [self._table.paths[i] for i in best]
             incumbent = self.history.incumbent
@@ -397,6 +331,10 @@ class Flash(Optimizer):
     def _path_cost(self) -> PathCost:
         return PathCost(self.space, self._table.paths, self._shared)
 
+    @cached_property
+    def _scores(self) -> PathScores:
+        return PathScores(self.options, self.objective, self._table, self._path_cost)
+
     @property
     def _asked(self) -> set[Configuration]:
         return {trial.query.configuration for trial in self.history}
@@ -410,9 +348,3 @@ class Flash(Optimizer):
         """Of steps that all paths share, what the first run of a path has."""
         found: Mapping[str, Any] = self._decided.get("shared") or {}
         return {step: Choice.from_json(document) for step, document in found.items()}
-
-    def _is_new(self) -> NDArray[np.bool_]:
-        """Paths whose next run has default values, shape (B,)."""
-        if self.options.start == "defaults":
-            return self._table.without_default_run(self.history)
-        return np.zeros(len(self._table), dtype=np.bool_)
