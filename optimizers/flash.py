@@ -186,7 +186,8 @@ class Flash(Optimizer):
             return None
         best = incumbent.query.configuration
         variant = next(untried_variants(self.space, best, self._asked), None)
-        if variant is None:
+        known = [t.query.configuration for t in self.history if t.is_told]
+        if variant is None and next(untried_variants(self.space, best, known), None) is None:
             chosen = shared_choices(self.space, best)
             shared = {step: choice.to_json() for step, choice in chosen.items()}
             self._decide({**self._decided, "shared": shared or None})

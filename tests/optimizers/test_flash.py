@@ -455,6 +455,19 @@ def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() 
     }
 
 
+def test_what_the_paths_share_is_settled_once_all_its_values_are_known() -> None:
+    optimizer = Flash(space_named("healthcare"), 0, Objective())
+    pending: list[Trial] = []
+    for number in range(14):
+        pending.append(Trial(number, optimizer.ask(Budget(trials_left=20 - number))))
+        if len(pending) > 1:
+            trial = pending.pop(0)
+            values = dict(trial.query.configuration["construct features"].values)
+            optimizer.tell(told(trial.number, trial.query, LOSS_OF[str(values["aggregation"])]))
+    shared = optimizer.decisions["shared"]["construct features"]["hyperparameters"]
+    assert shared["aggregation"] == "average"
+
+
 def test_what_the_paths_share_is_the_same_after_a_replay() -> None:
     optimizer, events = ask_for_cohorts(14)
     again = Flash(space_named("healthcare"), 0, Objective())
