@@ -458,8 +458,8 @@ def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() 
 def test_what_the_paths_share_is_settled_once_all_its_values_are_known() -> None:
     optimizer = Flash(space_named("healthcare"), 0, Objective())
     pending: list[Trial] = []
-    for number in range(14):
-        pending.append(Trial(number, optimizer.ask(Budget(trials_left=20 - number))))
+    for number in range(30):
+        pending.append(Trial(number, optimizer.ask(Budget(trials_left=60 - number))))
         if len(pending) > 1:
             trial = pending.pop(0)
             values = dict(trial.query.configuration["construct features"].values)
