@@ -14,6 +14,7 @@ from studies import configured, context_of, evaluate, store_of
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.facts import Facts
 from prefect_tune.tasks.fitting import build, recipe
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
@@ -263,3 +264,15 @@ def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_pat
         find_space(argument.removesuffix(":space"))
     with pytest.raises(BadInput, match="is a type, not a Space"):
         find_space(argument.replace(":space", ":Power"))
+
+
+def test_every_algorithm_of_the_catalogue_may_be_in_a_space_of_ones_own(tmp_path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from dataclasses import replace\n"
+        "from prefect_tune.tasks.catalogue.spaces import SPACES\n"
+        "spaces = [replace(space, name='own ' + name) for name, space in SPACES.items()]\n"
+        + "".join(f"space_{i} = spaces[{i}]\n" for i in range(len(SPACES)))
+    )
+    for i, space in enumerate(SPACES.values()):
+        found, _ = find_space(f"{tmp_path / 'own.py'}:space_{i}")
+        assert found.n_paths == space.n_paths
