@@ -15,6 +15,7 @@ from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import (
     Asked,
     Budget,
+    Constraint,
     Event,
     Objective,
     Optimizer,
@@ -28,18 +29,22 @@ from prefect_tune.optimizers.space import Algorithm, Flags, Path, Space, Step
 from prefect_tune.optimizers.trial import Evaluation, Failure, StepCost, Trial, TrialState
 
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.admm import Admm
     from prefect_tune.optimizers.flash import Flash
+    from prefect_tune.optimizers.jopt import Jopt
     from prefect_tune.optimizers.random_search import RandomSearch
     from prefect_tune.optimizers.smac import Smac
     from prefect_tune.optimizers.tpe import Tpe
 
 __all__ = [
     "METHODS",
+    "Admm",
     "Algorithm",
     "Asked",
     "Budget",
     "Choice",
     "Configuration",
+    "Constraint",
     "Encoding",
     "Evaluation",
     "Event",
@@ -47,6 +52,7 @@ __all__ = [
     "Flags",
     "Flash",
     "History",
+    "Jopt",
     "Method",
     "Objective",
     "Optimizer",

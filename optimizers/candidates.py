@@ -170,7 +170,7 @@ class CandidateSpace:
         n = len(candidates)
         one_hot = np.zeros((n, self._offsets[-1]))
         one_hot[np.arange(n)[:, None], candidates.algorithms + self._offsets[:-1]] = 1.0
-        active = self._active(candidates)
+        active = self.active(candidates)
         positions = np.where(active, self._snapped(candidates.units), _INACTIVE)
         return np.hstack([one_hot, positions])
 
@@ -202,7 +202,7 @@ class CandidateSpace:
         steps = np.array([len(a) > 1 for a in self._allowed])
         if not len(origin):
             return Candidates(algorithms, units), origin
-        changeable = np.hstack([np.tile(steps, (len(origin), 1)), self._active(candidates)[origin]])
+        changeable = np.hstack([np.tile(steps, (len(origin), 1)), self.active(candidates)[origin]])
         changed = np.where(changeable, rng.random(changeable.shape), -1.0).argmax(axis=1)
         for k, allowed in enumerate(self._allowed):
             rows = np.flatnonzero(changed == k)
@@ -230,6 +230,20 @@ class CandidateSpace:
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
         inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
         return inside
+
+    def active(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Which hyperparameters each candidate has, shape (n, d)."""
+        active = np.zeros(candidates.units.shape, dtype=np.bool_)
+        for i, column in enumerate(self._columns):  # parents stand before their children
+            active[:, i] = candidates.algorithms[:, column.step] == column.algorithm
+            rows = np.flatnonzero(active[:, i])
+            if not column.conditions or not len(rows):
+                continue
+            active[rows, i] = active[rows][:, list(column.parents)].all(axis=1)
+            vectors = self._vectors(column, candidates.units[rows])
+            for condition in column.conditions:
+                active[rows, i] &= condition.satisfied_by_vector_array(vectors)
+        return active
 
     def _encoded(self, configuration: Configuration) -> tuple[list[int], NDArray[np.float64]]:
         if configuration not in self._rows:
@@ -259,19 +273,6 @@ class CandidateSpace:
         with_size = np.maximum(sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(sizes > 0, middle, units)
-
-    def _active(self, candidates: Candidates) -> NDArray[np.bool_]:
-        active = np.zeros(candidates.units.shape, dtype=np.bool_)
-        for i, column in enumerate(self._columns):  # parents stand before their children
-            active[:, i] = candidates.algorithms[:, column.step] == column.algorithm
-            rows = np.flatnonzero(active[:, i])
-            if not column.conditions or not len(rows):
-                continue
-            active[rows, i] = active[rows][:, list(column.parents)].all(axis=1)
-            vectors = self._vectors(column, candidates.units[rows])
-            for condition in column.conditions:
-                active[rows, i] &= condition.satisfied_by_vector_array(vectors)
-        return active
 
     def _vectors(self, column: _Column, units: NDArray[np.float64]) -> NDArray[np.float64]:
         """What ConfigSpace's conditions read: a row per hyperparameter of the algorithm."""

@@ -7,7 +7,7 @@ of asks before it, so a process that replays the events continues exactly where 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from prefect_tune.optimizers.trial import Trial
 __all__ = [
     "Asked",
     "Budget",
+    "Constraint",
     "Event",
     "NoOptions",
     "Objective",
@@ -37,6 +38,23 @@ class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has se
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit on a quantity that comes with each evaluation.
+
+    Attributes:
+        name: Of the quantity, as in `Evaluation.constraints`.
+        bound: Its largest allowed value, at least 0.
+    """
+
+    name: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound < inf:
+            raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """What is minimised, as far as a method may know it.
 
@@ -46,6 +64,7 @@ class Objective:
         lower: Smallest loss possible; -inf when there is none.
         upper: Largest loss possible; inf when there is none.
         chance: Loss of guessing without features; None when not known.
+        constraints: Limits on quantities besides the loss.
     """
 
     metric: str = "error"
@@ -53,6 +72,7 @@ class Objective:
     lower: float = 0.0
     upper: float = 100.0
     chance: float | None = None
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

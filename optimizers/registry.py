@@ -40,6 +40,12 @@ METHODS: Mapping[str, Method] = {
         "a linear model prunes the algorithms of each step, then a forest tunes what is left; for "
         "spaces of many paths, and with the cache",
     ),
+    "admm": Method(
+        "admm",
+        "Admm",
+        "hyperparameters of one path and the choice of the path in turns; with limits on latency, "
+        "size or fairness, which it searches inside",
+    ),
     "smac": Method(
         "smac",
         "Smac",
@@ -51,6 +57,11 @@ METHODS: Mapping[str, Method] = {
         "Tpe",
         "densities of good and bad values, hyperparameter by hyperparameter (Optuna's sampler); "
         "cheap to ask, for many short trials",
+    ),
+    "jopt": Method(
+        "jopt",
+        "Jopt",
+        "one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
     ),
     "random": Method(
         "random_search",

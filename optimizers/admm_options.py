@@ -1,0 +1,123 @@
+"""Options of `--method admm`, and what its variants say where nothing was given."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, get_args
+
+from prefect_tune.optimizers.told_losses import FailureCost
+
+__all__ = ["AdmmOptions"]
+
+Variant = Literal["default", "paper"]
+ThetaSolver = Literal["bo", "random", "trust_region", "smac"]
+ZSolver = Literal["bandit", "linear", "ranks", "bo", "random"]
+Pick = Literal["best", "alternate"]
+Units = Literal["unit", "raw"]
+Surrogate = Literal["path", "shared"]
+Start = Literal["default", "random"]
+
+_CHOICES = {
+    "variant": Variant,
+    "theta_solver": ThetaSolver,
+    "z_solver": ZSolver,
+    "z_pick": Pick,
+    "units": Units,
+    "surrogate": Surrogate,
+    "start": Start,
+    "failure_cost": FailureCost,
+}
+
+
+@dataclass(frozen=True)
+class AdmmOptions:
+    """Options of `--method admm`.
+
+    Attributes:
+        variant: `paper` sets what was not given to the paper's values, integers in their own units
+            excepted, which freeze (`units=raw` has them too).
+        theta_solver: How hyperparameters of one path are searched.
+        z_solver: How a path is chosen at fixed hyperparameters: Thompson sampling with Bernoulli
+            rewards, with a linear model of the best value of each path, or of their ranks;
+            expected improvement; or at random.
+        surrogate: What theta-min learns from: the trials of its path, or all trials, with a sum of
+            a process per step.
+        start: What z-min gives an algorithm that was never tuned: its default values, or random
+            ones each time, so that what it could do once tuned shows.
+        z_pick: The best path seen goes on; or, every second iteration, the best not yet tuned.
+        effort: Evaluations of each sub-problem in the first iteration (I).
+        effort_step: How many more in each later one (F); 0 for a fixed effort.
+        max_effort: No sub-problem gets more.
+        rho: Weight of the augmented term of integers.
+        rho_g: Weight of that of constraints, in units of their limits.
+        f_hat: Loss, as a share of the metric's range, from which on a pull earns nothing.
+        prior: Both parameters of the bandit's Beta prior.
+        units: Whether integers are penalised on [0, 1] or in steps.
+        failure_cost: What a failed trial counts as.
+    """
+
+    variant: Variant = "default"
+    theta_solver: ThetaSolver = "bo"
+    z_solver: ZSolver | None = None
+    surrogate: Surrogate | None = None
+    start: Start | None = None
+    z_pick: Pick | None = None
+    effort: int | None = None
+    effort_step: int | None = None
+    max_effort: int = 128
+    rho: float = 1.0
+    rho_g: float = 10.0
+    f_hat: float = 0.7
+    prior: float = 10.0
+    units: Units = "unit"
+    failure_cost: FailureCost | None = None
+
+    def __post_init__(self) -> None:
+        optional = {f.name for f in fields(self) if f.default is None}
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in get_args(choices) and not (value is None and name in optional):
+                raise ValueError(f"{name} is {' or '.join(get_args(choices))}; got {value!r}")
+        for name, least in (("effort", 1), ("effort_step", 0), ("max_effort", 1)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} is a whole number from {least}; got {value!r}")
+        if not self.rho >= 0:
+            raise ValueError(f"rho is at least 0; got {self.rho}")
+        for name in ("rho_g", "f_hat", "prior"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is above 0; got {getattr(self, name)}")
+
+    def resolved(self) -> Self:
+        """With what the variant says where nothing was given."""
+        given: dict[str, Any] = _VARIANTS[self.variant]
+        return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
+
+    def efforts(self, n_trials: float | None) -> tuple[int, int]:
+        """Effort and its step, by how many trials the budget holds in all where not given."""
+        if n_trials is None or n_trials > 300:
+            effort, step = 16, 16
+        else:
+            effort, step = (8, 4) if n_trials > 100 else (6, 3)
+        if self.variant == "paper":
+            effort, step = 16, 16
+        return (
+            effort if self.effort is None else self.effort,
+            step if self.effort_step is None else self.effort_step,
+        )
+
+
+_VARIANTS: dict[str, dict[str, str]] = {
+    "default": {
+        "z_solver": "linear",
+        "surrogate": "path",
+        "start": "random",
+        "z_pick": "alternate",
+        "failure_cost": "worst",
+    },
+    "paper": {
+        "z_solver": "bandit",
+        "surrogate": "path",
+        "start": "default",
+        "z_pick": "best",
+        "failure_cost": "bound",
+    },
+}

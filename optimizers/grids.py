@@ -1,0 +1,72 @@
+"""Discrete hyperparameters as points on the unit interval: projection, cells and nearest points.
+
+The rounding cell of a point reaches halfway to its neighbours; a position on a border belongs to
+the upper cell (round half up).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Hyperparameter,
+    IntegerHyperparameter,
+    OrdinalHyperparameter,
+)
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Grid", "grid_of"]
+
+Array = NDArray[np.floating[Any]]
+_ROUNDING = 1e-12
+"""A position is on a border when it is this near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The values of one discrete hyperparameter.
+
+    Attributes:
+        units: Where `from_unit` finds each value, rising, shape (L,).
+        positions: The values on [0, 1], 0 the first and 1 the last, shape (L,).
+        is_ordered: Whether neighbours are alike; false for three categories and more.
+    """
+
+    units: Array
+    positions: Array
+    is_ordered: bool = True
+
+    def index(self, units: ArrayLike) -> NDArray[np.intp]:
+        """Which value each unit stands for, by the nearest."""
+        borders = (self.units[1:] + self.units[:-1]) / 2
+        return np.searchsorted(borders, np.asarray(units), side="right")
+
+    def projected(self, position: float) -> int:
+        """The value nearest to a position, half way up."""
+        borders = (self.positions[1:] + self.positions[:-1]) / 2
+        inside = np.clip(position, 0.0, 1.0) + _ROUNDING
+        return int(np.searchsorted(borders, inside, side="right"))
+
+    def nearest_in_cells(self, target: float) -> Array:
+        """By value, the point of its cell, borders included, nearest to the target, shape (L,)."""
+        borders = (self.positions[1:] + self.positions[:-1]) / 2
+        lower = np.concatenate([[0.0], borders])
+        upper = np.concatenate([borders, [1.0]])
+        nearest: Array = np.clip(target, lower, upper)
+        return nearest
+
+
+def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
+    """Its grid; None when it is continuous."""
+    if isinstance(hyperparameter, IntegerHyperparameter):
+        values = np.arange(hyperparameter.lower, hyperparameter.upper + 1)
+        units = np.asarray(hyperparameter.to_vector(values), dtype=np.float64)
+        return Grid(units, units)
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        n, is_ordered = len(hyperparameter.choices), len(hyperparameter.choices) < 3
+    elif isinstance(hyperparameter, OrdinalHyperparameter):
+        n, is_ordered = len(hyperparameter.sequence), True
+    else:
+        return None
+    return Grid((np.arange(n) + 0.5) / n, np.arange(n) / max(n - 1, 1), is_ordered)

@@ -1,0 +1,381 @@
+"""Exact Gaussian processes over one set of inputs, for one target or several.
+
+Several targets share kernel, noise and factorisation; their likelihoods are averaged, so that near
+copies of a target do not overwhelm the priors. Inputs and targets are checked: what is not finite
+is refused by its row. Equal inputs are fine, as the noise is never below 1e-6 of a target's
+variance, and where rounding still spoils the factorisation, jitter is added in steps up to 1e-4 of
+the mean diagonal. Constant targets leave nothing to fit: theta stays at its start.
+
+What later methods need is open: `log_posterior` scores any theta (for a sampler), `given`
+conditions on one without a fit, and kernels of fidelities are kernels.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
+from scipy.optimize import minimize
+
+from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter
+
+__all__ = ["NOISE", "GaussianProcess", "log_posterior"]
+
+Array = NDArray[np.floating[Any]]
+Mean = float | Callable[[Array], Array] | None
+"""A number, a function of the inputs, or None for a constant by generalised least squares."""
+
+NOISE = Parameter(
+    "noise variance",
+    start=float(np.log(1e-2)),
+    lower=float(np.log(1e-6)),
+    upper=0.0,
+    prior=(float(np.log(1e-2)), 2.0),
+)
+"""Ln of the noise variance as a share of a target's variance."""
+_JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+_MAX_ITERATIONS = 100
+
+
+def log_posterior(
+    kernel: Kernel,
+    theta: Array,
+    inputs: Array,
+    targets: Array,
+    *,
+    noise: Parameter = NOISE,
+    has_constant: bool = True,
+) -> tuple[float, Array]:
+    """Mean log marginal likelihood of the targets plus log priors, and its gradient.
+
+    Normal priors enter without their constants; the mean is profiled out by generalised least
+    squares, so its derivative drops out.
+
+    Args:
+        kernel: With p parameters.
+        theta: Those and ln of the noise variance, shape (p + 1,).
+        inputs: Shape (n, d).
+        targets: Standardised, shape (n, t).
+        noise: Gives the noise's prior.
+        has_constant: Whether a constant mean is estimated; else it is 0.
+    """
+    K, pull = kernel.pullback(theta[:-1], inputs)
+    n, t = targets.shape
+    noise_variance = float(np.exp(theta[-1]))
+    L = _cholesky(K, noise_variance)
+    inverse, _ = dpotri(L, lower=1)
+    inverse = inverse + np.tril(inverse, -1).T
+    residuals = targets
+    if has_constant:
+        ones = inverse.sum(axis=0)
+        residuals = targets - (ones @ targets) / ones.sum()
+    solved = inverse @ residuals
+    fit = np.einsum("ij,ij->", residuals, solved) / t
+    value = -0.5 * fit - np.log(np.diag(L)).sum() - 0.5 * n * np.log(2 * np.pi)
+    weights = solved @ solved.T / t - inverse
+    gradient = 0.5 * np.append(pull(weights), noise_variance * np.trace(weights))
+    for i, parameter in enumerate((*kernel.parameters, noise)):
+        if parameter.prior is not None:
+            mean, deviation = parameter.prior
+            value -= 0.5 * ((theta[i] - mean) / deviation) ** 2
+            gradient[i] -= (theta[i] - mean) / deviation**2
+    return float(value), gradient
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianProcess:
+    """A posterior; `fit` or `given` makes it. Rows of `inputs` are the observations.
+
+    Attributes:
+        kernel: The covariance of standardised targets.
+        theta: Its parameters and ln of the noise variance, shape (p + 1,).
+        inputs: Shape (n, d).
+        standardised: (targets - mean - offset) / scale, shape (n, t).
+        offset: By target, 0 with a given mean, shape (t,).
+        scale: By target, its standard deviation, shape (t,).
+        mean: The given mean; None for a constant.
+        factor: L with LL' = K + noise, lower triangular, shape (n, n).
+        whitened: L^-1 [1, standardised], shape (n, 1 + t).
+        is_single: Whether targets came as one vector; predictions then have no last axis.
+    """
+
+    kernel: Kernel
+    theta: Array
+    inputs: Array
+    standardised: Array
+    offset: Array
+    scale: Array
+    mean: Mean
+    factor: Array
+    whitened: Array
+    is_single: bool
+
+    @classmethod
+    def fit(
+        cls,
+        kernel: Kernel,
+        inputs: Array,
+        targets: Array,
+        *,
+        rng: np.random.Generator,
+        mean: Mean = None,
+        noise: Parameter = NOISE,
+        warm_start: Array | None = None,
+        n_restarts: int = 0,
+        starts: Array | None = None,
+        max_iterations: int = _MAX_ITERATIONS,
+    ) -> Self:
+        """Maximise the posterior of theta by L-BFGS-B from several starts, then condition.
+
+        Args:
+            kernel: The covariance.
+            inputs: Shape (n, d), n at least 1.
+            targets: Shape (n,) or (n, t).
+            rng: Draws the restarts from the priors.
+            mean: Given mean in the unit of the targets, or None for a constant.
+            noise: Range and prior of ln of the noise variance.
+            warm_start: A theta to begin with instead of the parameters' own starts.
+            n_restarts: Starts drawn besides the first.
+            starts: All starts, shape (s, p + 1), instead of the three above.
+            max_iterations: Of each L-BFGS-B.
+
+        Raises:
+            ValueError: If shapes do not agree or a value is not finite.
+        """
+        parameters = (*kernel.parameters, noise)
+        first = np.array([p.start for p in parameters]) if warm_start is None else warm_start
+        prior = cls.given(kernel, first, inputs, targets, mean=mean)
+        if not prior.standardised.any():
+            return prior
+        if starts is None:
+            drawn = [[p.draw(rng) for p in parameters] for _ in range(n_restarts)]
+            starts = np.array([first, *drawn])
+        bounds = [(p.lower, p.upper) for p in parameters]
+
+        def objective(theta: Array) -> tuple[float, Array]:
+            value, gradient = log_posterior(
+                kernel,
+                theta,
+                prior.inputs,
+                prior.standardised,
+                noise=noise,
+                has_constant=mean is None,
+            )
+            return -value, -gradient
+
+        options = {"maxiter": max_iterations}
+        found = [
+            minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+            for start in starts
+        ]
+        best = min(found, key=lambda result: float(result.fun))
+        return cls.given(kernel, best.x, inputs, targets, mean=mean)
+
+    @classmethod
+    def given(
+        cls, kernel: Kernel, theta: Array, inputs: Array, targets: Array, *, mean: Mean = None
+    ) -> Self:
+        """Condition on the observations with this theta.
+
+        Raises:
+            ValueError: If shapes do not agree or a value is not finite.
+        """
+        inputs = np.asarray(inputs, dtype=np.float64)
+        targets = np.asarray(targets, dtype=np.float64)
+        _check(inputs, targets, theta, kernel)
+        columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
+        offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
+        scale = columns.std(axis=0)
+        # A spread that is rounding would be blown up to a signal.
+        scale = np.where(scale > 1e-12 * np.abs(columns).max(axis=0), scale, 0.0)
+        standardised = np.where(scale > 0, (columns - offset) / np.where(scale > 0, scale, 1), 0.0)
+        if mean is not None:
+            standardised = np.where(scale > 0, standardised, columns)
+        factor = _cholesky(kernel.covariance(theta[:-1], inputs, inputs), float(np.exp(theta[-1])))
+        sides = np.column_stack([np.ones(len(inputs)), standardised])
+        whitened = _solved(factor, sides)
+        return cls(
+            kernel=kernel,
+            theta=np.asarray(theta, dtype=np.float64),
+            inputs=inputs,
+            standardised=standardised,
+            offset=offset,
+            scale=np.where(scale > 0, scale, 1.0),
+            mean=mean,
+            factor=factor,
+            whitened=whitened,
+            is_single=targets.ndim == 1,
+        )
+
+    @property
+    def noise_variance(self) -> float:
+        """As a share of the targets' variance."""
+        return float(np.exp(self.theta[-1]))
+
+    def appended(self, inputs: Array, targets: Array) -> Self:
+        """With more observations, the same theta, offset and scale; O(n^2) for each row.
+
+        Args:
+            inputs: Shape (m, d).
+            targets: Shape (m,) or (m, t), in the unit of the targets.
+        """
+        inputs = np.asarray(inputs, dtype=np.float64)
+        targets = np.asarray(targets, dtype=np.float64)
+        _check(inputs, targets, self.theta, self.kernel)
+        columns = targets.reshape(len(inputs), -1)
+        standardised = (columns - _given(self.mean, inputs) - self.offset) / self.scale
+        return self._extended(inputs, standardised)
+
+    def imagining(self, inputs: Array) -> Self:
+        """Had these rows, shape (m, d), returned exactly their means (kriging believer)."""
+        process = self
+        for row in np.asarray(inputs, dtype=np.float64):
+            mean, _ = process._latent(row[None])
+            process = process._extended(row[None], mean)
+        return process
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        """Means and deviations of the function without noise, shape (m,) or (m, t)."""
+        latent, variance = self._latent(inputs)
+        mean = self.offset + self.scale * latent + _given(self.mean, inputs)
+        deviation = self.scale * np.sqrt(variance)[:, None]
+        return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
+
+    def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
+        """Means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
+
+        Targets that came as one vector are one column here too. A given mean must be a number.
+        """
+        K, pull = self.kernel.input_pullback(self.theta[:-1], inputs, self.inputs)
+        half = _solved(self.factor, K.T)
+        constant, weights = self._weights()
+        variance = self._floored(half)
+        solved = _solved(self.factor, half, transposed=True)
+        mean = self.offset + self.scale * (constant + K @ weights) + _given(self.mean, inputs)
+        by_target = [pull(np.broadcast_to(w, K.shape)) for w in weights.T]
+        mean_gradient = np.stack(by_target, axis=1) * self.scale[:, None]
+        root = np.sqrt(variance)
+        root_gradient = -pull(solved.T) / root[:, None]
+        return (
+            mean,
+            root[:, None] * self.scale,
+            mean_gradient,
+            root_gradient[:, None, :] * self.scale[:, None],
+        )
+
+    def sample(self, inputs: Array, n: int, rng: np.random.Generator) -> Array:
+        """Draws of the function at these rows together, shape (n, m) or (n, m, t)."""
+        inputs = np.asarray(inputs, dtype=np.float64)
+        latent, _ = self._latent(inputs)
+        half = self._half(inputs)
+        covariance = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
+        root = np.tril(_cholesky(covariance, 1e-10 * self.kernel.variance(self.theta[:-1])))
+        noise = rng.standard_normal((n, len(inputs), len(self.scale)))
+        standardised = latent + np.einsum("ij,njt->nit", root, noise)
+        drawn: Array = self.offset + self.scale * standardised + _given(self.mean, inputs)
+        return drawn[:, :, 0] if self.is_single else drawn
+
+    def _extended(self, inputs: Array, standardised: Array) -> Self:
+        """With rows whose standardised targets are given."""
+        n, m = len(self.inputs), len(inputs)
+        half = self._half(inputs)
+        corner = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
+        root = np.tril(_cholesky(corner, self.noise_variance))
+        factor = np.zeros((n + m, n + m), order="F")
+        factor[:n, :n], factor[n:, :n], factor[n:, n:] = self.factor, half.T, root
+        sides = np.column_stack([np.ones(m), standardised]) - half.T @ self.whitened
+        below = _solved(root, sides)
+        return replace(
+            self,
+            inputs=np.vstack([self.inputs, inputs]),
+            standardised=np.vstack([self.standardised, standardised]),
+            factor=factor,
+            whitened=np.vstack([self.whitened, below]),
+        )
+
+    def _latent(self, inputs: Array) -> tuple[Array, Array]:
+        """Standardised means, shape (m, t), and variances, shape (m,)."""
+        half = self._half(np.asarray(inputs, dtype=np.float64))
+        constant = self._constant()
+        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        return constant + half.T @ centred, self._floored(half)
+
+    def _half(self, inputs: Array) -> Array:
+        """L^-1 k(X, inputs), shape (n, m)."""
+        K = self.kernel.covariance(self.theta[:-1], self.inputs, inputs)
+        return _solved(self.factor, K)
+
+    def _floored(self, half: Array) -> Array:
+        prior = self.kernel.variance(self.theta[:-1])
+        floored: Array = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
+        return floored
+
+    def _constant(self) -> Array:
+        """Generalised least squares: 1'K^-1 y / 1'K^-1 1 by target, shape (t,)."""
+        if self.mean is not None:
+            return np.zeros(len(self.scale))
+        ones = self.whitened[:, 0]
+        constant: Array = ones @ self.whitened[:, 1:] / (ones @ ones)
+        return constant
+
+    def _weights(self) -> tuple[Array, Array]:
+        """The constant, and K^-1 (y - constant), shape (n, t)."""
+        constant = self._constant()
+        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        weights = _solved(self.factor, centred, transposed=True)
+        return constant, weights
+
+
+def _cholesky(K: Array, diagonal: float) -> Array:
+    """L of K + diagonal, with the least jitter that works; above its diagonal are zeros.
+
+    Raises:
+        ValueError: If none does.
+    """
+    typical = float(np.mean(np.diag(K))) + diagonal
+    for jitter in _JITTERS:
+        shifted = np.array(K, order="F")
+        shifted[np.diag_indices_from(shifted)] += diagonal + jitter * typical
+        L, info = dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
+        if info == 0:
+            factor: Array = L
+            return factor
+    raise ValueError(
+        f"a covariance matrix of {len(K)} rows is not positive definite with jitter "
+        f"{_JITTERS[-1]:g} of its diagonal"
+    )
+
+
+def _solved(L: Array, sides: Array, *, transposed: bool = False) -> Array:
+    """L^-1 or L^-T times the sides, shape (n, m)."""
+    solution, _ = dtrtrs(L, sides, lower=1, trans=int(transposed))
+    solved: Array = solution
+    return solved
+
+
+def _given(mean: Mean, inputs: Array) -> Array | float:
+    if mean is None:
+        return 0.0
+    return np.asarray(mean(inputs))[:, None] if callable(mean) else float(mean)
+
+
+def _check(inputs: Array, targets: Array, theta: Array, kernel: Kernel) -> None:
+    if inputs.ndim != 2 or not len(inputs) or targets.shape[:1] != inputs.shape[:1]:
+        raise ValueError(
+            "inputs have shape (n, d) and targets (n,) or (n, t), with n at least 1; got "
+            f"{inputs.shape} and {targets.shape}"
+        )
+    if len(theta) != len(kernel.parameters) + 1:
+        raise ValueError(
+            f"theta holds {len(kernel.parameters)} parameters of the kernel and the noise; got "
+            f"{len(theta)} values"
+        )
+    for name, values in (("inputs", inputs), ("targets", targets)):
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            raise ValueError(
+                f"{name} hold {values[tuple(bad[0])]} in row {bad[0][0]}; give a failed "
+                "observation a loss, or leave it out"
+            )

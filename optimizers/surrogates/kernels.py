@@ -1,0 +1,380 @@
+"""Covariance functions that add, multiply and nest, with the gradients that fitting them needs.
+
+Parameters are one vector `theta` on a scale without bounds of its own: logarithms of lengthscales
+and variances, logits of correlations. Gradients are pulled back: a kernel is handed the matrix of
+weights W of its entries and returns sum_ij W_ij dk_ij/dtheta, so that no (n, n, p) array is made.
+A kernel of fidelities is one more subclass, multiplied with that of the inputs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "RBF",
+    "Conditional",
+    "Constant",
+    "Kernel",
+    "Matern52",
+    "Parameter",
+    "Product",
+    "Stationary",
+    "Sum",
+    "lengthscale_parameter",
+]
+
+Array = NDArray[np.floating[Any]]
+Pullback = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One entry of theta, on the scale it is searched on.
+
+    Attributes:
+        name: What it is.
+        start: Where a search begins.
+        lower: Least value.
+        upper: Largest value.
+        prior: Mean and deviation of a normal prior; None for a flat one.
+    """
+
+    name: str
+    start: float
+    lower: float
+    upper: float
+    prior: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.start <= self.upper:
+            raise ValueError(
+                f"{self.name} starts at {self.start}, outside [{self.lower}, {self.upper}]"
+            )
+        if self.prior is not None and not self.prior[1] > 0:
+            raise ValueError(f"the prior of {self.name} has deviation {self.prior[1]}")
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """From the prior within the bounds, or uniform between them."""
+        if self.prior is None:
+            return float(rng.uniform(self.lower, self.upper))
+        return float(np.clip(rng.normal(*self.prior), self.lower, self.upper))
+
+
+def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
+    """A lengthscale of inputs in [0, 1]: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
+    mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
+    return Parameter(name, mean, float(np.log(0.03)), float(np.log(20.0)), (mean, 1.0))
+
+
+class Kernel(ABC):
+    """k(a, b) over rows of inputs, shape (n, d); its diagonal does not depend on the input."""
+
+    parameters: tuple[Parameter, ...]
+
+    @abstractmethod
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """K, shape (n, m), between rows a (n, d) and b (m, d)."""
+
+    @abstractmethod
+    def variance(self, theta: Array) -> float:
+        """k(a, a)."""
+
+    @abstractmethod
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """K of the inputs with themselves, and W, symmetric (n, n), to sum_ij W_ij dK_ij/dtheta."""
+
+    @abstractmethod
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """K, shape (n, m), and W, shape (n, m), to sum_j W_ij dK_ij/da_i, shape (n, d)."""
+
+    def __add__(self, other: "Kernel") -> "Kernel":
+        return Sum((self, other))
+
+    def __mul__(self, other: "Kernel") -> "Kernel":
+        return Product((self, other))
+
+
+class Constant(Kernel):
+    """The same covariance everywhere: a level, or the factor in front of another kernel."""
+
+    def __init__(self, parameter: Parameter | None = None) -> None:
+        bounds = float(np.log(0.05)), float(np.log(20.0))
+        self.parameters = (parameter or Parameter("variance", 0.0, *bounds, (0.0, 1.0)),)
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        return np.full((len(a), len(b)), np.exp(theta[0]))
+
+    def variance(self, theta: Array) -> float:
+        """See `Kernel.variance`."""
+        return float(np.exp(theta[0]))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        value = np.exp(theta[0])
+        K = np.full((len(inputs), len(inputs)), value)
+        return K, lambda weights: np.array([value * weights.sum()])
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        return self.covariance(theta, a, b), lambda weights: np.zeros_like(a)  # noqa: ARG005
+
+
+class Stationary(Kernel):
+    """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2.
+
+    Args:
+        columns: Which columns of the inputs it reads.
+        groups: By column, which lengthscale it has; one of its own each by default (ARD).
+        parameters: The lengthscales on the scale of ln, by default with their usual prior.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[int] | NDArray[np.intp],
+        groups: Sequence[int] | NDArray[np.intp] | None = None,
+        parameters: Sequence[Parameter] | None = None,
+    ) -> None:
+        self.columns = np.asarray(columns, dtype=np.intp)
+        self.groups = np.asarray(range(len(columns)) if groups is None else groups, dtype=np.intp)
+        n = int(self.groups.max()) + 1
+        self.parameters = tuple(
+            parameters or [lengthscale_parameter(f"lengthscale {i}", n) for i in range(n)]
+        )
+        if len(self.groups) != len(self.columns) or len(self.parameters) != n:
+            raise ValueError(
+                f"{len(self.columns)} columns need as many groups, and {n} lengthscales; got "
+                f"{len(self.groups)} groups and {len(self.parameters)} lengthscales"
+            )
+
+    @abstractmethod
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """The covariance and its derivative by r^2, at r^2."""
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        scale = self._scale(theta)
+        return self.profile(_squared(a[:, self.columns] / scale, b[:, self.columns] / scale))[0]
+
+    def variance(self, theta: Array) -> float:  # noqa: ARG002
+        """See `Kernel.variance`."""
+        return 1.0
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        scaled = inputs[:, self.columns] / self._scale(theta)
+        K, slope = self.profile(_squared(scaled, scaled))
+
+        def pull(weights: Array) -> Array:
+            # sum_ij G_ij (x_i - x_j)^2 = 2 (sum_i g_i x_i^2 - x'Gx) with g the row sums of G.
+            G = weights * slope
+            spread = G.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, G @ scaled)
+            return -4.0 * np.bincount(self.groups, spread, len(self.parameters))
+
+        return K, pull
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        scale = self._scale(theta)
+        left, right = a[:, self.columns] / scale, b[:, self.columns] / scale
+        K, slope = self.profile(_squared(left, right))
+
+        def pull(weights: Array) -> Array:
+            G = weights * slope
+            gradient = np.zeros_like(a)
+            gradient[:, self.columns] = 2 * (left * G.sum(axis=1)[:, None] - G @ right) / scale
+            return gradient
+
+        return K, pull
+
+    def _scale(self, theta: Array) -> Array:
+        scale: Array = np.exp(theta)[self.groups]
+        return scale
+
+
+class Matern52(Stationary):
+    """(1 + a + a^2/3) exp(-a) with a = sqrt(5) r."""
+
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """See `Stationary.profile`."""
+        a = np.sqrt(5.0 * squared)
+        decay = np.exp(-a)
+        return (1 + a + a * a / 3) * decay, (-5 / 6) * (1 + a) * decay
+
+
+class RBF(Stationary):
+    """exp(-r^2 / 2)."""
+
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """See `Stationary.profile`."""
+        K = np.exp(-squared / 2)
+        return K, -K / 2
+
+
+class _Composite(Kernel):
+    """Several kernels, whose parameters stand one after the other."""
+
+    def __init__(self, parts: Sequence[Kernel]) -> None:
+        self.parts = tuple(parts)
+        self.parameters = tuple(p for part in self.parts for p in part.parameters)
+        ends = np.cumsum([0, *(len(part.parameters) for part in self.parts)])
+        self._slices = [slice(a, b) for a, b in pairwise(ends)]
+
+    def _split(self, theta: Array) -> list[Array]:
+        return [theta[part] for part in self._slices]
+
+    def _each(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
+        return zip(self.parts, self._split(theta), strict=True)
+
+
+class Sum(_Composite):
+    """k_1 + k_2 + ..."""
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        total: Array = np.sum([part.covariance(t, a, b) for part, t in self._each(theta)], axis=0)
+        return total
+
+    def variance(self, theta: Array) -> float:
+        """See `Kernel.variance`."""
+        return sum(part.variance(t) for part, t in self._each(theta))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        pairs = [part.pullback(t, inputs) for part, t in self._each(theta)]
+        K: Array = np.sum([K for K, _ in pairs], axis=0)
+        return K, lambda weights: np.concatenate([pull(weights) for _, pull in pairs])
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        pairs = [part.input_pullback(t, a, b) for part, t in self._each(theta)]
+        K: Array = np.sum([K for K, _ in pairs], axis=0)
+        return K, lambda weights: np.sum([pull(weights) for _, pull in pairs], axis=0)
+
+
+class Product(_Composite):
+    """k_1 k_2 ..."""
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        return _product([part.covariance(t, a, b) for part, t in self._each(theta)])
+
+    def variance(self, theta: Array) -> float:
+        """See `Kernel.variance`."""
+        return float(np.prod([part.variance(t) for part, t in self._each(theta)]))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        pairs = [part.pullback(t, inputs) for part, t in self._each(theta)]
+        factors = [K for K, _ in pairs]
+
+        def pull(weights: Array) -> Array:
+            others = _others(factors)
+            return np.concatenate([p(weights * o) for (_, p), o in zip(pairs, others, strict=True)])
+
+        return _product(factors), pull
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        pairs = [part.input_pullback(t, a, b) for part, t in self._each(theta)]
+        factors = [K for K, _ in pairs]
+
+        def pull(weights: Array) -> Array:
+            others = _others(factors)
+            parts = [p(weights * o) for (_, p), o in zip(pairs, others, strict=True)]
+            total: Array = np.sum(parts, axis=0)
+            return total
+
+        return _product(factors), pull
+
+
+class Conditional(Kernel):
+    """rho + (1 - rho) [same choice] k(a, b): one step of a pipeline and what its choices bring.
+
+    The product of these over the steps is the kernel of whole pipelines. What is inactive in both
+    rows must be equal in both, so that it adds no distance.
+
+    Args:
+        choice: Column that says which algorithm the step takes.
+        within: Kernel of two rows with the same choice; None when nothing else is to be compared.
+    """
+
+    def __init__(self, choice: int, within: Kernel | None = None) -> None:
+        self.choice = choice
+        self.within = within
+        correlation = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
+        self.parameters = (correlation, *(within.parameters if within else ()))
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        rho, same = _expit(theta[0]), self._same(a, b)
+        inside = same if self.within is None else same * self.within.covariance(theta[1:], a, b)
+        K: Array = rho + (1 - rho) * inside
+        return K
+
+    def variance(self, theta: Array) -> float:
+        """See `Kernel.variance`."""
+        rho = _expit(theta[0])
+        return rho + (1 - rho) * (1.0 if self.within is None else self.within.variance(theta[1:]))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        rho, same = _expit(theta[0]), self._same(inputs, inputs)
+        inside, inner = same, None
+        if self.within is not None:
+            K, inner = self.within.pullback(theta[1:], inputs)
+            inside = same * K
+
+        def pull(weights: Array) -> Array:
+            head = rho * (1 - rho) * np.sum(weights * (1 - inside), keepdims=True).ravel()
+            return head if inner is None else np.append(head, inner((1 - rho) * weights * same))
+
+        return rho + (1 - rho) * inside, pull
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        rho, same = _expit(theta[0]), self._same(a, b)
+        if self.within is None:
+            return rho + (1 - rho) * same, lambda weights: np.zeros_like(a)  # noqa: ARG005
+        K, inner = self.within.input_pullback(theta[1:], a, b)
+        return rho + (1 - rho) * same * K, lambda weights: inner((1 - rho) * weights * same)
+
+    def _same(self, a: Array, b: Array) -> Array:
+        same: Array = np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)
+        return same
+
+
+def _squared(a: Array, b: Array) -> Array:
+    """Squared distances of rows, shape (n, m), never below 0."""
+    lengths = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)
+    squared: Array = np.maximum(lengths - 2 * (a @ b.T), 0.0)
+    return squared
+
+
+def _product(factors: Sequence[Array]) -> Array:
+    total = factors[0]
+    for factor in factors[1:]:
+        total = total * factor
+    return total
+
+
+def _others(factors: Sequence[Array]) -> list[Array]:
+    """For each factor, the product of all others, without a division."""
+    if len(factors) == 2:
+        return [factors[1], factors[0]]
+    ones = np.ones_like(factors[0])
+    before, after = [ones], [ones]
+    for factor in factors[:-1]:
+        before.append(before[-1] * factor)
+    for factor in factors[:0:-1]:
+        after.append(after[-1] * factor)
+    return [b * a for b, a in zip(before, reversed(after), strict=True)]
+
+
+def _expit(logit: float) -> float:
+    return float(1 / (1 + np.exp(-logit)))

@@ -1,0 +1,276 @@
+import json
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from ConfigSpace import ConfigurationSpace, Integer
+from contracts.optimizer import OptimizerContract
+from flash_worlds import counted_space, planted_loss
+from worlds import evaluation, finite_space, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Admm,
+    Algorithm,
+    Asked,
+    Budget,
+    Constraint,
+    Evaluation,
+    Event,
+    Objective,
+    Query,
+    Space,
+    SpaceExhausted,
+    Step,
+    Told,
+    Trial,
+    replay,
+)
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.tasks.catalogue.spaces import SPACES
+
+UNIT = Objective("share", "", 0.0, 1.0)
+
+
+class TestAdmm(OptimizerContract):
+    method = "admm"
+
+
+class TestAdmmOfThePaper(OptimizerContract):
+    method = "admm"
+    options: ClassVar[dict[str, Any]] = {"variant": "paper", "effort": 4, "effort_step": 0}
+    n_planted = 4
+    margin = 0.0  # its bandit is close to drawing paths at random
+    margin_share = 0.5
+
+
+def run(optimizer: Admm, n: int, quantity: str = "", seed: int = 0) -> list[Query]:
+    """Ask and tell one by one in a planted world; the quantity grows with the last algorithm."""
+    loss_of = planted_loss(tuple(len(s.algorithms) for s in optimizer.space.searched), seed)
+    queries = []
+    for number in range(n):
+        query = optimizer.ask(Budget(trials_spent=number, trials_left=n - number))
+        loss = loss_of(query)
+        last = query.configuration.path[-1]
+        outcome = evaluation(100.0 if loss is None else loss)
+        measured = {quantity: 10.0 * (4 - int(last[1:]))} if quantity else {}
+        outcome = Evaluation(outcome.loss, outcome.fold_losses, constraints=measured)
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        queries.append(query)
+    return queries
+
+
+def test_the_first_configuration_is_naive_bayes_with_nothing_before_it() -> None:
+    optimizer = Admm(SPACES["admm"], 0, UNIT)
+    path = optimizer.ask(Budget()).configuration.path
+    assert path[-3:] == ("none", "none", "gaussian_nb")
+    assert Admm(mixed_space(), 0, UNIT).ask(Budget()).configuration.path == ("none", "bayes")
+
+
+def test_the_effort_grows_up_to_its_bound() -> None:
+    optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
+    efforts = []
+    for t in range(9):
+        optimizer._state.iteration = t
+        efforts.append(optimizer._effort(Budget()))
+    assert efforts == [16, 32, 48, 64, 80, 96, 112, 128, 128]
+    fixed = Admm(counted_space((3, 4)), 0, UNIT, effort=5, effort_step=0)
+    fixed._state.iteration = 9
+    assert fixed._effort(Budget()) == 5
+
+
+def test_small_budgets_begin_with_small_efforts() -> None:
+    optimizer = Admm(counted_space((3, 4)), 0, UNIT)
+    efforts = [optimizer._effort(Budget(trials_left=n)) for n in (60, 200, 1000)]
+    assert efforts == [6, 8, 16]
+
+
+def test_a_space_without_hyperparameters_ends_after_its_last_path() -> None:
+    optimizer = Admm(counted_space((2, 2), 0), 0, UNIT)
+    assert len({q.configuration for q in run(optimizer, 4)}) == 4
+    with pytest.raises(SpaceExhausted):
+        optimizer.ask(Budget())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"theta_solver": "random"},
+        {"theta_solver": "trust_region"},
+        {"theta_solver": "smac"},
+        {"z_solver": "bo"},
+        {"z_solver": "random"},
+        {"z_solver": "bandit", "z_pick": "best"},
+        {"rho": 0.0},
+        {"units": "raw"},
+        {"surrogate": "shared"},
+    ],
+    ids=str,
+)
+def test_each_solver_searches_without_repeats_and_replays(options: dict[str, Any]) -> None:
+    make = lambda: Admm(mixed_space(), 0, UNIT, effort=5, effort_step=1, **options)  # noqa: E731
+    unbroken, resumed = make(), make()
+    events: list[Event] = []
+    for number in range(24):
+        query = unbroken.ask(Budget())
+        memo = json.loads(json.dumps(unbroken.memo))
+        events.append(Asked(number, query, Budget(), memo))
+        loss = None if number % 7 == 3 else len(query.configuration.canonical) / 200
+        events.append(Told(told(number, query, loss)))
+        unbroken.tell(events[-1].trial)  # type: ignore[union-attr]
+    configurations = [t.query.configuration for t in unbroken.history]
+    assert len(set(configurations)) == 24
+    replay(resumed, events)
+    assert resumed.ask(Budget()) == unbroken.ask(Budget())
+
+
+def test_replay_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = counted_space((2, 2), 2)
+    optimizer = Admm(space, 0, Objective())
+    events: list[Event] = []
+    for number in range(20):
+        query = optimizer.ask(Budget())
+        events.append(Asked(number, query, Budget(), optimizer.memo))
+        events.append(Told(told(number, query, float(number))))
+        optimizer.tell(events[-1].trial)  # type: ignore[union-attr]
+    fits: list[int] = []
+    original = GaussianProcess.fit.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        GaussianProcess, "fit", classmethod(lambda *a, **k: fits.append(1) or original(*a, **k))
+    )
+    resumed = Admm(space, 0, Objective())
+    replay(resumed, events)
+    assert not fits
+    assert resumed.ask(Budget()) == optimizer.ask(Budget())
+
+
+def test_the_memo_stays_small() -> None:
+    optimizer = Admm(counted_space((3, 4), 3), 0, Objective())
+    run(optimizer, 50)
+    assert len(json.dumps(optimizer.memo)) < 4000
+
+
+def test_raw_units_freeze_integers_and_unit_scales_do_not() -> None:
+    numbers = ConfigurationSpace(space=[Integer("k", (1, 10), default=3)])
+    space = Space(
+        "one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=numbers),)),)
+    )
+    costs = {}
+    for units in ("unit", "raw"):
+        optimizer = Admm(space, 0, UNIT, units=units)
+        search = optimizer._search(("a",))
+        (costs[units],) = optimizer._tables(search, ("a",)).values()
+    assert costs["unit"][3] == pytest.approx(0.5 * (0.5 / 9) ** 2)
+    assert costs["raw"][3] == pytest.approx(0.125)
+    assert costs["unit"].max() < 0.5
+    assert costs["raw"][9] > 20
+
+
+def test_inactive_algorithms_keep_their_values() -> None:
+    optimizer = Admm(counted_space((3,), 2), 0, Objective(), effort=6, effort_step=0)
+    for number in range(30):
+        query = optimizer.ask(Budget())
+        optimizer.tell(told(number, query, float(len(query.configuration.canonical))))
+    tuned = [p for p in optimizer._state.tuned if p != optimizer._state.path]
+    for path in tuned:
+        at_theta = optimizer._at_theta(path)
+        assert at_theta in {t.query.configuration for t in optimizer.history}
+
+
+def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
+    limits = (Constraint("size", 1e9),)
+    free = Admm(counted_space((3, 4)), 0, Objective())
+    bound = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
+    assert run(free, 40) == run(bound, 40, "size")
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "paper", "effort": 6, "effort_step": 2}])
+def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
+    shares = []
+    for limits in ((), (Constraint("size", 15.0),)):
+        inside = 0
+        for seed in range(3):
+            space = counted_space((3, 4))
+            optimizer = Admm(space, seed, Objective(constraints=limits), **options)
+            paths = [q.configuration.path for q in run(optimizer, 50, "size", seed)]
+            inside += sum(path[-1] == "a3" for path in paths)
+        shares.append(inside / 150)
+    assert shares[1] > max(1.3 * shares[0], 0.3)
+
+
+def test_a_limit_that_everything_exceeds_raises_nothing_and_seeks_the_least_excess() -> None:
+    limits = (Constraint("size", 1.0),)
+    optimizer = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
+    queries = run(optimizer, 40, "size")
+    late = [q.configuration.path[-1] for q in queries[20:]]
+    assert late.count("a3") > 10
+
+
+def test_a_limit_of_zero_and_a_missing_quantity_are_taken() -> None:
+    limits = (Constraint("size", 0.0), Constraint("never measured", 3.0))
+    optimizer = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
+    run(optimizer, 25, "size")
+    assert len(optimizer.history.complete) == 25
+
+
+def test_a_negative_limit_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="limit of latency_us"):
+        Constraint("latency_us", -1.0)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective("r2", "", 0.0, np.inf, 1.0),
+        Objective("neg", "", -np.inf, np.inf),
+        Objective("r2", "", -np.inf, 5.0, 60.0),
+    ],
+)
+def test_metrics_without_bounds_are_rescaled(objective: Objective) -> None:
+    optimizer = Admm(counted_space((3, 4)), 0, objective, z_solver="bandit")
+    run(optimizer, 30)
+    pulls, successes = np.sum(list(optimizer._state.counts.values()), axis=0)
+    assert 0 < successes < pulls
+
+
+def test_the_bandit_counts_each_pull_once() -> None:
+    optimizer = Admm(counted_space((3, 4), 0), 0, UNIT, z_solver="bandit", effort=3, effort_step=0)
+    query = optimizer.ask(Budget())
+    optimizer.tell(told(0, query, 0.0))
+    queries = [optimizer.ask(Budget()) for _ in range(3)]
+    assert optimizer._state.counts.get("step0/a0", [0, 0])[0] <= 3  # repeats of the first only
+    before = sum(n for n, _ in optimizer._state.counts.values())
+    for number, query in enumerate(queries, 1):
+        optimizer.tell(told(number, query, 0.0))
+    optimizer._theta_min = lambda *_: query.configuration  # type: ignore[method-assign]
+    optimizer._state.block = "theta"
+    optimizer.ask(Budget())
+    after = optimizer._state.counts
+    assert sum(n for n, _ in after.values()) == before + 6
+    assert all(n == r for n, r in after.values())
+
+
+def test_a_failed_pull_earns_nothing() -> None:
+    optimizer = Admm(finite_space(), 0, UNIT, z_solver="bandit")
+    for number in range(5):
+        optimizer.tell(told(number, optimizer.ask(Budget()), None))
+    with pytest.raises(SpaceExhausted):
+        optimizer.ask(Budget())
+    assert all(r == 0 for _, r in optimizer._state.counts.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"theta_solver": "grid"}, "theta_solver is bo or random"),
+        ({"z_solver": "grid"}, "z_solver is bandit or linear"),
+        ({"variant": None}, "variant is default or paper"),
+        ({"effort": 0}, "effort is a whole number from 1"),
+        ({"effort_step": 1.5}, "effort_step is a whole number from 0"),
+        ({"rho": -1.0}, "rho is at least 0"),
+        ({"rho_g": 0.0}, "rho_g is above 0"),
+        ({"f_hat": 0.0}, "f_hat is above 0"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Admm(mixed_space(), 0, UNIT, **options)

@@ -1,0 +1,284 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.surrogates.gaussian_process import (
+    NOISE,
+    GaussianProcess,
+    log_posterior,
+)
+from prefect_tune.optimizers.surrogates.kernels import Constant, Kernel, Matern52, Parameter
+
+
+def scaled_matern(d: int) -> Kernel:
+    return Constant() * Matern52(range(d))
+
+
+def data(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, d))
+    return X, np.sin(4 * X[:, 0]) + X[:, -1] ** 2 + 0.05 * rng.normal(size=n)
+
+
+def test_worked_posterior() -> None:
+    # ESMBO, test 5: l = 0.5, amplitude 1, noise 1e-4, targets standardised, mean 0.
+    X, y = np.array([[0.0], [0.4], [1.0]]), np.array([0.3, 0.1, 0.5])
+    kernel = scaled_matern(1)
+    theta = np.log([1.0, 0.5, 1e-4])
+    standardised = (y - y.mean()) / y.std()
+    process = GaussianProcess.given(kernel, theta, X, standardised, mean=0.0)
+    mean, deviation = process.predict(np.array([[0.6]]))
+    mean, deviation = y.mean() + y.std() * mean, y.std() * deviation
+    assert mean[0] == pytest.approx(0.184348, abs=1e-6)
+    assert deviation[0] == pytest.approx(0.052914, abs=1e-6)
+    improvement = np.exp(log_expected_improvement(mean, deviation, 0.1))
+    assert improvement[0] == pytest.approx(0.001247, abs=1e-6)
+    flat = Constant(Parameter("variance", 0.0, -3.0, 3.0)) * Matern52(
+        [0], parameters=[Parameter("l", 0.0, -3.0, 3.0)]
+    )
+    value, _ = log_posterior(
+        flat,
+        theta,
+        X,
+        standardised[:, None],
+        noise=Parameter("noise", -5.0, -20.0, 0.0),
+        has_constant=False,
+    )
+    assert -value - 1.5 * np.log(2 * np.pi) == pytest.approx(3.181379, abs=1e-6)
+
+
+def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+    X, y = data(40, 3)
+    lengths = np.array([0.3, 1.0, 0.7])
+    theirs = GaussianProcessRegressor(
+        ConstantKernel(2.0) * Matern(lengths, nu=2.5), alpha=0.01, optimizer=None
+    )
+    centred = (y - y.mean()) / y.std()
+    theirs.fit(X, centred)
+    theta = np.log([2.0, *lengths, 0.01])
+    ours = GaussianProcess.given(scaled_matern(3), theta, X, centred, mean=0.0)
+    new = np.random.default_rng(1).random((20, 3))
+    expected_mean, expected_deviation = theirs.predict(new, return_std=True)
+    mean, deviation = ours.predict(new)
+    assert mean == pytest.approx(expected_mean, abs=1e-10)
+    assert deviation == pytest.approx(expected_deviation, abs=1e-9)
+
+
+@pytest.mark.parametrize("has_constant", [True, False])
+@pytest.mark.parametrize("n_targets", [1, 3])
+def test_the_gradient_of_the_posterior_agrees_with_differences(
+    *, has_constant: bool, n_targets: int
+) -> None:
+    X, _ = data(15, 3)
+    Z = np.random.default_rng(4).normal(size=(15, n_targets))
+    kernel = scaled_matern(3)
+
+    def value(theta: np.ndarray) -> float:
+        return log_posterior(kernel, theta, X, Z, has_constant=has_constant)[0]
+
+    for seed in range(3):
+        theta = np.random.default_rng(seed).normal(-1, 0.7, 5)
+        _, gradient = log_posterior(kernel, theta, X, Z, has_constant=has_constant)
+        assert gradient == pytest.approx(approx_fprime(theta, value, 1e-6), rel=2e-4, abs=2e-4)
+
+
+@pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
+def test_a_fit_is_at_least_as_likely_as_that_of_scikit_learn() -> None:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    X, y = data(40, 3)
+    centred = (y - y.mean()) / y.std()
+    low, high = np.exp([-4.0, 4.0])
+    theirs = GaussianProcessRegressor(
+        ConstantKernel(1.0, (low, high)) * Matern(np.ones(3), (low, high), nu=2.5)
+        + WhiteKernel(0.1, (low, high)),
+        n_restarts_optimizer=2,
+        random_state=0,
+        alpha=0.0,
+    ).fit(X, centred)
+    flat = Constant(Parameter("variance", 0.0, -4.0, 4.0)) * Matern52(
+        range(3), parameters=[Parameter("lengthscale", 0.0, -4.0, 4.0)] * 3
+    )
+    noise = Parameter("noise", float(np.log(0.1)), -4.0, 4.0)
+    ours = GaussianProcess.fit(
+        flat,
+        X,
+        centred,
+        rng=np.random.default_rng(0),
+        mean=0.0,
+        noise=noise,
+        n_restarts=2,
+    )
+    reached, _ = log_posterior(
+        flat, ours.theta, X, centred[:, None], noise=noise, has_constant=False
+    )
+    assert reached >= theirs.log_marginal_likelihood_value_ - 1e-3
+
+
+def test_a_constant_mean_is_that_of_generalised_least_squares() -> None:
+    X, y = data(12, 2)
+    process = GaussianProcess.given(scaled_matern(2), np.log([1.0, 0.5, 0.5, 0.01]), X, y + 100)
+    K = process.kernel.covariance(process.theta[:-1], X, X) + 0.01 * np.eye(12)
+    z, ones = (y - y.mean()) / y.std(), np.ones(12)
+    m = ones @ np.linalg.solve(K, z) / (ones @ np.linalg.solve(K, ones))
+    far = np.array([[50.0, 50.0]])
+    assert process.predict(far)[0][0] == pytest.approx(100 + y.mean() + m * y.std())
+
+
+def test_a_given_mean_is_what_is_far_away() -> None:
+    X, y = data(12, 2)
+    process = GaussianProcess.fit(
+        scaled_matern(2), X, y, rng=np.random.default_rng(0), mean=lambda rows: 3 * rows[:, 0]
+    )
+    assert process.predict(np.array([[900.0, 0.0]]))[0][0] == pytest.approx(2700.0)
+
+
+@settings(max_examples=25)
+@given(n=st.integers(1, 12), m=st.integers(1, 3), seed=st.integers(0, 1000))
+def test_appending_equals_conditioning_on_everything(n: int, m: int, seed: int) -> None:
+    X, _ = data(n + m, 2, seed)
+    Y = np.random.default_rng(seed).normal(size=(n + m, 2))
+    theta = np.log([1.5, 0.3, 0.8, 0.02])
+    before = GaussianProcess.given(scaled_matern(2), theta, X[:n], Y[:n])
+    appended = before.appended(X[n:], Y[n:])
+    K = appended.kernel.covariance(theta[:-1], X, X) + 0.02 * np.eye(n + m)
+    assert appended.factor == pytest.approx(np.linalg.cholesky(K), abs=1e-9)
+    Z = (Y - before.offset) / before.scale
+    solve, ones = np.linalg.solve, np.ones(n + m)
+    constant = ones @ solve(K, Z) / (ones @ solve(K, ones))
+    new = np.random.default_rng(seed + 1).random((4, 2))
+    k = appended.kernel.covariance(theta[:-1], new, X)
+    mean, deviation = appended.predict(new)
+    expected = constant + k @ solve(K, Z - constant)
+    assert mean == pytest.approx(before.offset + before.scale * expected, abs=1e-7)
+    variance = 1.5 - np.einsum("ij,ji->i", k, solve(K, k.T))
+    assert deviation == pytest.approx(np.sqrt(variance)[:, None] * before.scale, rel=1e-5)
+
+
+def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
+    X, y = data(15, 2)
+    process = GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
+    pending = np.array([[0.1, 0.9], [0.8, 0.2]])
+    imagined = process.imagining(pending)
+    assert imagined.predict(X)[0] == pytest.approx(process.predict(X)[0], abs=1e-8)
+    assert (imagined.predict(pending)[1] < process.predict(pending)[1]).all()
+
+
+def test_several_targets_with_one_theta_are_several_processes() -> None:
+    X, y = data(15, 2)
+    Y = np.column_stack([y, -7 * y**2, 3 + np.cos(y)])
+    theta = np.log([1.5, 0.3, 0.8, 0.02])
+    together = GaussianProcess.given(scaled_matern(2), theta, X, Y)
+    new = np.random.default_rng(1).random((6, 2))
+    mean, deviation = together.predict(new)
+    for j in range(3):
+        alone = GaussianProcess.given(scaled_matern(2), theta, X, Y[:, j])
+        assert mean[:, j] == pytest.approx(alone.predict(new)[0], abs=1e-12)
+        assert deviation[:, j] == pytest.approx(alone.predict(new)[1], abs=1e-12)
+
+
+def test_gradients_of_predictions_agree_with_differences() -> None:
+    X, y = data(15, 3)
+    process = GaussianProcess.given(
+        scaled_matern(3), np.log([1.5, 0.3, 0.8, 0.5, 0.02]), X, np.column_stack([y, y**2])
+    )
+    at = np.array([[0.3, 0.6, 0.2], [0.9, 0.1, 0.5]])
+    mean, deviation, mean_gradient, deviation_gradient = process.predict_with_gradient(at)
+    expected_mean, expected_deviation = process.predict(at)
+    assert mean == pytest.approx(expected_mean)
+    assert deviation == pytest.approx(expected_deviation)
+    for row in range(2):
+        for target in range(2):
+            for which, gradient in ((0, mean_gradient), (1, deviation_gradient)):
+
+                def value(x: np.ndarray, target: int = target, which: int = which) -> float:
+                    return float(process.predict(x[None])[which][0, target])
+
+                expected = approx_fprime(at[row], value, 1e-7)
+                assert gradient[row, target] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_samples_have_the_moments_of_the_posterior() -> None:
+    X, y = data(8, 1)
+    process = GaussianProcess.given(scaled_matern(1), np.log([1.0, 0.2, 0.01]), X, y)
+    new = np.linspace(0, 1, 5)[:, None]
+    drawn = process.sample(new, 20_000, np.random.default_rng(0))
+    mean, deviation = process.predict(new)
+    assert drawn.mean(axis=0) == pytest.approx(mean, abs=4 * deviation.max() / np.sqrt(20_000))
+    assert drawn.std(axis=0) == pytest.approx(deviation, rel=0.03, abs=1e-4)
+    half = process._half(new)
+    covariance = process.kernel.covariance(process.theta[:-1], new, new) - half.T @ half
+    expected = covariance * process.scale[0] ** 2
+    assert np.cov(drawn.T) == pytest.approx(expected, abs=0.03 * float(np.diag(expected).max()))
+
+
+def test_duplicates_are_fine_and_average() -> None:
+    X = np.repeat([[0.2, 0.2], [0.8, 0.8]], 10, axis=0)
+    y = np.tile([0.0, 1.0], 10)
+    process = GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
+    assert process.predict(X[[0, 10]])[0] == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+def test_equal_inputs_without_noise_are_saved_by_jitter() -> None:
+    X = np.zeros((5, 2))
+    theta = np.array([0.0, 0.0, 0.0, -80.0])
+    process = GaussianProcess.given(scaled_matern(2), theta, X, np.arange(5.0))
+    assert process.predict(X[:1])[0][0] == pytest.approx(2.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("level", [0.0, 7.0, -1e9])
+def test_constant_targets_leave_theta_at_its_start_and_predict_the_constant(level: float) -> None:
+    X, _ = data(6, 2)
+    kernel = scaled_matern(2)
+    process = GaussianProcess.fit(kernel, X, np.full(6, level), rng=np.random.default_rng(0))
+    assert process.theta == pytest.approx([p.start for p in (*kernel.parameters, NOISE)])
+    mean, deviation = process.predict(X)
+    assert mean == pytest.approx(level)
+    assert (deviation > 0).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused_by_its_row(bad: float) -> None:
+    X, y = data(6, 2)
+    y[3] = bad
+    with pytest.raises(ValueError, match=r"targets hold .* in row 3"):
+        GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
+    X[2, 1] = bad
+    with pytest.raises(ValueError, match=r"inputs hold .* in row 2"):
+        GaussianProcess.given(scaled_matern(2), np.zeros(4), X, y)
+
+
+def test_shapes_that_do_not_agree_are_refused() -> None:
+    X, y = data(6, 2)
+    with pytest.raises(ValueError, match=r"got \(6, 2\) and \(5,\)"):
+        GaussianProcess.given(scaled_matern(2), np.zeros(4), X, y[:5])
+    with pytest.raises(ValueError, match="got 3 values"):
+        GaussianProcess.given(scaled_matern(2), np.zeros(3), X, y)
+
+
+def test_another_unit_of_the_targets_changes_nothing_but_the_unit() -> None:
+    X, y = data(20, 2)
+    new = np.random.default_rng(1).random((5, 2))
+    fits = [
+        GaussianProcess.fit(scaled_matern(2), X, unit, rng=np.random.default_rng(0)).predict(new)
+        for unit in (y, 100 * y - 5)
+    ]
+    assert fits[1][0] == pytest.approx(100 * fits[0][0] - 5, rel=1e-4)
+    assert fits[1][1] == pytest.approx(100 * fits[0][1], rel=1e-4)
+
+
+def test_a_warm_start_and_the_same_seed_give_the_same_fit() -> None:
+    X, y = data(20, 2)
+    rng = np.random.default_rng
+    first = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), n_restarts=2)
+    again = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), n_restarts=2)
+    assert (first.theta == again.theta).all()
+    warm = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), warm_start=first.theta)
+    assert warm.theta == pytest.approx(first.theta, abs=0.02)

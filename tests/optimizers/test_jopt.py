@@ -1,0 +1,31 @@
+from typing import Any, ClassVar
+
+import pytest
+from contracts.optimizer import OptimizerContract
+from worlds import mixed_space
+
+from prefect_tune.optimizers import Jopt, Objective
+
+
+class TestJopt(OptimizerContract):
+    method = "jopt"
+    n_planted = 4
+
+
+class TestJoptConditional(OptimizerContract):
+    method = "jopt"
+    options: ClassVar[dict[str, Any]] = {"kernel": "conditional"}
+    n_planted = 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_startup": 0}, "n_startup is at least 1"),
+        ({"kernel": "linear"}, "kernel is one_hot or conditional or additive"),
+        ({"failure_cost": "zero"}, "failure_cost is bound, worst or chance"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Jopt(mixed_space(), 0, Objective(), **options)
