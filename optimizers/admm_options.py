@@ -1,8 +1,9 @@
 """Options of `--method admm`, and what its variants say where nothing was given."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
+from prefect_tune.optimizers.option_checks import check_options
 from prefect_tune.optimizers.told_losses import FailureCost
 
 __all__ = ["AdmmOptions"]
@@ -14,17 +15,6 @@ Pick = Literal["best", "alternate"]
 Units = Literal["unit", "raw"]
 Surrogate = Literal["path", "shared"]
 Start = Literal["default", "random"]
-
-_CHOICES = {
-    "variant": Variant,
-    "theta_solver": ThetaSolver,
-    "z_solver": ZSolver,
-    "z_pick": Pick,
-    "units": Units,
-    "surrogate": Surrogate,
-    "start": Start,
-    "failure_cost": FailureCost,
-}
 
 
 @dataclass(frozen=True)
@@ -71,19 +61,15 @@ class AdmmOptions:
     failure_cost: FailureCost | None = None
 
     def __post_init__(self) -> None:
-        optional = {f.name for f in fields(self) if f.default is None}
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in get_args(choices) and not (value is None and name in optional):
-                raise ValueError(f"{name} is {' or '.join(get_args(choices))}; got {value!r}")
+        check_options(self)
         for name, least in (("effort", 1), ("effort_step", 0), ("max_effort", 1)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ValueError(f"{name} is a whole number from {least}; got {value!r}")
-        if not self.rho >= 0:
+            if value is not None and value < least:
+                raise ValueError(f"{name} is at least {least}; got {value}")
+        if self.rho < 0:
             raise ValueError(f"rho is at least 0; got {self.rho}")
         for name in ("rho_g", "f_hat", "prior"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is above 0; got {getattr(self, name)}")
 
     def resolved(self) -> Self:

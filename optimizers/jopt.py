@@ -8,7 +8,7 @@ inactive are one, and `kernel=conditional` compares only what two pipelines shar
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from prefect_tune.optimizers.acquisitions.augmented_improvement import Augmented
 from prefect_tune.optimizers.configuration import Configuration, Query
 from prefect_tune.optimizers.gaussian_search import GaussianSearch, KernelKind
 from prefect_tune.optimizers.optimizer import Budget, Optimizer
+from prefect_tune.optimizers.option_checks import check_options
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.told_losses import FailureCost, told_losses
 
@@ -40,12 +41,9 @@ class JoptOptions:
     failure_cost: FailureCost = "worst"
 
     def __post_init__(self) -> None:
+        check_options(self)
         if self.n_startup < 1:
             raise ValueError(f"n_startup is at least 1; got {self.n_startup}")
-        if self.kernel not in get_args(KernelKind):
-            raise ValueError(f"kernel is {' or '.join(get_args(KernelKind))}; got {self.kernel!r}")
-        if self.failure_cost not in get_args(FailureCost):
-            raise ValueError(f"failure_cost is bound, worst or chance; got {self.failure_cost!r}")
 
 
 class Jopt(Optimizer):
