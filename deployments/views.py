@@ -63,6 +63,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         for line in pipeline_lines(incumbent["configuration"]):
             CONSOLE.print(f"    {line}")
+    for name, bound in summary["constraints"].items():
+        best = incumbent or summary["nearest_infeasible"]
+        value = best["constraints"].get(name) if best else None
+        measured = "not measured" if value is None else f"{value:.4g}"
+        nearest = "" if incumbent or not best else f" in trial {best['trial']}, the nearest"
+        CONSOLE.print(f"  {name}: {measured} of at most {bound:g}{nearest}")
     _print_decisions(summary["method"], summary["decisions"])
     n_steps = cache["hits"] + cache["misses"]
     if n_steps:

@@ -13,13 +13,14 @@ from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
 from prefect_tune.flows.settings import TuneSettings, store_address
 from prefect_tune.flows.study import busy_message, study_lease
-from prefect_tune.flows.study_input import Read, find_metric, read_input
+from prefect_tune.flows.study_input import Read, find_limits, find_metric, read_input
 from prefect_tune.flows.summary import failed_trials, find_study, summarize
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.constraint import written_limits
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
@@ -241,11 +242,13 @@ def _new(
         resolved["test_size"] = None
     found = read_input(settings, read)
     source, dataset = found.source, found.dataset
+    limits = find_limits(settings.constraints or (), dataset)
     split = _split(dataset, resolved)
     y = dataset.y[split.fold != TEST]
     metric, said = find_metric(settings, dataset, y)
     notes += said
     objective = metric.objective(y, len(dataset.classes))
+    objective = replace(objective, constraints=tuple(constraint for _, constraint in limits))
     make_optimizer(resolved["method"], found.space, resolved["seed"], objective, settings.options)
     problem = Problem(
         dataset=import_dataset(dataset, store),
@@ -275,6 +278,7 @@ def _new(
         "use_cache": settings.use_cache,
         "trials": trials,
         "budget_seconds": budget_seconds,
+        "constraint": written_limits(limits),
         "trial_seconds": settings.trial_seconds,
         "trial_memory_bytes": settings.trial_memory_bytes,
         "problem": problem.to_json(),
@@ -315,6 +319,10 @@ def _continued(
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
+    if settings.constraints is not None:
+        dataset = load_dataset(store, Problem.from_json(record.problem).dataset)
+        limits = find_limits(settings.constraints, dataset)
+        former = {**former, "constraint": written_limits(limits)}
     return {
         **former,
         **_new_limits(settings),

@@ -14,13 +14,14 @@ from prefect.states import Crashed
 from prefect_tune.flows.dask_trials import DaskTrials
 from prefect_tune.flows.preparing import Prepared
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.quantities import format_seconds, loss_name
+from prefect_tune.flows.quantities import counted, format_seconds, loss_name
 from prefect_tune.flows.reaping import reap
 from prefect_tune.flows.search import Limits, search
 from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.flows.summary import summarize
 from prefect_tune.tasks.dask_runner import drain_events
+from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.refit import model_record, refit
 
@@ -48,7 +49,7 @@ def run_study(
             "when it ends; wrap the call in `with prefect_tune.local_server():`, or set "
             "PREFECT_API_URL. The study itself loses nothing: everything is in its ledger"
         )
-    with Study.opened(preparation.store, preparation.study) as study:
+    with Study.opened(preparation.store, preparation.study, preparation.resolved) as study:
         flow_run_id = UUID(str(flow_run.id))
         former_run = study.record.settings.get("flow_run_id")
         settings = {**preparation.resolved, "flow_run_id": str(flow_run_id)}
@@ -64,6 +65,7 @@ def run_study(
             preparation.store.address,
             use_cache=preparation.settings.use_cache,
             memory_limit_bytes=preparation.trial_limits.memory_bytes,
+            quantities=tuple(quantity for quantity, _ in study.limits),
         )
         pace = ServerPace(preparation.settings.task_runs, flow_run_id, observer)
         study.set_state("running")
@@ -72,6 +74,7 @@ def run_study(
             with DaskTrials.started(
                 preparation.settings, context, flow_run_id, preparation.trial_limits
             ) as running:
+                _measure_missing(study, running, context, observer)
                 with study.session() if limits.only is None else nullcontext():
                     reason = search(study, running, limits, pace, observer)
                 observer.note(f"search ended: {reason}")
@@ -105,6 +108,8 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         StudyFailed: If there is no incumbent.
     """
     incumbent = study.incumbent
+    if incumbent is None and study.nearest_miss():
+        raise StudyFailed(f"study {study.name!r} ended without a model: {study.nearest_miss()}")
     if incumbent is None:
         raise StudyFailed(
             f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
@@ -129,6 +134,25 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         f"{refitted.test_loss:.4g} "
         f"(fitted in {format_seconds(refitted.seconds)})"
     )
+
+
+def _measure_missing(
+    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+) -> None:
+    """Measure what earlier trials were not asked for, where a limit was set later."""
+    missing = study.without_quantities()
+    if missing:
+        observer.note(f"measuring what is limited now in {counted(len(missing), 'earlier trial')}")
+    for trial in missing:
+        parameters = {
+            "number": trial.number,
+            "query": trial.query.to_json(),
+            "context": context,
+            "report": "trial",
+        }
+        came: TrialOutcome = running.run(evaluate, parameters)
+        if came.evaluation is not None:
+            study.measure(trial.number, came.evaluation.constraints)
 
 
 def bury_former_run(former: str | None, flow_run_id: UUID) -> None:

@@ -81,6 +81,7 @@ class TuneSettings:
         method: Name of the method.
         metric: Name of the metric.
         positive: Of two classes, the one to be found.
+        constraints: Limits as they were written; None is the study's own.
         seed: Source of randomness.
         options: The method's own options.
         trials: Trials in all.
@@ -105,6 +106,7 @@ class TuneSettings:
     method: str | None = None
     metric: str | None = None
     positive: str | None = None
+    constraints: tuple[str, ...] | None = None
     seed: int | None = None
     options: Mapping[str, Any]
     trials: int | None = None
@@ -163,6 +165,7 @@ class TuneSettings:
             method=p["method"],
             metric=p["metric"],
             positive=p["positive"],
+            constraints=tuple(p["constraint"]) if p["constraint"] else None,
             seed=p["seed"],
             options=dict(p["option"] or {}),
             trials=p["trials"],

@@ -7,6 +7,7 @@ next finds it as it was: an ask before its trial starts, an outcome before the n
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from time import monotonic, perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from prefect_tune.flows.quantities import counted
 from prefect_tune.optimizers.optimizer import (
     Asked,
     Budget,
+    Measured,
     Optimizer,
     Retried,
     Told,
@@ -26,13 +28,14 @@ from prefect_tune.optimizers.trial import Trial, TrialState
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.constraint import limits_of
 from prefect_tune.tasks.dataset import load_dataset
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.split import TEST, load_split
 
 __all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
 
-_EVENTS: Mapping[str, type[Asked | Told | Retried]] = {e.kind: e for e in (Asked, Told, Retried)}
+_EVENTS: Mapping[str, type[OptimizerEvent]] = {e.kind: e for e in (Asked, Told, Retried, Measured)}
 _PIN_SECONDS = 86_400.0
 """For so long at most the incumbent's artifacts stay when a session is killed."""
 _BEAT_SECONDS = 5.0
@@ -63,16 +66,20 @@ class Study:
     Args:
         store: Where its ledger, artifacts and records are.
         name: Its name; it must be in the ledger.
+        settings: What it has from now on; what the ledger has if left out.
 
     Attributes:
         problem: What it is about.
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
+        limits: What is measured besides the loss, each with its largest allowed value.
         result: What came of it so far.
     """
 
-    def __init__(self, store: ArtifactStore, name: str) -> None:
+    def __init__(
+        self, store: ArtifactStore, name: str, settings: Mapping[str, Any] | None = None
+    ) -> None:
         self.store, self.name = store, name
         self.ledger = Ledger(store.database, lease=study_lease(name))
         record = self.ledger.study(name)
@@ -87,6 +94,7 @@ class Study:
                 f"study {name!r} searches a space {self.space.name!r} that this version of "
                 "prefect-tune knows otherwise; continue it with the version that made it"
             )
+        self.limits = limits_of(record.settings if settings is None else settings)
         self.optimizer = self._replayed()
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, self.space)}
         self._session: int | None = None
@@ -94,14 +102,16 @@ class Study:
 
     @classmethod
     @contextmanager
-    def opened(cls, store: ArtifactStore, name: str) -> Iterator["Study"]:
+    def opened(
+        cls, store: ArtifactStore, name: str, settings: Mapping[str, Any] | None = None
+    ) -> Iterator["Study"]:
         """Hold a study for this process alone; trials that another one left running wait again.
 
         Raises:
             BadInput: If there is no such study, or another process holds it.
         """
         with cls.held(store, name):
-            study = cls(store, name)
+            study = cls(store, name, settings)
             study.put_back_running()
             yield study
 
@@ -192,6 +202,25 @@ class Study:
         self.optimizer.retry(number)
         self.trials[number] = trial
 
+    def measure(self, number: int, constraints: Mapping[str, float]) -> None:
+        """Note quantities of a complete trial that were measured after it was told."""
+        self.optimizer.measure(number, constraints)
+        trial = self.trials[number].measured(constraints)
+        event = Measured(number, constraints)
+        self.ledger.append(self.name, event.kind, event.to_json(), trial.to_json())
+        self.trials[number] = trial
+
+    def without_quantities(self) -> list[Trial]:
+        """Complete trials of which not all that is limited was measured."""
+        texts = {quantity.text for quantity, _ in self.limits}
+        return [
+            t
+            for t in self.trials.values()
+            if t.state == TrialState.COMPLETE
+            and t.evaluation is not None
+            and not texts <= set(t.evaluation.constraints)
+        ]
+
     def set_result(self, **values: Any) -> None:
         """Note what came of the study, besides what was noted before."""
         self.result |= values
@@ -232,6 +261,25 @@ class Study:
         n_failed = sum(map(len, reasons.values()))
         return f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}"
 
+    def nearest_miss(self) -> str:
+        """One line on the limits that no trial keeps; empty where one does, or none completed."""
+        history = self.optimizer.history
+        nearest = history.nearest_infeasible
+        if history.incumbent is not None or nearest is None or nearest.evaluation is None:
+            return ""
+        measured = nearest.evaluation.constraints
+        above = [
+            f"{c.name} {measured[c.name]:.4g} where {c.bound:g} is allowed"
+            if c.name in measured
+            else f"{c.name} not measured"
+            for c in history.constraints
+            if c.excess(nearest) > 0
+        ]
+        return (
+            f"none of {counted(len(history.complete), 'completed trial')} keeps within all limits; "
+            f"trial {nearest.number} is nearest, with {'; '.join(above)}"
+        )
+
     def _pin_incumbent(self) -> None:
         """Have what the incumbent was made of stay in the cache."""
         if self.incumbent is not None and self.incumbent.evaluation is not None:
@@ -256,7 +304,10 @@ class Study:
             settings["method"],
             self.space,
             self.problem.seed,
-            metric.objective(dataset.y[training], len(dataset.classes)),
+            replace(
+                metric.objective(dataset.y[training], len(dataset.classes)),
+                constraints=tuple(constraint for _, constraint in self.limits),
+            ),
             settings["option"],
         )
         events = self.ledger.events(self.name)

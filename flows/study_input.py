@@ -1,6 +1,6 @@
 """What a new study learns from, searches and is judged by: all of it must fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.flows.settings import TuneSettings
+from prefect_tune.optimizers.history import Constraint
 from prefect_tune.optimizers.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
+from prefect_tune.tasks.constraint import Quantity, parse_constraint
 from prefect_tune.tasks.dataset import Dataset
 from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = ["Read", "StudyInput", "find_metric", "read_input"]
+__all__ = ["Read", "StudyInput", "find_limits", "find_metric", "read_input"]
 
 Read = Callable[[Source], Dataset]
 """What reads the input; for several studies of the same one, so that it is read once."""
@@ -53,6 +55,21 @@ def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
     space, space_code = find_space(named)
     _check_space(space, settings, dataset)
     return StudyInput(source, dataset, named, space, space_code)
+
+
+def find_limits(texts: Sequence[str], dataset: Dataset) -> list[tuple[Quantity, Constraint]]:
+    """What `--constraint` limits, checked against the data.
+
+    Raises:
+        BadInput, UnknownName: If one of them cannot be read or measured, or two are of the same
+            quantity.
+    """
+    limits = [parse_constraint(text) for text in texts]
+    for position, (quantity, _) in enumerate(limits):
+        quantity.check(dataset)
+        if any(quantity == other for other, _ in limits[:position]):
+            raise BadInput(f"--constraint {quantity.text} is there twice; leave one out")
+    return limits
 
 
 def find_metric(

@@ -11,6 +11,7 @@ from prefect_tune.optimizers.trial import Trial, TrialState
 from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.ledger import Ledger, StudyRecord
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.constraint import limits_of
 from prefect_tune.tasks.problem import Problem
 
 __all__ = [
@@ -47,7 +48,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     ledger = Ledger(store.database)
     problem = Problem.from_json(record.problem)
     trials = read_trials(ledger, name, problem.find_space())
-    history = History()
+    history = History([constraint for _, constraint in limits_of(record.settings)])
     for trial in trials:
         history.record(trial)
     incumbent = history.incumbent
@@ -62,6 +63,10 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "n_failed": len(history.failed),
         "n_waiting": sum(not t.is_told for t in trials),
         "incumbent": None if incumbent is None else _incumbent(incumbent),
+        "constraints": {c.name: c.bound for c in history.constraints},
+        "nearest_infeasible": None
+        if incumbent is not None or history.nearest_infeasible is None
+        else _incumbent(history.nearest_infeasible),
         "test_loss": record.result.get("test_loss"),
         "holdout": record.settings["holdout"],
         "chance_loss": record.settings["chance_loss"],
@@ -144,6 +149,7 @@ def _incumbent(trial: Trial) -> dict[str, Any]:
     return {
         "trial": trial.number,
         "loss": trial.loss,
+        "constraints": dict(trial.evaluation.constraints) if trial.evaluation else {},
         "configuration": trial.query.configuration.to_json(),
     }
 

@@ -1,22 +1,53 @@
 """The trials so far, in the order of asking, as models want to see them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trial import Trial, TrialState
 
-__all__ = ["History"]
+__all__ = ["Constraint", "History"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit on a quantity that comes with each evaluation.
+
+    Attributes:
+        name: Of the quantity, as in `Evaluation.constraints`.
+        bound: Its largest allowed value, at least 0.
+    """
+
+    name: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound < inf:
+            raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
+
+    def excess(self, trial: Trial) -> float:
+        """By how many limits a complete trial is above it, at most 0 within; inf if not measured.
+
+        Of a limit of 0, by how much.
+        """
+        value = trial.evaluation.constraints.get(self.name) if trial.evaluation else None
+        return inf if value is None else (value - self.bound) / (self.bound or 1.0)
 
 
 class History:
     """Trials by number; the only mutable state that optimizers share.
 
     A trial enters when it is asked for, and each later state of it replaces the earlier one.
+
+    Args:
+        constraints: What an incumbent must keep within.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
+        self.constraints = tuple(constraints)
         self._trials: dict[int, Trial] = {}
 
     def __len__(self) -> int:
@@ -66,6 +97,23 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial on all training rows; of equals, the one asked for first."""
-        full = [t for t in self.complete if t.query.subset == 1.0]
-        return min(full, key=lambda t: (t.loss, t.number), default=None)
+        """The best complete trial on all training rows that keeps within the limits.
+
+        Of equals, the one asked for first.
+        """
+        feasible = [t for t in self._full if self.violation(t) <= 0]
+        return min(feasible, key=lambda t: (t.loss, t.number), default=None)
+
+    @property
+    def nearest_infeasible(self) -> Trial | None:
+        """Of the complete trials on all training rows that do not, the one that is least above."""
+        infeasible = [t for t in self._full if self.violation(t) > 0]
+        return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
+
+    def violation(self, trial: Trial) -> float:
+        """The most by which a complete trial is above a limit, in limits; at most 0 within all."""
+        return max((c.excess(trial) for c in self.constraints), default=0.0)
+
+    @property
+    def _full(self) -> list[Trial]:
+        return [t for t in self.complete if t.query.subset == 1.0]

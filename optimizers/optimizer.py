@@ -7,13 +7,13 @@ of asks before it, so a process that replays the events continues exactly where 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from prefect_tune.optimizers.configuration import Query
-from prefect_tune.optimizers.history import History
+from prefect_tune.optimizers.history import Constraint, History
 from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.space import Space
 from prefect_tune.optimizers.trial import Trial
@@ -23,6 +23,7 @@ __all__ = [
     "Budget",
     "Constraint",
     "Event",
+    "Measured",
     "NoOptions",
     "Objective",
     "Optimizer",
@@ -35,23 +36,6 @@ __all__ = [
 
 class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
     """Every configuration of the space has been asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A limit on a quantity that comes with each evaluation.
-
-    Attributes:
-        name: Of the quantity, as in `Evaluation.constraints`.
-        bound: Its largest allowed value, at least 0.
-    """
-
-    name: str
-    bound: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bound < inf:
-            raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +141,26 @@ class Retried:
         return cls(document["number"])
 
 
-Event = Asked | Told | Retried
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Quantities of a complete trial were measured after it was told, for a limit set later."""
+
+    number: int
+    constraints: Mapping[str, float]
+
+    kind: ClassVar[str] = "measure"
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return {"number": self.number, "constraints": dict(self.constraints)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
+        """The inverse of `to_json`."""
+        return cls(document["number"], document["constraints"])
+
+
+Event = Asked | Told | Retried | Measured
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ class Optimizer(ABC):
         self.seed = seed
         self.objective = objective or Objective()
         self.options = self.Options(**options)
-        self.history = History()
+        self.history = History(self.objective.constraints)
         self.memo: Mapping[str, Any] | None = None
         self._n_asks = 0
 
@@ -253,6 +256,17 @@ class Optimizer(ABC):
             raise ValueError(f"trial {number} has not failed, so there is nothing to retry")
         self.history.record(self.history[number].waiting())
 
+    def measure(self, number: int, constraints: Mapping[str, float]) -> None:
+        """Take quantities of a complete trial that were not measured when it was told.
+
+        Raises:
+            ValueError: If there is no complete trial of that number.
+        """
+        trial = self.history.get(number)
+        if trial is None or trial.evaluation is None:
+            raise ValueError(f"trial {number} is not complete, so that it has no quantities")
+        self.history.record(trial.measured(constraints))
+
     def apply(self, event: Event) -> None:
         """Take one event of an earlier process, without proposing anything.
 
@@ -272,6 +286,8 @@ class Optimizer(ABC):
                 self.tell(event.trial)
             case Retried():
                 self.retry(event.number)
+            case Measured():
+                self.measure(event.number, event.constraints)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

@@ -177,6 +177,12 @@ class Trial:
             attempts=self.attempts + 1,
         )
 
+    def measured(self, constraints: Mapping[str, float]) -> Self:
+        """With quantities that were measured later, of a complete trial."""
+        assert self.evaluation is not None  # noqa: S101 - the caller's duty
+        both = {**self.evaluation.constraints, **constraints}
+        return replace(self, evaluation=replace(self.evaluation, constraints=both))
+
     def waiting(self) -> Self:
         """The trial put back to wait for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)

@@ -16,6 +16,7 @@ from prefect_tune.optimizers.configuration import Query
 from prefect_tune.optimizers.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.limits import followed
+from prefect_tune.tasks.measuring import measure
 from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
@@ -101,6 +102,7 @@ def _evaluation(prefix: Prefix, started: float) -> Evaluation:
     )
     records = [model.record for model in models]
     prefix.store.records.link(records, prefix.context.study)
+    constraints = measure(prefix, prefix.context.quantities)
     prefix.store.index.flush()
     cost_seconds = perf_counter() - started
     steps = prefix.costs()
@@ -111,6 +113,7 @@ def _evaluation(prefix: Prefix, started: float) -> Evaluation:
         cost_seconds=cost_seconds,
         cost_uncached_seconds=cost_seconds + max(saved, 0.0),
         steps=steps,
+        constraints=constraints,
         predictions=tuple(model.key for model in models),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from prefect_tune.optimizers.space import Space
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.constraint import Quantity
 from prefect_tune.tasks.metric import Metric, metric_named
 from prefect_tune.tasks.user_space import load_user_space
 
@@ -73,6 +74,7 @@ class StudyContext:
         memory_limit_bytes: Most memory that a step may be foreseen to take; None for that of the
             machine.
         cache_area: Names artifacts that are shared within the area alone; empty for all others.
+        quantities: What to measure besides the loss.
     """
 
     study: str
@@ -81,6 +83,7 @@ class StudyContext:
     use_cache: bool = True
     memory_limit_bytes: int | None = None
     cache_area: str = ""
+    quantities: tuple[Quantity, ...] = ()
 
 
 def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:

@@ -37,19 +37,19 @@ def find_space(argument: str) -> tuple[Space, str]:
     return load_user_space(code, argument), code
 
 
-def read_user_code(argument: str) -> str:
-    """The text of the file in `FILE.py:NAME`.
+def read_user_code(argument: str, option: str = "space") -> str:
+    """The text of the file in `FILE.py:NAME`, as given to an option.
 
     Raises:
         BadInput: If it cannot be read, or no name is given.
     """
     file, _, name = argument.partition(":")
     if not name.isidentifier():
-        raise BadInput(f"--space {argument}: write {file}:NAME, with the name of a Space in it")
+        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name that is in it")
     try:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--space {argument}: {file} cannot be read: {error}") from error
+        raise BadInput(f"--{option} {argument}: {file} cannot be read: {error}") from error
 
 
 @cache

@@ -1,0 +1,65 @@
+"""Measuring the quantities of a trial: once per model and fold, and kept with its predictions."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.tasks.constraint import HeldOut, Quantity
+from prefect_tune.tasks.prefix import Node, Prefix
+
+__all__ = ["measure"]
+
+
+def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
+    """The mean over the folds of each quantity, by its text (equation A44).
+
+    What is measured of the pipeline is a record beside the model's predictions: of two
+    measurements of one latency no two are alike, so that the first one holds for all trials that
+    the same model serves.
+
+    Args:
+        prefix: A query that has run to its end.
+        quantities: What to measure.
+    """
+    values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
+    for fold in prefix.folds if quantities else ():
+        nodes = prefix.nodes(fold)
+        held_out = _held_out(prefix, nodes)
+        for quantity in quantities:
+            values[quantity.text].append(_value(prefix, nodes[-1], quantity, held_out))
+    return {text: float(np.mean(found)) for text, found in values.items()}
+
+
+def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
+    if quantity.needs == "predictions":
+        return quantity.measure(held_out)
+    records = prefix.store.records
+    record = f"quantities/{model.key[:2]}/{model.key}/{quantity.digest[:16]}"
+    if records.exists(record):
+        try:
+            kept: float = records.get(record)["measured"]["value"]
+        except RecordDamaged:
+            pass  # it is measured again
+        else:
+            records.link([record], prefix.context.study)
+            return kept
+    value = quantity.measure(held_out)
+    about = {"quantity": quantity.text, "value": value}
+    records.put(record, {"measured": about}, prefix.context.study)
+    return value
+
+
+def _held_out(prefix: Prefix, nodes: Sequence[Node]) -> HeldOut:
+    model = nodes[-1]
+    rows = model.fold.held_out
+    return HeldOut(
+        X=prefix.dataset.rows(rows),
+        y=prefix.dataset.y[rows],
+        classes=prefix.dataset.classes,
+        predictions=model.predictions(),
+        metric=prefix.context.problem.find_metric(),
+        pipeline=cache(lambda: Pipeline([(n.step, n.part("estimator")) for n in nodes])),
+    )
