@@ -63,6 +63,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         for line in pipeline_lines(incumbent["configuration"]):
             CONSOLE.print(f"    {line}")
+    if summary["ensemble"] is not None:
+        members = ", ".join(
+            f"{m['trial']} ({m['weight']:.2f})" for m in summary["ensemble"]["members"]
+        )
+        loss = summary["ensemble"]["losses"][-1]
+        CONSOLE.print(f"  ensemble of trials {members}: {loss:.4g}{unit} on the held-out rows")
     for name, bound in summary["constraints"].items():
         best = incumbent or summary["nearest_infeasible"]
         value = best["constraints"].get(name) if best else None

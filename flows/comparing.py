@@ -330,8 +330,8 @@ def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver)
     for number in incumbents:
         if losses.get(str(number)) is not None:
             continue
-        query = study.trials[number].query.to_json()
-        parameters = {"number": number, "query": query, "context": job.context}
+        members = [{"number": number, "query": study.trials[number].query.to_json(), "weight": 1}]
+        parameters = {"number": number, "members": members, "context": job.context}
         try:
             observer.check()
             refitted = running.run(
@@ -342,12 +342,12 @@ def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver)
         except Exception as error:  # as of a trial: what goes wrong is a result
             observer.note(f"trial {number} could not be fitted on all training rows: {error}")
             losses[str(number)] = None
-            study.set_result(**{TEST_LOSSES: losses, "model_trial": None, "test_loss": None})
+            study.set_result(**{TEST_LOSSES: losses, "members": None, "test_loss": None})
             continue
         losses[str(number)] = refitted.test_loss
         study.set_result(
             **{TEST_LOSSES: losses},
-            model_trial=number,
+            members=[{"trial": number, "weight": 1}],
             test_loss=refitted.test_loss,
             refit_seconds=refitted.seconds,
         )

@@ -57,6 +57,7 @@ _OPTIONS = (
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
     Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION.", "LIMIT"),
+    Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to so many of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
     Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
@@ -78,7 +79,7 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 """By the name of the parameter, in the order in which they are shown."""
 
 
-_ONLY_TUNE = ("method", "constraint", "option", "study")
+_ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")
 _ONLY_COMPARE = (
     Option("methods", "text", "Search", "Methods to compare, divided by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS"),
     Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.  [default: 3]", "N"),

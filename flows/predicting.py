@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.pipeline import Pipeline
 
 from prefect_tune.flows.summary import find_study
 from prefect_tune.storage.store import ArtifactStore
@@ -19,7 +18,7 @@ from prefect_tune.tasks.table import like_training
 __all__ = ["final_model", "predict"]
 
 
-def final_model(store: ArtifactStore, study: str) -> tuple[Pipeline, dict[str, Any]]:
+def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     """The final model of a study, and which trial it comes from.
 
     Raises:

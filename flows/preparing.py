@@ -279,6 +279,7 @@ def _new(
         "trials": trials,
         "budget_seconds": budget_seconds,
         "constraint": written_limits(limits),
+        "ensemble": settings.ensemble,
         "trial_seconds": settings.trial_seconds,
         "trial_memory_bytes": settings.trial_memory_bytes,
         "problem": problem.to_json(),
@@ -333,8 +334,9 @@ def _continued(
 
 
 def _new_limits(settings: TuneSettings) -> dict[str, Any]:
-    """Limits of a trial that are given anew; those left out stay the study's."""
-    given = {name: getattr(settings, name) for name in ("trial_seconds", "trial_memory_bytes")}
+    """What may change in a study's life and is given anew; what is left out stays the study's."""
+    names = ("trial_seconds", "trial_memory_bytes", "ensemble")
+    given = {name: getattr(settings, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 

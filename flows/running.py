@@ -12,6 +12,7 @@ from prefect.settings import get_current_settings
 from prefect.states import Crashed
 
 from prefect_tune.flows.dask_trials import DaskTrials
+from prefect_tune.flows.ensemble import choose_ensemble
 from prefect_tune.flows.preparing import Prepared
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.quantities import counted, format_seconds, loss_name
@@ -102,7 +103,7 @@ def run_study(
 
 
 def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
-    """Fit the incumbent on all training rows, unless that is what the study's model already is.
+    """Fit what was chosen on all training rows, unless that is what the study's model already is.
 
     Raises:
         StudyFailed: If there is no incumbent.
@@ -114,18 +115,28 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         raise StudyFailed(
             f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
         )
-    is_fitted = study.result.get("model_trial") == incumbent.number
+    size = study.settings.get("ensemble") or 1
+    chosen = choose_ensemble(study, size) if size > 1 else None
+    weighted = chosen.members if chosen else ((incumbent, 1.0),)
+    members = [{"trial": t.number, "weight": weight} for t, weight in weighted]
+    is_fitted = study.result.get("members") == members
     if is_fitted and study.store.records.is_whole(model_record(study.name)):
         return
-    observer.note(f"fitting trial {incumbent.number} on all training rows (after the budget)")
+    if chosen and len(chosen.losses) < size:
+        observer.note(f"the ensemble has {len(chosen.losses)} picks: no more trials qualify")
+    what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
+    observer.note(f"fitting {what} on all training rows (after the budget)")
     parameters = {
-        "number": incumbent.number,
-        "query": incumbent.query.to_json(),
+        "number": weighted[0][0].number,
+        "members": [
+            {"number": t.number, "query": t.query.to_json(), "weight": w} for t, w in weighted
+        ],
         "context": context,
     }
     refitted = running.run(refit, parameters)
     study.set_result(
-        model_trial=incumbent.number,
+        members=members,
+        ensemble=chosen.to_json() if chosen else None,
         test_loss=refitted.test_loss,
         refit_seconds=refitted.seconds,
     )

@@ -82,6 +82,7 @@ class TuneSettings:
         metric: Name of the metric.
         positive: Of two classes, the one to be found.
         constraints: Limits as they were written; None is the study's own.
+        ensemble: Most picks of the final model's ensemble.
         seed: Source of randomness.
         options: The method's own options.
         trials: Trials in all.
@@ -107,6 +108,7 @@ class TuneSettings:
     metric: str | None = None
     positive: str | None = None
     constraints: tuple[str, ...] | None = None
+    ensemble: int | None = None
     seed: int | None = None
     options: Mapping[str, Any]
     trials: int | None = None
@@ -130,9 +132,14 @@ class TuneSettings:
             BadInput, UnknownName: If one of them cannot be used.
         """
         p = dict(parameters)
-        for name in ("trials", "workers"):
+        for name in ("trials", "workers", "ensemble"):
             if p[name] is not None and p[name] < 1:
                 raise BadInput(f"--{name} {p[name]}: at least 1")
+        if p["ensemble"] is not None and p["trials"] is not None and p["ensemble"] > p["trials"]:
+            raise BadInput(
+                f"--ensemble {p['ensemble']}: more than the {p['trials']} trials of the study; "
+                "name a smaller one"
+            )
         if p["seed"] is not None and not 0 <= p["seed"] <= _LARGEST_SEED:
             raise BadInput(f"--seed {p['seed']}: a seed is between 0 and {_LARGEST_SEED}")
         if (p["store"] or "").startswith("memory:"):
@@ -166,6 +173,7 @@ class TuneSettings:
             metric=p["metric"],
             positive=p["positive"],
             constraints=tuple(p["constraint"]) if p["constraint"] else None,
+            ensemble=p["ensemble"],
             seed=p["seed"],
             options=dict(p["option"] or {}),
             trials=p["trials"],

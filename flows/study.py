@@ -73,6 +73,7 @@ class Study:
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
+        settings: What it has now.
         limits: What is measured besides the loss, each with its largest allowed value.
         result: What came of it so far.
     """
@@ -94,7 +95,8 @@ class Study:
                 f"study {name!r} searches a space {self.space.name!r} that this version of "
                 "prefect-tune knows otherwise; continue it with the version that made it"
             )
-        self.limits = limits_of(record.settings if settings is None else settings)
+        self.settings = dict(record.settings if settings is None else settings)
+        self.limits = limits_of(self.settings)
         self.optimizer = self._replayed()
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, self.space)}
         self._session: int | None = None

@@ -67,6 +67,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "nearest_infeasible": None
         if incumbent is not None or history.nearest_infeasible is None
         else _incumbent(history.nearest_infeasible),
+        "ensemble": record.result.get("ensemble"),
         "test_loss": record.result.get("test_loss"),
         "holdout": record.settings["holdout"],
         "chance_loss": record.settings["chance_loss"],

@@ -1,10 +1,11 @@
-"""The final model: the chosen configuration, fitted on all training rows, tested once."""
+"""The final model: what was chosen, fitted on all training rows and tested once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
@@ -12,6 +13,7 @@ from prefect.states import Completed
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.configuration import Query
+from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.evaluate import ReportedSteps
 from prefect_tune.tasks.prefix import Prefix, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
@@ -44,38 +46,52 @@ def model_record(study: str) -> str:
 @task(
     name="refit", task_run_name="refit trial {number}", cache_policy=NO_CACHE, persist_result=False
 )
-def refit(number: int, query: Mapping[str, Any], context: StudyContext) -> State[Refitted]:
-    """Fit a configuration on all training rows, keep it as the study's model, and test it.
+def refit(
+    number: int, members: Sequence[Mapping[str, Any]], context: StudyContext
+) -> State[Refitted]:
+    """Fit configurations on all training rows, keep them as the study's model, and test it.
 
     Args:
-        number: Number of the trial that it comes from.
-        query: Its query as JSON values.
+        number: Number of the trial that the first one comes from.
+        members: Of each one `number`, `query` as JSON values, and `weight` in the ensemble.
         context: The study.
     """
     started = perf_counter()
     reported = ReportedSteps("steps")
-    configuration = Query.from_json(query, context.problem.find_space()).configuration
-    prefix = Prefix(context, Query(configuration), folds=[REFIT])
-    outcome: StepOutcome | None = None
-    with one_thread():
-        for position in range(len(prefix.steps)):
-            outcome = reported.run_step(prefix, position, outcome)
-    nodes = prefix.nodes(REFIT)
-    model = nodes[-1]
-    metric = context.problem.find_metric()
-    test_loss = metric.loss(
-        prefix.dataset.y[model.fold.held_out], model.predictions(), len(prefix.dataset.classes)
-    )
-    pipeline = Pipeline([(node.step, node.part("estimator")) for node in nodes])
+    space = context.problem.find_space()
+    pipelines, records, contributed = [], [], []
+    for member in members:
+        prefix = Prefix(
+            context, Query(Query.from_json(member["query"], space).configuration), [REFIT]
+        )
+        outcome: StepOutcome | None = None
+        with one_thread():
+            for position in range(len(prefix.steps)):
+                outcome = reported.run_step(prefix, position, outcome)
+        nodes = prefix.nodes(REFIT)
+        pipelines.append(Pipeline([(node.step, node.part("estimator")) for node in nodes]))
+        records.append(nodes[-1].record)
+        contributed.append(nodes[-1].predictions())
+    rows, dataset = nodes[-1].fold.held_out, prefix.dataset
+    weights = [member["weight"] for member in members]
+    n_classes = len(dataset.classes)
+    predicted = contributed[0]
+    model: Any = pipelines[0]
+    if len(members) > 1:
+        given = [shares(predictions, n_classes) for predictions in contributed]
+        predicted = blend(np.average(given, axis=0, weights=weights), n_classes)
+        model = (ClassEnsemble if n_classes else NumberEnsemble)(pipelines, weights)
+    test_loss = context.problem.find_metric().loss(dataset.y[rows], predicted, n_classes)
     about = {
         "trial": number,
-        "configuration": configuration.to_json(),
+        "members": [{"trial": m["number"], "weight": m["weight"]} for m in members],
+        "configuration": members[0]["query"]["configuration"],
         "dataset": context.problem.dataset,
         "test_loss": test_loss,
     }
     record = model_record(context.study)
-    prefix.store.records.put(record, {"model": pipeline, "about": about})
-    prefix.store.records.link([record, model.record], context.study)
+    prefix.store.records.put(record, {"model": model, "about": about})
+    prefix.store.records.link([record, *records], context.study)
     prefix.store.index.flush()
     seconds = perf_counter() - started
     refitted = Refitted(test_loss, seconds, reported.n_task_runs)

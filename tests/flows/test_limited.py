@@ -1,0 +1,87 @@
+"""Studies whose pipelines must keep within limits, set at the start or later."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inputs import QUICK, write_table
+
+from prefect_tune.flows.study import StudyFailed
+from prefect_tune.flows.summary import summarize
+from prefect_tune.flows.tuning import tune
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+@pytest.fixture(scope="module")
+def limited(server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:  # noqa: ARG001
+    """A study with two limits, and its parameters and summary."""
+    folder = tmp_path_factory.mktemp("limited")
+    parameters = {
+        "data": str(write_table(folder)), "target": "target", "trials": 6, "study": "s",
+        "workers": 2, "store": str(folder / "store"), **QUICK,
+        "constraint": ["latency_us<=1e6", "disparate_impact(colour)<=100"],
+    }  # fmt: skip
+    return {"parameters": parameters, "summary": tune(**parameters), "folder": folder}
+
+
+def trials_of(limited: dict[str, Any]) -> list[Any]:
+    store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
+    found = Ledger(store.database).trials("s")
+    store.close()
+    return [t for t in found if t["evaluation"]]
+
+
+def test_what_is_limited_is_in_each_trial_and_in_the_summary(limited) -> None:
+    names = {"latency_us", "disparate_impact(colour)"}
+    assert set(limited["summary"]["incumbent"]["constraints"]) == names
+    assert limited["summary"]["constraints"] == {"latency_us": 1e6, "disparate_impact(colour)": 100}
+    assert all(set(t["evaluation"]["constraints"]) == names for t in trials_of(limited))
+
+
+def test_a_limit_set_later_chooses_among_what_is_there(limited) -> None:
+    sizes = "model_size_bytes<=1e9"
+    summary = tune(**{**limited["parameters"], "constraint": [sizes]})
+    assert summary["n_trials"] == 6
+    assert summary["constraints"] == {"model_size_bytes": 1e9}
+    measured = {
+        t["number"]: t["evaluation"]["constraints"]["model_size_bytes"] for t in trials_of(limited)
+    }
+    smallest = min(measured, key=lambda number: measured[number])
+    strict = f"model_size_bytes<={measured[smallest]}"
+    summary = tune(**{**limited["parameters"], "constraint": [strict]})
+    assert summary["incumbent"]["trial"] == smallest
+    assert summary["nearest_infeasible"] is None
+
+
+def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited) -> None:
+    with pytest.raises(StudyFailed, match=r"model_size_bytes .* where 10 is allowed"):
+        tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
+    store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
+    summary = summarize(store, "s")
+    store.close()
+    assert summary["incumbent"] is None
+    assert summary["state"] == "failed"
+    assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (["latency_us"], "write QUANTITY<=VALUE"),
+        (["disparate_impact(color)<=1"], "Did you mean 'colour'"),
+        (["latency_us<=1", "latency_us<=2"], "latency_us is there twice"),
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_refused_before_any_work(
+    tmp_path: Path, constraint: list[str], message: str
+) -> None:
+    store = tmp_path / "store"
+    with pytest.raises(BadInput, match=message):
+        tune(
+            data=str(write_table(tmp_path)), target="target", trials=1, store=str(store),
+            constraint=constraint,
+        )  # fmt: skip
+    assert not list(store.glob("records/data/*"))
