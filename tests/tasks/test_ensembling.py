@@ -68,6 +68,7 @@ def test_an_ensemble_of_classifiers_predicts_what_was_blended() -> None:
 def test_an_ensemble_of_regressors_predicts_the_weighted_mean() -> None:
     X = np.arange(10.0)[:, None]
     models = [LinearRegression().fit(X, X[:, 0]), LinearRegression().fit(X, 3 * X[:, 0])]
-    np.testing.assert_allclose(NumberEnsemble(models, [0.5, 0.5]).predict(X), 2 * X[:, 0])
+    ensemble = NumberEnsemble(models, [0.5, 0.5])
+    np.testing.assert_allclose(ensemble.predict(X), 2 * X[:, 0], atol=1e-12)
     numbers = Predictions(np.array([1.0, 2.0]))
     assert blend(shares(numbers, 0), 0).label.tolist() == [1.0, 2.0]
