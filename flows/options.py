@@ -53,7 +53,7 @@ _OPTIONS = (
     Option("categorical", "texts", "Data", "Column to take as categories whatever it holds (repeatable).", "COLUMN"),
     Option("drop_missing_target", "switch", "Data", "Leave out rows that have no target."),
     Option("space", "text", "Search", "Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.  [default: by the data]", "NAME"),
-    Option("method", "text", "Search", "How to search: flash, smac, tpe or random; prefect-tune methods says what each is for.  [default: flash]", "METHOD"),
+    Option("method", "text", "Search", "How to search: flash, admm, smac, tpe, jopt or random; prefect-tune methods says what each is for.  [default: flash]", "METHOD"),
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
     Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION.", "LIMIT"),
