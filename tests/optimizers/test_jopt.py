@@ -23,7 +23,7 @@ class TestJoptConditional(OptimizerContract):
     [
         ({"n_startup": 0}, "n_startup is at least 1"),
         ({"kernel": "linear"}, "kernel is one_hot or conditional or additive"),
-        ({"failure_cost": "zero"}, "failure_cost is bound, worst or chance"),
+        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
