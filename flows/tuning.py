@@ -34,6 +34,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     method: str | None = None,
     metric: str | None = None,
     positive: str | None = None,
+    constraint: list[str] | None = None,
+    ensemble: int | None = None,
     seed: int | None = None,
     option: dict[str, Any] | None = None,
     trials: int | None = None,
