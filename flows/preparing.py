@@ -13,7 +13,13 @@ from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
 from prefect_tune.flows.settings import TuneSettings, store_address
 from prefect_tune.flows.study import busy_message, study_lease
-from prefect_tune.flows.study_input import Read, find_limits, find_metric, read_input
+from prefect_tune.flows.study_input import (
+    Read,
+    find_limits,
+    find_metric,
+    read_input,
+    said_of_limits,
+)
 from prefect_tune.flows.summary import failed_trials, find_study, summarize
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.storage.ledger import Ledger, StudyRecord
@@ -261,6 +267,7 @@ def _new(
         positive=metric.positive,
     )
     notes += [_describe(dataset, settings.source), *dataset.notes]
+    notes += said_of_limits(limits, dataset, resolved["method"])
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         is_demo = settings.source.data.startswith("cohort:demo")
@@ -349,7 +356,10 @@ def _check_same_data(
     """
     problem = Problem.from_json(record.problem)
     data, split = records_of(record.problem)
-    given = replace(settings.source, predicts=record.settings["source"]["predicts"])
+    former = record.settings["source"]
+    given = replace(
+        settings.source, predicts=former["predicts"], aside=tuple(former.get("aside", ()))
+    )
     is_same_input = _plain(given) == record.settings["source"]
     if not is_same_input or not store.records.is_whole(data):
         dataset = read(given)

@@ -13,6 +13,7 @@ from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage.eviction import POLICIES
 from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.constraint import kept_aside
 from prefect_tune.tasks.source import Source
 
 __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
@@ -164,6 +165,7 @@ class TuneSettings:
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
+                aside=kept_aside(p["constraint"] or (), p["drop"] or ()),
             ),
             test_size=p["test_size"],
             folds=p["folds"],

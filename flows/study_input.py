@@ -18,7 +18,7 @@ from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.source import Source, read_source
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = ["Read", "StudyInput", "find_limits", "find_metric", "read_input"]
+__all__ = ["Read", "StudyInput", "find_limits", "find_metric", "read_input", "said_of_limits"]
 
 Read = Callable[[Source], Dataset]
 """What reads the input; for several studies of the same one, so that it is read once."""
@@ -70,6 +70,26 @@ def find_limits(texts: Sequence[str], dataset: Dataset) -> list[tuple[Quantity, 
         if any(quantity == other for other, _ in limits[:position]):
             raise BadInput(f"--constraint {quantity.text} is there twice; leave one out")
     return limits
+
+
+def said_of_limits(
+    limits: Sequence[tuple[Quantity, Constraint]], dataset: Dataset, method: str
+) -> list[str]:
+    """What a user should know of how limits are kept."""
+    if not limits:
+        return []
+    features = set(dataset.X) if dataset.kind == "table" else set[str]()
+    notes = [
+        f"column {column} gives the groups of a limit, and is a feature too; --drop {column} leaves "
+        "it out of the features alone"
+        for column in dict.fromkeys(q.column for q, _ in limits if q.column in features)
+    ]
+    if method != "admm":
+        notes.append(
+            f"{method} looks for the least loss, and the limits choose among its trials; --method "
+            "admm searches inside of them"
+        )
+    return notes
 
 
 def find_metric(

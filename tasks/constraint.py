@@ -5,7 +5,7 @@ the mean over its folds (Ram et al. 2020, equation A44). The smaller, the better
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -24,8 +24,14 @@ from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 from prefect_tune.tasks.user_space import read_user_code
 
 __all__ = [
-    "QUANTITIES", "HeldOut", "Quantity", "limits_of", "parse_constraint", "written_limits",
-]  # fmt: skip
+    "QUANTITIES",
+    "HeldOut",
+    "Quantity",
+    "kept_aside",
+    "limits_of",
+    "parse_constraint",
+    "written_limits",
+]
 
 Needs = Literal["predictions", "pipeline"]
 
@@ -36,6 +42,7 @@ class HeldOut:
 
     Attributes:
         X: The rows as they were read.
+        columns: What groups are taken from, columns kept aside too; None for events.
         y: Their classes by position, or their numbers, shape (n,).
         classes: The classes; empty for numbers.
         predictions: The model's.
@@ -44,6 +51,7 @@ class HeldOut:
     """
 
     X: Any
+    columns: pd.DataFrame | None
     y: NDArray[Any]
     classes: tuple[Any, ...]
     predictions: Predictions
@@ -116,17 +124,18 @@ class Quantity:
             )
         if not self.column:
             return
-        if not isinstance(dataset.X, pd.DataFrame):
+        columns = dataset.columns
+        if columns is None:
             raise BadInput(
                 f"--constraint {self.text}: groups are columns of a table, not of events"
             )
-        need_column(self.column, dataset.X.columns, f"the table (--constraint {self.text})")
-        if self.bins and isinstance(dataset.X[self.column].dtype, pd.CategoricalDtype):
+        need_column(self.column, columns.columns, f"the table (--constraint {self.text})")
+        if self.bins and isinstance(columns[self.column].dtype, pd.CategoricalDtype):
             raise BadInput(
                 f"--constraint {self.text}: column {self.column!r} holds categories, and bins are "
                 "of numbers; leave bins out to take each category as a group"
             )
-        n_groups = len(np.unique(groups_of(self, dataset.X)[1]))
+        n_groups = len(np.unique(groups_of(self, columns)[1]))
         if n_groups < 2:
             raise BadInput(
                 f"--constraint {self.text}: column {self.column!r} has fewer than two groups there "
@@ -183,9 +192,21 @@ def written_limits(limits: Iterable[tuple[Quantity, Constraint]]) -> list[dict[s
     return [{"quantity": asdict(quantity), "bound": c.bound} for quantity, c in limits]
 
 
-def groups_of(quantity: Quantity, X: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+def kept_aside(texts: Iterable[str], drop: Sequence[str]) -> tuple[str, ...]:
+    """Of the columns to leave out, those that a limit takes its groups from.
+
+    Raises:
+        BadInput, UnknownName: If a limit cannot be read.
+    """
+    named = {parse_constraint(text)[0].column for text in texts}
+    return tuple(column for column in drop if column in named)
+
+
+def groups_of(
+    quantity: Quantity, columns: pd.DataFrame
+) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """Which rows are in a group, shape (n,), and the numbers of their groups."""
-    column = X[quantity.column]
+    column = columns[quantity.column]
     if not quantity.bins:
         numbers, _ = pd.factorize(column, sort=True)
         return numbers >= 0, numbers[numbers >= 0]
@@ -258,7 +279,8 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
     """
     metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
     metric = metric or held_out.metric
-    is_in, groups = groups_of(quantity, held_out.X)
+    assert held_out.columns is not None  # noqa: S101 - checked before the study
+    is_in, groups = groups_of(quantity, held_out.columns)
     positions = np.flatnonzero(is_in)
     losses = []
     for group in np.unique(groups):

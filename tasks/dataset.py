@@ -40,6 +40,8 @@ class Dataset:
         groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
             stands alone.
         is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
+        aside: Columns of a table that are no features, and that a limit takes its groups from; None
+            when there are none.
         notes: What was done to the input that a user should know.
         format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
     """
@@ -51,6 +53,7 @@ class Dataset:
     classes: tuple[Label, ...]
     groups: NDArray[np.int64] | None = None
     is_test: NDArray[np.bool_] | None = None
+    aside: pd.DataFrame | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
     format: str = field(default="", compare=False)
 
@@ -91,6 +94,13 @@ class Dataset:
             return self.X.take(rows)
         return self.X.iloc[rows].reset_index(drop=True)
 
+    @property
+    def columns(self) -> pd.DataFrame | None:
+        """The features of a table and what is kept aside; None for events."""
+        if not isinstance(self.X, pd.DataFrame):
+            return None
+        return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
+
     def digest(self) -> str:
         """What the content is, whatever file it came from; the order of rows and columns counts."""
         return content_digest(f"dataset {self.kind}", self._content())
@@ -103,6 +113,7 @@ class Dataset:
         if self.is_test is not None:
             yield b"test" + np.packbits(self.is_test).tobytes()
         frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
+        frames |= {} if self.aside is None else {"aside": self.aside}
         for name, frame in frames.items():
             yield name.encode()
             yield from _frame_content(frame)
@@ -120,6 +131,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         if dataset.is_test is not None:
             parts["is_test"] = canonical(dataset.is_test)
         frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
+        frames |= {} if dataset.aside is None else {"aside": dataset.aside}
         parts |= {name: canonical(frame) for name, frame in frames.items()}
         store.records.put(record, parts)
     return digest
@@ -142,6 +154,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         classes=tuple(about["classes"]),
         groups=parts.get("groups"),
         is_test=parts.get("is_test"),
+        aside=parts.get("aside"),
     )
 
 

@@ -54,9 +54,10 @@ def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -
 
 def _held_out(prefix: Prefix, nodes: Sequence[Node]) -> HeldOut:
     model = nodes[-1]
-    rows = model.fold.held_out
+    rows, columns = model.fold.held_out, prefix.dataset.columns
     return HeldOut(
         X=prefix.dataset.rows(rows),
+        columns=None if columns is None else columns.iloc[rows].reset_index(drop=True),
         y=prefix.dataset.y[rows],
         classes=prefix.dataset.classes,
         predictions=model.predictions(),

@@ -48,6 +48,7 @@ class Source:
         drop: Columns to leave out.
         categorical: Columns to take as categories.
         drop_missing_target: Whether to leave out rows without a class.
+        aside: Of the columns to leave out, those that a limit takes its groups from.
         predicts: What the target is, classes or numbers; None finds out.
     """
 
@@ -60,6 +61,7 @@ class Source:
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False
+    aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
 
 
@@ -168,7 +170,8 @@ def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where)
     features = features.drop(columns=[] if group is None else [group.name])
-    X, more = features_of(features, source.drop, source.categorical, where)
+    dropped = [column for column in source.drop if column not in source.aside]
+    X, more = features_of(features, dropped, source.categorical, where)
     target, is_test = frame[source.target], None
     if source.test is not None:
         texts = [str(c) for c in X.select_dtypes("category")]
@@ -189,7 +192,13 @@ def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
     groups = None if group is None else groups_of(group, where)
     if groups is not None and is_test is not None:
         _check_apart(groups, is_test, f"values of {source.group}")
-    return Dataset(name, "table", X, y, classes, groups, is_test, (*notes, *more), "table")
+    X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
+    if X.shape[1] == 0:
+        raise BadInput(f"{where} has no column left to learn from")
+    return Dataset(
+        name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
+        (*notes, *more), "table",
+    )  # fmt: skip
 
 
 def _with_target(
@@ -292,7 +301,7 @@ def _events_dataset(  # noqa: PLR0917
         classes,
         groups if has_repeats else None,
         is_test,
-        tuple(notes),
+        notes=tuple(notes),
         format="events",
     )
 

@@ -5,22 +5,26 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import write_table
 from sklearn.dummy import DummyClassifier
 from studies import context_of, draw, evaluate
 
 from prefect_tune.optimizers import UnknownName
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.constraint import (
     HeldOut,
     Quantity,
+    kept_aside,
     limits_of,
     parse_constraint,
     written_limits,
 )
-from prefect_tune.tasks.dataset import Dataset
+from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.latency import latency_us
 from prefect_tune.tasks.metric import Predictions, metric_named
 from prefect_tune.tasks.problem import open_store
+from prefect_tune.tasks.source import Source, read_source
 
 LATENCY = Quantity("latency_us")
 
@@ -79,8 +83,10 @@ def test_an_unknown_quantity_or_metric_is_named_with_the_nearest(text, guess) ->
 
 
 def held_out(y, label, score=None, column=None) -> HeldOut:
+    frame = pd.DataFrame({"age": np.arange(len(y), dtype=float) if column is None else column})
     return HeldOut(
-        X=pd.DataFrame({"age": np.arange(len(y), dtype=float) if column is None else column}),
+        X=frame,
+        columns=frame,
         y=np.array(y, dtype=np.int32),
         classes=("no", "yes"),
         predictions=Predictions(np.array(label, dtype=np.int32), score),
@@ -187,3 +193,20 @@ def test_a_function_of_ones_own_sees_the_fitted_pipeline_and_the_held_out_rows(
     assert found >= 3
     with pytest.raises(BadInput, match="has no function 'other'"):
         parse_constraint("mine.py:other<=2")
+
+
+def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
+    table = str(write_table(tmp_path))
+    aside = kept_aside(["disparate_impact(colour)<=1"], ["colour", "b"])
+    assert aside == ("colour",)
+    kept = read_source(Source(table, target="target"))
+    dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))
+    assert "colour" not in dropped.X
+    quantity = Quantity("disparate_impact", "colour")
+    quantity.check(dropped)
+    pd.testing.assert_series_equal(dropped.columns["colour"], kept.X["colour"])
+    store = ArtifactStore(StoreAddress(str(tmp_path / "other")))
+    assert list(load_dataset(store, import_dataset(dropped, store)).aside) == ["colour"]
+    without = read_source(Source(table, target="target", drop=("colour",)))
+    assert without.digest() != dropped.digest()
+    store.close()
