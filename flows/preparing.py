@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from prefect_tune.flows.continuing import changed_settings, continued, plain_source, split_of
 from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.quantities import format_bytes
 from prefect_tune.flows.settings import TuneSettings, store_address
@@ -22,19 +23,18 @@ from prefect_tune.flows.study_input import (
 )
 from prefect_tune.flows.summary import failed_trials, find_study, summarize
 from prefect_tune.optimizers.registry import make_optimizer
-from prefect_tune.storage.ledger import Ledger, StudyRecord
-from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.constraint import written_limits
-from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.dataset import Dataset, import_dataset
 from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.metric import metric_named
 from prefect_tune.tasks.problem import Problem, open_store, records_of
 from prefect_tune.tasks.source import Source, read_source
-from prefect_tune.tasks.split import TEST, Split, import_split, make_split
-from prefect_tune.tasks.user_space import find_space, is_user_space
+from prefect_tune.tasks.split import TEST, import_split
+from prefect_tune.tasks.user_space import find_space
 
 __all__ = [
     "Prepared",
@@ -57,8 +57,6 @@ _DEMO = {"trials": 20, "budget_seconds": 120.0}
 """What a study of the demo cohort gets when no budget is given."""
 _SHORTEST_TRIAL_SECONDS = 10.0
 _LONGEST_TRIAL_SECONDS = 900.0
-_FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
-"""Settings that may not change in the life of a study."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def prepare(
         raise BadInput(f"study {name!r} was removed while it was being started")
     if not is_new:
         _check_not_busy(store, record.name)
-        resolved = _continued(record, settings, store, read)
+        resolved = continued(record, settings, store, read)
         notes = [f"continues study {record.name}"]
     if settings.cache_budget_bytes is not None:
         before = store.index.budget_bytes()
@@ -216,7 +214,7 @@ def prepare_retry(
         "no_cache": not record.settings["use_cache"],
     }
     settings = TuneSettings.parse(parameters)
-    resolved = {**record.settings, **_new_limits(settings)}
+    resolved = {**record.settings, **changed_settings(settings)}
     return Prepared(settings, opened, study, resolved, None, None, ())
 
 
@@ -249,7 +247,7 @@ def _new(
     found = read_input(settings, read)
     source, dataset = found.source, found.dataset
     limits = find_limits(settings.constraints or (), dataset)
-    split = _split(dataset, resolved)
+    split = split_of(dataset, resolved)
     y = dataset.y[split.fold != TEST]
     metric, said = find_metric(settings, dataset, y)
     notes += said
@@ -275,7 +273,7 @@ def _new(
         budget_seconds = _DEMO["budget_seconds"] if is_demo else _DEFAULT_BUDGET_SECONDS
     return {
         **resolved,
-        "source": _plain(source),
+        "source": plain_source(source),
         "metric": metric.name,
         "positive": settings.positive,
         "data_name": dataset.name,
@@ -293,100 +291,6 @@ def _new(
     }
 
 
-def _check_same_code(record: StudyRecord, space: str) -> None:
-    """A user's own space is what its file says: the text must be the same."""
-    found, code = find_space(space)
-    problem = Problem.from_json(record.problem)
-    if (code, found.digest) != (problem.space_code, problem.space_digest):
-        raise BadInput(
-            f"study {record.name!r} was made with another space than what {space} now holds, and "
-            "cannot be continued with it; choose another --study name"
-        )
-
-
-def _continued(
-    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
-) -> dict[str, Any]:
-    """The study's settings with a new budget, after checking that nothing else changes."""
-    former = record.settings
-    for name in _FIXED:
-        given = getattr(settings, name)
-        if name == "space" and given is not None and is_user_space(given):
-            _check_same_code(record, given)
-        elif given is not None and given != former[name]:
-            raise BadInput(
-                f"study {record.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
-                f"be continued with {given}; choose another --study name"
-            )
-    if settings.options and dict(settings.options) != former["option"]:
-        raise BadInput(
-            f"study {record.name!r} has the options {former['option']} of its method, and cannot "
-            f"be continued with {dict(settings.options)}; choose another --study name"
-        )
-    _check_same_data(record, settings, store, read)
-    trials, budget_seconds = settings.trials, settings.budget_seconds
-    if trials is None and budget_seconds is None:
-        trials, budget_seconds = former["trials"], former["budget_seconds"]
-    if settings.constraints is not None:
-        dataset = load_dataset(store, Problem.from_json(record.problem).dataset)
-        limits = find_limits(settings.constraints, dataset)
-        former = {**former, "constraint": written_limits(limits)}
-    return {
-        **former,
-        **_new_limits(settings),
-        "trials": trials,
-        "budget_seconds": budget_seconds,
-        "use_cache": settings.use_cache,
-    }
-
-
-def _new_limits(settings: TuneSettings) -> dict[str, Any]:
-    """What may change in a study's life and is given anew; what is left out stays the study's."""
-    names = ("trial_seconds", "trial_memory_bytes", "ensemble")
-    given = {name: getattr(settings, name) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _check_same_data(
-    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
-) -> None:
-    """Same input by name: the imported copy counts. Other input: its content must be the same.
-
-    What is damaged of the imported data and of the split is written again.
-    """
-    problem = Problem.from_json(record.problem)
-    data, split = records_of(record.problem)
-    former = record.settings["source"]
-    given = replace(
-        settings.source, predicts=former["predicts"], aside=tuple(former.get("aside", ()))
-    )
-    is_same_input = _plain(given) == record.settings["source"]
-    if not is_same_input or not store.records.is_whole(data):
-        dataset = read(given)
-        if dataset.digest() != problem.dataset:
-            raise BadInput(
-                f"study {record.name!r} was made with other data "
-                f"({record.settings['source']['data']}) than {settings.source.data} holds; choose "
-                "another --study name"
-            )
-        import_dataset(dataset, store)
-    if not store.records.is_whole(split):
-        again = _split(load_dataset(store, problem.dataset), record.settings)
-        if again.digest() != problem.split:
-            raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
-        import_split(again, store)
-
-
-def _split(dataset: Dataset, resolved: Mapping[str, Any]) -> Split:
-    return make_split(
-        dataset,
-        resolved["folds"],
-        resolved["test_size"],
-        resolved["seed"],
-        resolved["holdout"],
-    )
-
-
 def _check_not_busy(store: ArtifactStore, name: str) -> None:
     holder = store.leases.holder(study_lease(name))
     if holder is not None and not holder.is_dead:
@@ -396,10 +300,6 @@ def _check_not_busy(store: ArtifactStore, name: str) -> None:
 def _given(settings: TuneSettings, name: str, default: Any) -> Any:
     given = getattr(settings, name)
     return default if given is None else given
-
-
-def _plain(source: Source) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(source).items()}
 
 
 def _default_names(resolved: Mapping[str, Any]) -> Iterator[str]:

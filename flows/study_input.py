@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.flows.settings import TuneSettings
@@ -78,10 +79,10 @@ def said_of_limits(
     """What a user should know of how limits are kept."""
     if not limits:
         return []
-    features = set(dataset.X) if dataset.kind == "table" else set[str]()
+    features = set(dataset.X) if isinstance(dataset.X, pd.DataFrame) else set()
     notes = [
-        f"column {column} gives the groups of a limit, and is a feature too; --drop {column} leaves "
-        "it out of the features alone"
+        f"column {column} gives the groups of a limit, and is a feature too; --drop {column} "
+        "leaves it out of the features alone"
         for column in dict.fromkeys(q.column for q, _ in limits if q.column in features)
     ]
     if method != "admm":
