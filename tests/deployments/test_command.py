@@ -89,7 +89,7 @@ def test_run_json_prints_what_show_prints_and_nothing_else(studied) -> None:
         "study", "method", "state", "n_trials", "n_failed", "incumbent", "test_loss", "cache",
         "seconds",
     }  # fmt: skip
-    assert set(summary["incumbent"]) == {"trial", "loss", "configuration"}
+    assert set(summary["incumbent"]) == {"trial", "loss", "constraints", "configuration"}
     assert set(summary["cache"]) == {"hits", "misses", "size_bytes", "seconds_saved"}
     assert set(summary["seconds"]) == {"total", "evaluating", "asking"}
 
