@@ -149,10 +149,12 @@ def _print_space(document: dict[str, Any]) -> None:
 def _options(options: type) -> list[dict[str, Any]]:
     if not is_dataclass(options) or not fields(options):
         return []
-    meanings = _meanings(options)
+    meanings, defaults = _meanings(options), options()
+    if hasattr(defaults, "resolved"):
+        defaults = defaults.resolved()  # what the default variant has
     return [
         {"name": name, "default": default, "meaning": meanings[name]}
-        for name, default in asdict(options()).items()
+        for name, default in asdict(defaults).items()
     ]
 
 
@@ -166,5 +168,5 @@ def _meanings(options: type) -> dict[str, str]:
 def _written(default: Any) -> str:
     """A default as one writes it on the command line."""
     if default is None:
-        return "(see there)"
+        return "null"
     return str(default).lower() if isinstance(default, bool) else str(default)

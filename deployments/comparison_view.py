@@ -65,7 +65,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
     low, high = map(_number, quartiles)
-    return _number(median) if low == high else f"{_number(median)} ({low}-{high})"
+    is_known = None not in quartiles and low != high
+    return f"{_number(median)} ({low}-{high})" if is_known else _number(median)
 
 
 def _number(value: float | None) -> str:

@@ -110,6 +110,7 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
     """
     incumbent = study.incumbent
     if incumbent is None and study.nearest_miss():
+        study.set_result(members=None, ensemble=None, test_loss=None)
         raise StudyFailed(f"study {study.name!r} ended without a model: {study.nearest_miss()}")
     if incumbent is None:
         raise StudyFailed(
@@ -164,6 +165,8 @@ def _measure_missing(
         came: TrialOutcome = running.run(evaluate, parameters)
         if came.evaluation is not None:
             study.measure(trial.number, came.evaluation.constraints)
+        elif came.failure is not None:
+            observer.note(f"trial {trial.number} could not be measured: {came.failure.message}")
 
 
 def bury_former_run(former: str | None, flow_run_id: UUID) -> None:

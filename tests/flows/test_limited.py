@@ -63,6 +63,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
     summary = summarize(store, "s")
     store.close()
     assert summary["incumbent"] is None
+    assert summary["test_loss"] is None
     assert summary["state"] == "failed"
     assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
 
