@@ -11,7 +11,8 @@ import click
 from prefect_tune.deployments.command_parts import JSON, print_json, told_plainly
 
 if TYPE_CHECKING:
-    from prefect_tune.optimizers.space import Algorithm, Space
+    from prefect_tune.optimizers.algorithm import Algorithm
+from prefect_tune.optimizers.space import Space
 
 __all__ = ["methods", "spaces"]
 

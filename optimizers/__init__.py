@@ -8,6 +8,7 @@ with `acquisitions`, and are loaded when first touched: their libraries take sec
 
 from typing import TYPE_CHECKING, Any
 
+from prefect_tune.optimizers.algorithm import Algorithm, Flags
 from prefect_tune.optimizers.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.encoding import Encoding
 from prefect_tune.optimizers.history import History
@@ -26,7 +27,7 @@ from prefect_tune.optimizers.optimizer import (
     replay,
 )
 from prefect_tune.optimizers.registry import METHODS, Method, make_optimizer
-from prefect_tune.optimizers.space import Algorithm, Flags, Path, Space, Step
+from prefect_tune.optimizers.space import Path, Space, Step, order_step
 from prefect_tune.optimizers.trial import Evaluation, Failure, StepCost, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ __all__ = [
     "TrialState",
     "UnknownName",
     "make_optimizer",
+    "order_step",
     "replay",
 ]
 

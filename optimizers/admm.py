@@ -105,8 +105,11 @@ class Admm(Optimizer):
     ) -> Configuration:
         state = self._state
         if state.block == "start":
-            self._begin_theta(self._first_path())
-            return self._at_theta(state.path)
+            first = next((c for c in self._first if c not in self._asked), None)
+            if first is not None:
+                state.path = first.path
+                return first
+            self._begin_theta(self._best_path(observed))
         while True:
             effort = self._effort(budget)
             if state.block == "theta":
@@ -392,6 +395,23 @@ class Admm(Optimizer):
         self._move(configuration)
         return configuration
 
+    @cached_property
+    def _first(self) -> list[Configuration]:
+        """What is asked for before the first iteration: the plainest path, and one per model."""
+        paths = [self._first_path()]
+        if self.options.first == "models":
+            *before, _ = paths[0]
+            known = set(self._table.paths)
+            each = [(*before, a.id) for a in self.space.searched[-1].algorithms]
+            paths += [p for p in each if p in known and p != paths[0]]
+        return [c for p in paths if is_allowed(self.space, c := self._at_theta(p))]
+
+    def _best_path(self, observed: Observations) -> Path:
+        values = observed.augmented(self._state.mu, self.options.rho_g)
+        if not len(values):
+            return self._first_path()
+        return observed.trials[int(np.argmin(values))].query.configuration.path
+
     def _first_path(self) -> Path:
         """The plainest: steps that do nothing where there are any, and naive Bayes (section 5)."""
         wanted = []
@@ -407,12 +427,20 @@ class Admm(Optimizer):
 
     def _at_theta(self, path: Path, rng: np.random.Generator | None = None) -> Configuration:
         """The path with the hyperparameters of now; with `rng`, what was never tuned is drawn."""
-        units = self._default_units.copy()
-        if rng is not None and self.options.start == "random":
-            units = rng.random(len(units))
+        configuration = self._encoding.from_cube(path, self._tuned_units(self._default_units))
+        if rng is None or self.options.start == "default":
+            return configuration
+        if self.options.start == "default_first" and configuration not in self._asked:
+            return configuration
+        return self._encoding.from_cube(
+            path, self._tuned_units(rng.random(len(self._default_units)))
+        )
+
+    def _tuned_units(self, others: NDArray[np.float64]) -> NDArray[np.float64]:
+        units = others.copy()
         for key, unit in self._state.units.items():
             units[int(key)] = unit
-        return self._encoding.from_cube(path, units)
+        return units
 
     def _delta(self, key: str) -> float:
         grid = self._grids[int(key)]

@@ -14,7 +14,8 @@ ZSolver = Literal["bandit", "linear", "ranks", "bo", "random"]
 Pick = Literal["best", "alternate"]
 Units = Literal["unit", "raw"]
 Surrogate = Literal["path", "shared"]
-Start = Literal["default", "random"]
+Start = Literal["default", "random", "default_first"]
+First = Literal["plainest", "models"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class AdmmOptions:
     z_solver: ZSolver | None = None
     surrogate: Surrogate | None = None
     start: Start | None = None
+    first: First | None = None
     z_pick: Pick | None = None
     effort: int | None = None
     effort_step: int | None = None
@@ -96,6 +98,7 @@ _VARIANTS: dict[str, dict[str, str]] = {
         "z_solver": "linear",
         "surrogate": "path",
         "start": "random",
+        "first": "models",
         "z_pick": "alternate",
         "failure_cost": "worst",
     },
@@ -103,6 +106,7 @@ _VARIANTS: dict[str, dict[str, str]] = {
         "z_solver": "bandit",
         "surrogate": "path",
         "start": "default",
+        "first": "plainest",
         "z_pick": "best",
         "failure_cost": "bound",
     },

@@ -17,7 +17,8 @@ from ConfigSpace.hyperparameters import (
     OrdinalHyperparameter,
 )
 
-from prefect_tune.optimizers.space import Algorithm, Path, Space
+from prefect_tune.optimizers.algorithm import Algorithm
+from prefect_tune.optimizers.space import Path, Space
 
 __all__ = [
     "Choice",

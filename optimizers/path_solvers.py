@@ -4,9 +4,9 @@ All choose among the paths that can run. Thompson sampling with Bernoulli reward
 Liu, Ram et al. 2020; the linear one regresses the best value of each path on its algorithms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.configuration import sample_configuration
-from prefect_tune.optimizers.space import Path, Space
+from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52
 
@@ -25,7 +26,7 @@ __all__ = ["Counts", "LinearPaths", "PathTable"]
 
 Array = NDArray[np.floating[Any]]
 Counts = dict[str, list[int]]
-"""By `step/algorithm`, pulls and successes."""
+"""By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""
 
 _MAX_PATHS = 20_000
 """Of more paths than this, so many are drawn once and searched."""
@@ -34,7 +35,10 @@ _NOISE = 0.3
 
 
 class PathTable:
-    """The paths of a space as rows of indices, so that one of them is chosen by one pass.
+    """The paths of a space as rows of arms, so that one of them is chosen by one pass.
+
+    An algorithm is an arm; an order of T steps is T of them, a step and its place each, so that
+    the order of largest sum is an assignment of steps to places.
 
     Args:
         space: The space.
@@ -42,7 +46,9 @@ class PathTable:
     """
 
     def __init__(self, space: Space, seed: int) -> None:
-        self.arms = [f"{s.name}/{a.id}" for s in space.searched for a in s.algorithms]
+        self._arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
+        each = [arm for arms in self._arms_of for of_one in arms.values() for arm in of_one]
+        self.arms = list(dict.fromkeys(each))
         paths = list(islice(space.paths(), _MAX_PATHS + 1))
         if len(paths) > _MAX_PATHS:
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
@@ -50,16 +56,16 @@ class PathTable:
             paths = sorted(drawn)
         self.paths = paths
         place = {arm: i for i, arm in enumerate(self.arms)}
-        names = [s.name for s in space.searched]
-        self._columns = np.array(
-            [[place[f"{n}/{a}"] for n, a in zip(names, path, strict=True)] for path in paths]
-        )
-        self._sizes = [len(s.algorithms) for s in space.searched]
+        self._columns = np.array([[place[arm] for arm in self._pulled(path)] for path in paths])
+        self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
         self._index = {path: i for i, path in enumerate(paths)}
 
     def arms_of(self, path: Path) -> list[str]:
         """The arms that a path pulls."""
         return [self.arms[c] for c in self._columns[self._index[path]]]
+
+    def _pulled(self, path: Path) -> Iterator[str]:
+        return chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True)))
 
     def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
         """The path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
@@ -114,6 +120,13 @@ class PathTable:
         targets = np.array([values[path] for path in known])
         deviation = float(targets.std())
         return rows, (targets - targets.mean()) / (deviation or 1.0)
+
+
+def _arms(step: Step, algorithm: Algorithm) -> list[str]:
+    """The arms that stand for an algorithm of a step."""
+    if not algorithm.order:
+        return [f"{step.name}/{algorithm.id}"]
+    return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
 
 
 @dataclass(frozen=True, slots=True)

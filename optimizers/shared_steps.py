@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.configuration import (
     Choice,
     Configuration,
@@ -18,7 +19,7 @@ from prefect_tune.optimizers.configuration import (
     is_allowed,
     plain_value,
 )
-from prefect_tune.optimizers.space import Algorithm, Space, Step
+from prefect_tune.optimizers.space import Space, Step
 
 __all__ = ["shared_choices", "untried_variants", "with_choices"]
 

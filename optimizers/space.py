@@ -1,152 +1,24 @@
-"""Search spaces: ordered steps, each a choice of algorithms with hyperparameters of their own.
-
-A space is data. It names estimators by dotted path and never imports them, so that everything here
-stays free of the libraries it talks about.
-"""
+"""Search spaces: ordered steps, each a choice of algorithms with hyperparameters of their own."""
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from math import prod
 from typing import Any, Literal
 
-from ConfigSpace import ConfigurationSpace
-from ConfigSpace.hyperparameters import Constant
-
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.naming import UnknownName
 
-__all__ = ["Algorithm", "Flags", "Path", "Space", "Step"]
+__all__ = ["Path", "Space", "Step", "order_step"]
 
 Path = tuple[str, ...]
 """The ids of the algorithms chosen, one per searched step, in order."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What an estimator can take and what it does.
-
-    Attributes:
-        accepts_sparse: Whether it runs on sparse matrices.
-        densify_when: Hyperparameter and value with which it needs dense data after all; sparse data
-            is then written out just before it.
-        needs_nonnegative: Whether it fails on negative numbers, always or with that value of that
-            hyperparameter; they are then set to 0 just before it.
-        output: Layout of what it hands on: that of its input, always dense, or always sparse.
-        weights: How class weights reach it: a constructor argument `class_weight`, an argument
-            `sample_weight` of `fit`, or not at all.
-        stochastic: Whether it takes a `random_state`.
-        iterative: How its training can be taken up again: by calling `partial_fit`, by fitting
-            again with `warm_start`, or not at all.
-        epochs: Constructor argument that says how many epochs a full fit has: passes over the rows
-            (`max_iter`) or trees (`n_estimators`). Empty when one pass is the whole fit.
-    """
-
-    accepts_sparse: bool = True
-    densify_when: tuple[str, str] | None = None
-    needs_nonnegative: bool | tuple[str, str] = False
-    output: Literal["same", "dense", "sparse"] = "same"
-    weights: Literal["none", "class_weight", "sample_weight"] = "none"
-    stochastic: bool = False
-    iterative: Literal["none", "partial_fit", "warm_start"] = "none"
-    epochs: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Algorithm:
-    """One way to do a step.
-
-    Attributes:
-        id: Its name within the step.
-        estimator: A class with scikit-learn's interface, or a function that makes one, as a dotted
-            import path or itself; empty when the step hands on what it was given.
-        hyperparameters: What may be chosen, with ranges, defaults and conditions. A name with a dot
-            (`poly.degree`) sets the argument after the last dot, over that of a name without.
-        fixed: Constructor arguments that are not searched (JSON values).
-        sparse_estimator: What takes its place on sparse input, where the class itself cannot.
-        sparse_fixed: Constructor arguments that are set besides on sparse input.
-        transforms: By hyperparameter, the name of the rule that fits its value to the data's size
-            before the estimator gets it (see `tasks.transforms`).
-        flags: What the estimator can take and what it does.
-        class_weights: `"balanced"` when the steps after this one are to weigh classes by their
-            inverse frequency.
-    """
-
-    id: str
-    estimator: str | Callable[..., Any] = ""
-    hyperparameters: ConfigurationSpace = field(default_factory=ConfigurationSpace)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    sparse_estimator: str = ""
-    sparse_fixed: Mapping[str, Any] = field(default_factory=dict)
-    transforms: Mapping[str, str] = field(default_factory=dict)
-    flags: Flags = field(default_factory=Flags)
-    class_weights: Literal["", "balanced"] = ""
-
-    def __post_init__(self) -> None:
-        unknown = [name for name in self.transforms if name not in self.hyperparameters]
-        if unknown:
-            raise UnknownName(
-                f"hyperparameter in the transforms of algorithm {self.id!r}:",
-                unknown[0],
-                tuple(self.hyperparameters),
-            )
-        if not isinstance(self.estimator, str):
-            _check_importable(self.estimator, self.id)
-
-    @property
-    def import_path(self) -> str:
-        """Dotted path that the estimator is imported by; empty when there is none."""
-        made_by = self.estimator
-        return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
-
-    @property
-    def passes_on(self) -> bool:
-        """Whether the step hands on exactly what it was given."""
-        return self.estimator == ""
-
-    @property
-    def n_hyperparameters(self) -> int:
-        """How many hyperparameters can take more than one value."""
-        return sum(not isinstance(h, Constant) for h in self.hyperparameters.values())
-
-    def describe(self) -> dict[str, Any]:
-        """All that makes it what it is, as JSON values."""
-        serialized = self.hyperparameters.to_serialized_dict()
-        return {
-            "id": self.id,
-            "estimator": self.import_path,
-            "hyperparameters": serialized["hyperparameters"],
-            "conditions": serialized["conditions"],
-            "forbidden": serialized["forbiddens"],
-            "fixed": dict(self.fixed),
-            "sparse_estimator": self.sparse_estimator,
-            "sparse_fixed": dict(self.sparse_fixed),
-            "transforms": dict(self.transforms),
-            "flags": asdict(self.flags),
-            "class_weights": self.class_weights,
-        }
-
-
-def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
-    """Workers import estimators by name, so each must have one.
-
-    Raises:
-        ValueError: If it is a lambda, is defined inside a function or class, or has no name.
-    """
-    name = getattr(estimator, "__qualname__", "")
-    remedy = "workers import it by its name; define it at the top level of a module"
-    if "<lambda>" in name:
-        raise ValueError(f"the estimator of algorithm {algorithm!r} is a lambda: {remedy}")
-    if "<locals>" in name:
-        raise ValueError(
-            f"the estimator of algorithm {algorithm!r}, {name.rsplit('.', 1)[-1]}, is defined "
-            f"inside a function: {remedy}"
-        )
-    if not name.isidentifier():
-        what = f"is {estimator!r}" if not name else f"is {name}"
-        raise ValueError(f"the estimator of algorithm {algorithm!r} {what}: {remedy}")
+_MOST_ORDERED = 4
+"""Steps that may change places with each other: 24 orders."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +49,11 @@ class Step:
                 f"it has {len(ids)} with {self.algorithms[0].n_hyperparameters} in the first"
             )
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The steps whose order this one chooses; empty for all but those of `order_step`."""
+        return self.algorithms[0].order
+
     def algorithm(self, algorithm_id: str) -> Algorithm:
         """The algorithm of that id.
 
@@ -190,6 +67,27 @@ class Step:
         raise UnknownName(f"algorithm of step {self.name!r}:", algorithm_id, known)
 
 
+def order_step(*steps: str, name: str = "order") -> Step:
+    """A step that chooses in which order others run (o_ik of Liu, Ram et al. 2020, appendix 6).
+
+    It stands directly in front of them in a space. Its algorithms are the permutations. Of orders
+    that differ only in where steps do nothing, one can run.
+
+    Args:
+        steps: Names of two to four steps in their default order, in which they stand in the space.
+        name: What the step itself is called.
+
+    Raises:
+        ValueError: If they are fewer, more, or one is named twice.
+    """
+    if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
+        raise ValueError(
+            f"step {name!r} orders 2 to {_MOST_ORDERED} different steps; got {', '.join(steps)}"
+        )
+    ids = {order: "_before_".join(order).replace(" ", "_") for order in permutations(steps)}
+    return Step(name, tuple(Algorithm(id=i, order=order) for order, i in ids.items()))
+
+
 @dataclass(frozen=True, eq=False)
 class Space:
     """Ordered steps; a pipeline takes one algorithm of each.
@@ -197,9 +95,9 @@ class Space:
     Attributes:
         name: What `--space` calls it.
         steps: All steps, fixed ones included, in the order they run.
-        forbidden: Pairs `((step, algorithm), (step, algorithm))` of adjacent searched steps that
-            may not follow one another. Pairs that cannot run because sparse data would reach an
-            algorithm that takes dense data only need not be listed: flags say so.
+        forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps, in which the
+            second may not run directly after the first. Pairs that cannot run because sparse data
+            would reach an algorithm that takes dense data only need not be listed: flags say so.
         data: The kind of data set the first step takes.
         target: What the last step predicts: classes or numbers.
     """
@@ -220,6 +118,8 @@ class Space:
         for first, second in self.forbidden:
             for step, algorithm in (first, second):
                 self.step(step).algorithm(algorithm)
+        for position in range(len(self.steps)):
+            self._check_order(position)
         if next(self.paths(), None) is None:
             raise ValueError(f"space {self.name!r} has no path that can run")
 
@@ -261,20 +161,25 @@ class Space:
                 yield path
 
     def is_feasible(self, path: Path) -> bool:
-        """Whether that path can run: no forbidden pair, no sparse data where dense is needed."""
-        named = [(s.name, a) for s, a in zip(self.searched, path, strict=True)]
+        """Whether that path can run.
+
+        It cannot with a forbidden pair, with sparse data where dense is needed, or when another
+        order of the steps makes the same pipeline and comes first.
+        """
+        pipeline = self.pipeline(path)
+        named = [(step.name, algorithm.id) for step, algorithm in pipeline if not step.fixed]
         if any(pair in self.forbidden for pair in pairwise(named)):
             return False
         is_sparse = False
-        for algorithm in self.algorithms(path):
+        for _, algorithm in pipeline:
             if is_sparse and not algorithm.flags.accepts_sparse:
                 return False
             if algorithm.flags.output != "same":
                 is_sparse = algorithm.flags.output == "sparse"
-        return True
+        return self._is_first_order(path)
 
-    def algorithms(self, path: Path) -> tuple[Algorithm, ...]:
-        """The algorithm of every step, fixed ones included, for a path over the searched ones.
+    def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
+        """What runs, in the order that it runs; fixed steps included, those of `order_step` not.
 
         Raises:
             UnknownName: If a step has no such algorithm.
@@ -286,7 +191,59 @@ class Space:
                 f"({', '.join(s.name for s in self.searched)}); got {len(path)}: {path}"
             )
         chosen = iter(path)
-        return tuple(s.algorithms[0] if s.fixed else s.algorithm(next(chosen)) for s in self.steps)
+        pairs = [(s, s.algorithms[0] if s.fixed else s.algorithm(next(chosen))) for s in self.steps]
+        if not self._has_orders:
+            return tuple(pairs)
+        pipeline = [pair for pair in pairs if not pair[1].order]
+        place = {step.name: i for i, (step, _) in enumerate(pipeline)}
+        for order in (algorithm.order for _, algorithm in pairs if algorithm.order):
+            first = min(place[name] for name in order)
+            pipeline[first : first + len(order)] = [pipeline[place[name]] for name in order]
+        return tuple(pipeline)
+
+    @cached_property
+    def _has_orders(self) -> bool:
+        return any(step.orders for step in self.steps)
+
+    def _is_first_order(self, path: Path) -> bool:
+        """Whether no earlier permutation has those steps that do something in the same order."""
+        if not self._has_orders:
+            return True
+        pipeline = self.pipeline(path)
+        idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
+        ran = [step.name for step, _ in pipeline]
+        for step in self.steps:
+            if not step.orders:
+                continue
+            order = tuple(name for name in ran if name in step.orders)
+            working = [name for name in order if name not in idle]
+            declared = [s.name for s in self.steps if s.name in step.orders]
+            alike = (
+                other
+                for other in permutations(declared)
+                if [name for name in other if name not in idle] == working
+            )
+            if next(alike) != order:
+                return False
+        return True
+
+    def _check_order(self, position: int) -> None:
+        """Raises ValueError if steps that the one there orders do not stand directly behind it."""
+        step = self.steps[position]
+        n = len(step.orders)
+        behind = self.steps[position + 1 : position + 1 + n]
+        names = [s.name for s in behind]
+        if sorted(names) != sorted(step.orders):
+            raise ValueError(
+                f"step {step.name!r} of space {self.name!r} orders {', '.join(step.orders)}, which "
+                f"must stand directly behind it; there are {', '.join(names) or 'none'}"
+            )
+        unmoved = [s.name for s in behind if s.fixed or s.orders or s is self.steps[-1]]
+        if unmoved:
+            raise ValueError(
+                f"step {unmoved[0]!r} of space {self.name!r} cannot change places: it is fixed, "
+                "orders others, or is the last step, which predicts"
+            )
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
         """The part of it with only some of the algorithms, by the name of each searched step.

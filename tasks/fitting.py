@@ -16,8 +16,8 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.configuration import Choice
-from prefect_tune.optimizers.space import Algorithm
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.facts import Facts

@@ -16,8 +16,9 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.configuration import Choice, Query
-from prefect_tune.optimizers.space import Algorithm, Step
+from prefect_tune.optimizers.space import Step
 from prefect_tune.optimizers.trial import StepCost
 from prefect_tune.storage.artifact_rows import Entry
 from prefect_tune.storage.key import prefix_key
@@ -339,7 +340,7 @@ class Prefix:
         folds: Numbers of the folds to run; None for all of cross-validation.
 
     Attributes:
-        steps: Per step its declaration and the algorithm and values chosen.
+        steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
     """
 
     def __init__(
@@ -355,9 +356,7 @@ class Prefix:
         choices = dict(query.configuration.choices)
         self.steps = tuple(
             (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
-            for step, algorithm in zip(
-                space.steps, space.algorithms(query.configuration.path), strict=True
-            )
+            for step, algorithm in space.pipeline(query.configuration.path)
         )
         self._chains = [_Chain(self._fold(number), self.steps) for number in self.folds]
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from prefect_tune.optimizers.space import Flags
+from prefect_tune.optimizers.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
 from prefect_tune.tasks.facts import Facts
 

@@ -5,9 +5,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from prefect_tune.optimizers.algorithm import Algorithm
 from prefect_tune.optimizers.configuration import default_choice
 from prefect_tune.optimizers.naming import UnknownName
-from prefect_tune.optimizers.space import Algorithm, Space
+from prefect_tune.optimizers.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 from prefect_tune.tasks.facts import Facts

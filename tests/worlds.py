@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     Space,
     Step,
     Trial,
+    order_step,
 )
 
 
@@ -53,6 +54,23 @@ def mixed_space() -> Space:
         ),
         forbidden=frozenset({(("scale", "none"), ("model", "svm"))}),
     )
+
+
+def ordered_space(n: int = 3) -> Space:
+    """Up to four steps, each of them idle or one of two scalers, in any order, and two models."""
+    names = "abcd"[:n]
+    algorithms = (
+        Algorithm(id="none"),
+        Algorithm(id="scale", estimator="x.Scale"),
+        Algorithm(
+            id="power",
+            estimator="x.Power",
+            hyperparameters=ConfigurationSpace(space=[Float("p", (0.5, 2.0), default=1.0)]),
+        ),
+    )
+    models = (Algorithm(id="tree", estimator="x.Tree"), Algorithm(id="bayes", estimator="x.Bayes"))
+    steps = (order_step(*names), *(Step(name, algorithms) for name in names))
+    return Space("ordered", (*steps, Step("model", models)))
 
 
 def finite_space() -> Space:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
-    from prefect_tune.optimizers.space import Algorithm, Flags, Space, Step
+    from prefect_tune.optimizers.algorithm import Algorithm, Flags
+    from prefect_tune.optimizers.space import Space, Step, order_step
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = [
@@ -23,18 +24,20 @@ __all__ = [
     "__version__",
     "compare",
     "local_server",
+    "order_step",
     "retry",
     "tune",
 ]
 
 _HOMES = {
-    "Algorithm": "prefect_tune.optimizers.space",
+    "Algorithm": "prefect_tune.optimizers.algorithm",
     "ArtifactStore": "prefect_tune.storage.store",
-    "Flags": "prefect_tune.optimizers.space",
+    "Flags": "prefect_tune.optimizers.algorithm",
     "Space": "prefect_tune.optimizers.space",
     "Step": "prefect_tune.optimizers.space",
     "compare": "prefect_tune.flows.comparing",
     "local_server": "prefect_tune.deployments.server",
+    "order_step": "prefect_tune.optimizers.space",
     "retry": "prefect_tune.flows.retrying",
     "tune": "prefect_tune.flows.tuning",
 }

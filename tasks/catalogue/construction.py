@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from prefect_tune.optimizers.space import Algorithm, Flags, Step
+from prefect_tune.optimizers.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space import Step
 from prefect_tune.tasks.events import EventRows, positions
 
 __all__ = ["CONSTRUCT_FEATURES", "DENSIFY", "EventAggregation", "ToDense"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from flash_worlds import counted_space, planted_loss
-from worlds import finite_space, mixed_space, sparse_space, told
+from worlds import finite_space, mixed_space, ordered_space, sparse_space, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -69,10 +69,12 @@ class OptimizerContract:
         optimizer.tell(ended)
         return Told(ended)
 
-    @pytest.mark.parametrize("space", [mixed_space(), sparse_space()], ids=lambda s: s.name)
+    @pytest.mark.parametrize(
+        "space", [mixed_space(), sparse_space(), ordered_space()], ids=lambda s: s.name
+    )
     def test_queries_lie_in_the_space(self, space: Space) -> None:
         optimizer = self.make(space)
-        for event in self.run(optimizer, 12) if space.name == "mixed" else self.run(optimizer, 3):
+        for event in self.run(optimizer, 3 if space.name == "sparse" else 12):
             if isinstance(event, Asked):
                 document = json.loads(json.dumps(event.query.to_json()))
                 assert Query.from_json(document, space) == event.query

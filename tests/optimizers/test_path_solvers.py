@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from flash_worlds import counted_space
-from worlds import mixed_space
+from worlds import mixed_space, ordered_space
 
 from prefect_tune.optimizers import path_solvers
 from prefect_tune.optimizers.path_solvers import PathTable
@@ -22,6 +22,22 @@ def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
     rng = np.random.default_rng(0)
     drawn = [table.thompson({"step0/a0": [500, 490]}, 10.0, rng)[0] for _ in range(50)]
     assert drawn.count("a0") == 50
+
+
+def test_an_order_is_an_assignment_of_steps_to_places() -> None:
+    space = ordered_space()
+    table = PathTable(space, 0)
+    weights = dict.fromkeys(table.arms, 0.0)
+    omega = [[0.5, 0.9, 0.2], [0.8, 0.85, 0.1], [0.3, 0.4, 0.6]]
+    for name, row in zip("abc", omega, strict=True):
+        for place, value in enumerate(row):
+            weights[f"order/{name}@{place}"] = value
+    for name in "abc":
+        weights[f"{name}/scale"] = 1.0
+    path = table.least(-np.array([weights[arm] for arm in table.arms]))
+    # The best place of each row alone, (1, 1, 2), is not an order.
+    assert path == ("b_before_a_before_c", "scale", "scale", "scale", "tree")
+    assert table.arms_of(path)[:3] == ["order/b@0", "order/a@1", "order/c@2"]
 
 
 def test_only_paths_that_can_run_are_drawn() -> None:

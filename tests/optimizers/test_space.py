@@ -1,7 +1,9 @@
-import pytest
-from worlds import finite_space, mixed_space, sparse_space
+from itertools import product
 
-from prefect_tune.optimizers import Algorithm, Space, Step, UnknownName
+import pytest
+from worlds import finite_space, mixed_space, ordered_space, sparse_space
+
+from prefect_tune.optimizers import Algorithm, Space, Step, UnknownName, order_step
 
 
 def test_paths_are_listed_first_step_most_significant_without_forbidden_ones() -> None:
@@ -22,11 +24,43 @@ def test_counts_are_those_of_the_papers_full_product() -> None:
 def test_fixed_steps_are_run_but_not_counted() -> None:
     space = sparse_space()
     assert space.n_paths == 4
-    assert [a.id for a in space.algorithms(("keep", "any"))] == ["count", "keep", "any"]
+    assert [a.id for _, a in space.pipeline(("keep", "any"))] == ["count", "keep", "any"]
 
 
 def test_sparse_data_never_reaches_an_algorithm_that_takes_dense_data_only() -> None:
     assert list(sparse_space().paths()) == [("keep", "any"), ("dense", "any"), ("dense", "picky")]
+
+
+def test_steps_run_in_the_order_that_was_chosen() -> None:
+    space = ordered_space()
+    path = ("c_before_a_before_b", "scale", "power", "none", "tree")
+    assert not space.is_feasible(path)
+    path = ("b_before_c_before_a", "scale", "power", "power", "tree")
+    assert space.is_feasible(path)
+    assert [s.name for s, _ in space.pipeline(path)] == ["b", "c", "a", "model"]
+    assert [a.id for _, a in space.pipeline(path)] == ["power", "power", "scale", "tree"]
+    assert space.n_paths == 6 * 27 * 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
+    space = ordered_space(n)
+
+    def working(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        pipeline = space.pipeline(path)
+        return tuple((s.name, a.id) for s, a in pipeline if not a.is_idle)
+
+    every = list(product(*([a.id for a in s.algorithms] for s in space.searched)))
+    can_run = [working(path) for path in space.paths()]
+    assert len(can_run) == len(set(can_run))
+    assert set(can_run) == {working(path) for path in every}
+
+
+def test_what_may_not_follow_is_told_by_the_order_that_runs() -> None:
+    steps = ordered_space(2).steps
+    space = Space("x", steps, frozenset({(("b", "scale"), ("a", "power"))}))
+    paths = [p for p in space.paths() if p[1:] == ("power", "scale", "tree")]
+    assert paths == [("a_before_b", "power", "scale", "tree")]
 
 
 def test_the_digest_tells_spaces_apart_and_equal_ones_not() -> None:
@@ -48,6 +82,21 @@ def test_an_unknown_step_is_answered_with_the_nearest() -> None:
     ("build", "message"),
     [
         (lambda: Step("s", ()), "no algorithm"),
+        (lambda: order_step("a"), "orders 2 to 4 different steps; got a"),
+        (lambda: order_step("a", "a"), "orders 2 to 4 different steps; got a, a"),
+        (lambda: order_step(*"abcde"), "orders 2 to 4 different steps"),
+        (
+            lambda: Space(
+                "x", (order_step("s", "t"), *(Step(n, (Algorithm(id="a"),)) for n in "sut"))
+            ),
+            "orders s, t, which must stand directly behind it; there are s, u",
+        ),
+        (
+            lambda: Space(
+                "x", (order_step("s", "t"), *(Step(n, (Algorithm(id="a"),)) for n in "st"))
+            ),
+            "step 't' of space 'x' cannot change places",
+        ),
         (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="a"))), "two algorithms called 'a'"),
         (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="b")), fixed=True), "is fixed"),
         (lambda: Space("x", (Step("s", (Algorithm(id="a"),), fixed=True),)), "nothing to tune"),
