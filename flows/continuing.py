@@ -14,7 +14,7 @@ from prefect_tune.tasks.constraint import written_limits
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.problem import Problem, records_of
 from prefect_tune.tasks.source import Source
-from prefect_tune.tasks.split import Split, import_split, make_split
+from prefect_tune.tasks.split import Split, import_split, load_split, make_split
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = ["changed_settings", "continued", "plain_source", "split_of"]
@@ -47,8 +47,9 @@ def continued(
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
     if settings.constraints is not None:
-        dataset = load_dataset(store, Problem.from_json(record.problem).dataset)
-        limits = find_limits(settings.constraints, dataset)
+        problem = Problem.from_json(record.problem)
+        dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
+        limits = find_limits(settings.constraints, dataset, split)
         former = {**former, "constraint": written_limits(limits)}
     return {
         **former,

@@ -246,8 +246,8 @@ def _new(
         resolved["test_size"] = None
     found = read_input(settings, read)
     source, dataset = found.source, found.dataset
-    limits = find_limits(settings.constraints or (), dataset)
     split = split_of(dataset, resolved)
+    limits = find_limits(settings.constraints or (), dataset, split)
     y = dataset.y[split.fold != TEST]
     metric, said = find_metric(settings, dataset, y)
     notes += said
@@ -265,7 +265,7 @@ def _new(
         positive=metric.positive,
     )
     notes += [_describe(dataset, settings.source), *dataset.notes]
-    notes += said_of_limits(limits, dataset, resolved["method"])
+    notes += said_of_limits(limits, dataset, split, resolved["method"])
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         is_demo = settings.source.data.startswith("cohort:demo")

@@ -1,6 +1,6 @@
 """What a new study learns from, searches and is judged by: all of it must fit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prefect_tune.flows.quantities import counted
 from prefect_tune.flows.settings import TuneSettings
 from prefect_tune.optimizers.history import Constraint
 from prefect_tune.optimizers.space import Space
@@ -15,11 +16,15 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.constraint import Quantity, parse_constraint
 from prefect_tune.tasks.dataset import Dataset
+from prefect_tune.tasks.groups import absent_groups
 from prefect_tune.tasks.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.source import Source, read_source
+from prefect_tune.tasks.split import Split
 from prefect_tune.tasks.user_space import find_space
 
 __all__ = ["Read", "StudyInput", "find_limits", "find_metric", "read_input", "said_of_limits"]
+
+_SHOWN_GROUPS = 5
 
 Read = Callable[[Source], Dataset]
 """What reads the input; for several studies of the same one, so that it is read once."""
@@ -58,8 +63,10 @@ def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
     return StudyInput(source, dataset, named, space, space_code)
 
 
-def find_limits(texts: Sequence[str], dataset: Dataset) -> list[tuple[Quantity, Constraint]]:
-    """What `--constraint` limits, checked against the data.
+def find_limits(
+    texts: Sequence[str], dataset: Dataset, split: Split
+) -> list[tuple[Quantity, Constraint]]:
+    """What `--constraint` limits, checked against the data and its folds.
 
     Raises:
         BadInput, UnknownName: If one of them cannot be read or measured, or two are of the same
@@ -68,13 +75,14 @@ def find_limits(texts: Sequence[str], dataset: Dataset) -> list[tuple[Quantity, 
     limits = [parse_constraint(text) for text in texts]
     for position, (quantity, _) in enumerate(limits):
         quantity.check(dataset)
+        _absent_groups(quantity, dataset, split)
         if any(quantity == other for other, _ in limits[:position]):
             raise BadInput(f"--constraint {quantity.text} is there twice; leave one out")
     return limits
 
 
 def said_of_limits(
-    limits: Sequence[tuple[Quantity, Constraint]], dataset: Dataset, method: str
+    limits: Sequence[tuple[Quantity, Constraint]], dataset: Dataset, split: Split, method: str
 ) -> list[str]:
     """What a user should know of how limits are kept."""
     if not limits:
@@ -85,12 +93,45 @@ def said_of_limits(
         "leaves it out of the features alone"
         for column in dict.fromkeys(q.column for q, _ in limits if q.column in features)
     ]
+    for quantity, _ in limits:
+        if absent := _absent_groups(quantity, dataset, split):
+            shown = ", ".join(list(absent)[:_SHOWN_GROUPS]) + ", ..." * (
+                len(absent) > _SHOWN_GROUPS
+            )
+            notes.append(
+                f"{counted(len(absent), 'group')} of {quantity.text} ({shown}) have no row in some "
+                "folds and are compared in the others only; take wider groups or fewer --folds to "
+                "compare them in all"
+            )
     if method != "admm":
         notes.append(
             f"{method} looks for the least loss, and the limits choose among its trials; --method "
             "admm searches inside of them"
         )
     return notes
+
+
+def _absent_groups(quantity: Quantity, dataset: Dataset, split: Split) -> dict[str, list[int]]:
+    """By group of a quantity that some folds hold out no row of, those folds.
+
+    Raises:
+        BadInput: If a fold has no two groups to compare.
+    """
+    if not quantity.column or dataset.columns is None:
+        return {}
+    absent, fewest = absent_groups(dataset.columns[quantity.column], quantity.bins, split)
+    if fewest < 2:
+        raise BadInput(
+            f"--constraint {quantity.text}: groups are compared, and some fold holds out rows of "
+            f"{counted(fewest, 'group')} (in one or another there is none of {_shown(absent)}); "
+            "take wider groups, fewer --folds or a larger --holdout"
+        )
+    return absent
+
+
+def _shown(names: Iterable[str]) -> str:
+    first = list(names)
+    return ", ".join(first[:_SHOWN_GROUPS]) + ", ..." * (len(first) > _SHOWN_GROUPS)
 
 
 def find_metric(

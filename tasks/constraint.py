@@ -18,6 +18,7 @@ from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage.key import content_digest
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.dataset import Dataset
+from prefect_tune.tasks.groups import groups_of
 from prefect_tune.tasks.latency import latency_us
 from prefect_tune.tasks.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
@@ -135,7 +136,7 @@ class Quantity:
                 f"--constraint {self.text}: column {self.column!r} holds categories, and bins are "
                 "of numbers; leave bins out to take each category as a group"
             )
-        n_groups = len(np.unique(groups_of(self, columns)[1]))
+        n_groups = len(groups_of(columns[self.column], self.bins)[1])
         if n_groups < 2:
             raise BadInput(
                 f"--constraint {self.text}: column {self.column!r} has fewer than two groups there "
@@ -202,20 +203,6 @@ def kept_aside(texts: Iterable[str], drop: Sequence[str]) -> tuple[str, ...]:
     return tuple(column for column in drop if column in named)
 
 
-def groups_of(
-    quantity: Quantity, columns: pd.DataFrame
-) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Which rows are in a group, shape (n,), and the numbers of their groups."""
-    column = columns[quantity.column]
-    if not quantity.bins:
-        numbers, _ = pd.factorize(column, sort=True)
-        return numbers >= 0, numbers[numbers >= 0]
-    values = column.astype(float).to_numpy()
-    edges = np.array(quantity.bins)
-    is_in = (values >= edges[0]) & (values <= edges[-1])
-    return is_in, np.minimum(np.digitize(values[is_in], edges) - 1, len(edges) - 2)
-
-
 def _quantity(text: str, name: str, arguments: str | None) -> Quantity:
     if ".py:" in name:
         if arguments:
@@ -280,11 +267,10 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
     metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
     metric = metric or held_out.metric
     assert held_out.columns is not None  # noqa: S101 - checked before the study
-    is_in, groups = groups_of(quantity, held_out.columns)
-    positions = np.flatnonzero(is_in)
+    numbers, _ = groups_of(held_out.columns[quantity.column], quantity.bins)
     losses = []
-    for group in np.unique(groups):
-        rows = positions[groups == group]
+    for group in np.unique(numbers[numbers >= 0]):
+        rows = np.flatnonzero(numbers == group)
         score = held_out.predictions.score
         predictions = Predictions(
             held_out.predictions.label[rows], None if score is None else score[rows]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inputs import QUICK, write_table
+from inputs import QUICK, table, write_table
 
 from prefect_tune.flows.study import StudyFailed
 from prefect_tune.flows.summary import summarize
@@ -66,6 +66,22 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
     assert summary["test_loss"] is None
     assert summary["state"] == "failed"
     assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
+
+
+def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
+    rows = table()
+    rows["site"] = ["north"] + ["south", "west"] * 74 + ["north"]
+    rows.to_csv(tmp_path / "sites.csv", index=False)
+    parameters = {
+        "data": str(tmp_path / "sites.csv"), "target": "target", "trials": 1, "workers": 1,
+        "store": str(tmp_path / "store"), **QUICK,
+    }  # fmt: skip
+    summary = tune(**parameters, constraint=["disparate_impact(site)<=100"])
+    assert summary["incumbent"]["constraints"]["disparate_impact(site)"] <= 100
+    rows["site"] = ["north"] * 149 + ["south"]
+    rows.to_csv(tmp_path / "sites.csv", index=False)
+    with pytest.raises(BadInput, match=r"holds out rows of 1 group .*none of south"):
+        tune(**parameters, constraint=["disparate_impact(site)<=100"])
 
 
 @pytest.mark.parametrize(
