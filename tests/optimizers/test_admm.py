@@ -157,8 +157,9 @@ def test_raw_units_freeze_integers_and_unit_scales_do_not() -> None:
     costs = {}
     for units in ("unit", "raw"):
         optimizer = Admm(space, 0, UNIT, units=units)
-        search = optimizer._search(("a",))
-        (costs[units],) = optimizer._tables(search, ("a",)).values()
+        search = optimizer._theta.search(("a",))
+        tables = optimizer._positions.penalties(optimizer._state, search, ("a",))
+        (costs[units],) = tables.values()
     assert costs["unit"][3] == pytest.approx(0.5 * (0.5 / 9) ** 2)
     assert costs["raw"][3] == pytest.approx(0.125)
     assert costs["unit"].max() < 0.5
@@ -172,7 +173,7 @@ def test_inactive_algorithms_keep_their_values() -> None:
         optimizer.tell(told(number, query, float(len(query.configuration.canonical))))
     tuned = [p for p in optimizer._state.tuned if p != optimizer._state.path]
     for path in tuned:
-        at_theta = optimizer._at_theta(path)
+        at_theta = optimizer._positions.at(optimizer._state, path)
         assert at_theta in {t.query.configuration for t in optimizer.history}
 
 
@@ -233,7 +234,8 @@ def test_metrics_without_bounds_are_rescaled(objective: Objective) -> None:
 
 
 def test_the_bandit_counts_each_pull_once() -> None:
-    optimizer = Admm(counted_space((3, 4), 0), 0, UNIT, z_solver="bandit", effort=3, effort_step=0)
+    bandit = {"z_solver": "bandit", "first": "plainest", "effort": 3, "effort_step": 0}
+    optimizer = Admm(counted_space((3, 4), 0), 0, UNIT, **bandit)
     query = optimizer.ask(Budget())
     optimizer.tell(told(0, query, 0.0))
     queries = [optimizer.ask(Budget()) for _ in range(3)]
