@@ -125,6 +125,8 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         return
     if chosen and len(chosen.losses) < size:
         observer.note(f"the ensemble has {len(chosen.losses)} picks: no more trials qualify")
+    if len(members) > 1 and study.limits:
+        observer.note("each member keeps within the limits; the ensemble is slower and larger")
     what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
     observer.note(f"fitting {what} on all training rows (after the budget)")
     parameters = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from inputs import QUICK, table, write_table
 
+from prefect_tune.flows.predicting import final_model
 from prefect_tune.flows.study import StudyFailed
 from prefect_tune.flows.summary import summarize
 from prefect_tune.flows.tuning import tune
@@ -61,6 +62,8 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
         tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
     store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
     summary = summarize(store, "s")
+    with pytest.raises(BadInput, match="not within the limits set since"):
+        final_model(store, "s")
     store.close()
     assert summary["incumbent"] is None
     assert summary["test_loss"] is None
