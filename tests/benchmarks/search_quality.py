@@ -6,7 +6,11 @@ Each table has its class in the column `target`, or it is named as `wind.csv.gz:
 method gets 120 s a run on one core, and 30 % of the rows, drawn anew for each repeat, are its test
 rows. Five tables with three repeats of four methods take an hour and a quarter on two cores. The
 home keeps what is done, so that an interrupted benchmark goes on where it was, and so that more
-repeats or methods extend it.
+repeats or methods extend it. ADMM beside JOPT and random search as in its paper:
+
+    python tests/benchmarks/search_quality.py --home FOLDER --methods admm,jopt,random \\
+        --space admm --metric auroc --test-size 0.2 --holdout 0.2 --budget 60s --repeats 5 \\
+        fri_c2_1000_10.csv.gz pc4.csv.gz puma8NH.csv.gz wind.csv.gz
 """
 
 import argparse
@@ -31,10 +35,14 @@ def main() -> None:
     parser.add_argument("--trial-timeout", default="10s")
     parser.add_argument("--test", help="file of test rows, in place of 30 %% of the rows")
     parser.add_argument("--space", default="flash")
+    parser.add_argument("--metric", default="error")
+    parser.add_argument("--test-size", default="0.3")
+    parser.add_argument("--holdout", help="share held out, in place of three folds")
     chosen = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     chosen.home.mkdir(parents=True, exist_ok=True)
-    test = ("--test", chosen.test) if chosen.test else ("--test-size", "0.3")
+    test = ("--test", chosen.test) if chosen.test else ("--test-size", chosen.test_size)
+    folds = ("--holdout", chosen.holdout) if chosen.holdout else ()
     print(describe(), flush=True)
     curves = []
     for entry in chosen.tables:
@@ -42,8 +50,9 @@ def main() -> None:
         name = Path(table).name.split(".")[0]
         curves.append(str(chosen.home / f"{name}.parquet"))
         run(
-            chosen.home, "compare", table, "--target", target or "target", *test,
+            chosen.home, "compare", table, "--target", target or "target", *test, *folds,
             "--methods", chosen.methods, "--repeats", chosen.repeats, "--space", chosen.space,
+            "--metric", chosen.metric,
             "--budget", chosen.budget, "--trial-timeout", chosen.trial_timeout,
             "--name", name, "--out", curves[-1], "--quiet",
         )  # fmt: skip
