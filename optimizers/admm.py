@@ -4,9 +4,9 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
 2020). An iteration is a theta-min over the hyperparameters of one path, a projection of integers,
 and a z-min over paths at fixed hyperparameters. Every evaluated configuration has integers where
 they must be, so the incumbent is valid at any time. Departures from the paper, each an option:
-integers are penalised on their unit scale, paths are drawn from a linear model of their best
-values, algorithms that were never tuned are tried with random values, and every second iteration
-tunes a path that never was.
+integers are penalised on their unit scale, each model is tried once before anything is tuned, paths
+are drawn from a linear model of their best values, algorithms that were never tuned are tried with
+their defaults and then with random values, and every second iteration tunes a path that never was.
 """
 
 from collections.abc import Mapping

@@ -31,8 +31,11 @@ class AdmmOptions:
             expected improvement; or at random.
         surrogate: What theta-min learns from: the trials of its path, or all trials, with a sum of
             a process per step.
-        start: What z-min gives an algorithm that was never tuned: its default values, or random
-            ones each time, so that what it could do once tuned shows.
+        start: What z-min gives an algorithm that was never tuned: its default values; random ones
+            each time, so that what it could do once tuned shows; or the defaults until they were
+            tried with a path, and random ones from then on.
+        first: What is tried before the first iteration: the plainest path, or one plain path per
+            model.
         z_pick: The best path seen goes on; or, every second iteration, the best not yet tuned.
         effort: Evaluations of each sub-problem in the first iteration (I).
         effort_step: How many more in each later one (F); 0 for a fixed effort.
@@ -97,7 +100,7 @@ _VARIANTS: dict[str, dict[str, str]] = {
     "default": {
         "z_solver": "linear",
         "surrogate": "path",
-        "start": "random",
+        "start": "default_first",
         "first": "models",
         "z_pick": "alternate",
         "failure_cost": "worst",
