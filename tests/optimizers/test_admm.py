@@ -66,6 +66,31 @@ def test_the_first_configuration_is_naive_bayes_with_nothing_before_it() -> None
     assert Admm(mixed_space(), 0, UNIT).ask(Budget()).configuration.path == ("none", "bayes")
 
 
+def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first() -> None:
+    space = SPACES["admm"]
+    optimizer = Admm(space, 0, UNIT)
+    models = [a.id for a in space.searched[-1].algorithms]
+    losses = {model: 0.1 + 0.01 * i for i, model in enumerate(models)} | {"random_forest": 0.05}
+    seen = []
+    for number in range(len(models) + 3):
+        query = optimizer.ask(Budget(trials_left=60 - number))
+        path = query.configuration.path
+        seen.append(path)
+        optimizer.tell(told(number, query, losses[path[-1]]))
+    assert sorted(path[-1] for path in seen[: len(models)]) == sorted(models)
+    assert {path[-3:-1] for path in seen[: len(models)]} == {("none", "none")}
+    assert {path[-3:] for path in seen[len(models) :]} == {("none", "none", "random_forest")}
+
+
+def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
+    optimizer = Admm(counted_space((1, 2), 1), 0, UNIT, first="plainest", effort=1, effort_step=0)
+    queries = run(optimizer, 8)
+    untuned = [q.configuration for q in queries if q.configuration.path == ("a0", "a1")]
+    first, *others = [dict(dict(c.choices)["step1"].values) for c in untuned]
+    assert first == {"h0": 0.5}
+    assert all(values != first for values in others)
+
+
 def test_the_effort_grows_up_to_its_bound() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
     efforts = []
