@@ -72,7 +72,7 @@ def run(
         from prefect_tune.flows.settings import TuneSettings
 
         parameters["option"] = _assignments(parameters["option"])
-        for name in ("drop", "categorical"):
+        for name in ("drop", "categorical", "constraint"):
             parameters[name] = list(parameters[name]) or None
         return prepare(TuneSettings.parse(parameters))
 

@@ -1,16 +1,16 @@
 """A study that is in the ledger already: what may change in its life, and what must be the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from prefect_tune.flows.settings import TuneSettings
-from prefect_tune.flows.study_input import Read, find_limits
+from prefect_tune.flows.study_input import Read, find_limits, said_of_limits
 from prefect_tune.storage.ledger import StudyRecord
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.constraint import written_limits
+from prefect_tune.tasks.constraint import digests_of, kept_aside, written_limits
 from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.problem import Problem, records_of
 from prefect_tune.tasks.source import Source
@@ -24,9 +24,20 @@ _FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "
 
 
 def continued(
-    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
+    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, notes: list[str], read: Read
 ) -> dict[str, Any]:
-    """The study's settings with a new budget, after checking that nothing else changes."""
+    """The study's settings with a new budget, after checking that nothing else changes.
+
+    Args:
+        record: The study.
+        settings: What is given now.
+        store: Where its data is.
+        notes: Gets what a user should know.
+        read: Reads the input.
+
+    Raises:
+        BadInput, UnknownName: If something cannot change or be used.
+    """
     former = record.settings
     for name in _FIXED:
         given = getattr(settings, name)
@@ -47,16 +58,46 @@ def continued(
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
     if settings.constraints is not None:
-        problem = Problem.from_json(record.problem)
-        dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-        limits = find_limits(settings.constraints, dataset, split)
-        former = {**former, "constraint": written_limits(limits)}
+        former = _with_limits(record, settings.constraints, store, notes)
     return {
         **former,
         **changed_settings(settings),
         "trials": trials,
         "budget_seconds": budget_seconds,
         "use_cache": settings.use_cache,
+    }
+
+
+def _with_limits(
+    record: StudyRecord, texts: Sequence[str], store: ArtifactStore, notes: list[str]
+) -> dict[str, Any]:
+    """The study's settings with other limits.
+
+    Raises:
+        BadInput: If one needs a column that is gone, or is of a function that has changed.
+    """
+    problem, former = Problem.from_json(record.problem), record.settings
+    dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
+    for column in kept_aside(texts, former["source"]["drop"]):
+        if dataset.columns is not None and column not in dataset.columns:
+            raise BadInput(
+                f"--constraint of column {column!r}: study {record.name!r} left it out with "
+                "--drop, and kept no values; choose another --study name"
+            )
+    limits = find_limits(texts, dataset, split)
+    measured = former["quantity_digests"]
+    for text, digest in digests_of(limits).items():
+        if measured.get(text, digest) != digest:
+            raise BadInput(
+                f"--constraint {text}: the function's file has changed since study "
+                f"{record.name!r} measured it; give the function another name, or choose another "
+                "--study name"
+            )
+    notes += said_of_limits(limits, dataset, split, former["method"])
+    return {
+        **former,
+        "constraint": written_limits(limits),
+        "quantity_digests": {**measured, **digests_of(limits)},
     }
 
 

@@ -276,14 +276,17 @@ class DaskTrials:
         Raises:
             RuntimeError: If there is no worker, or each that ran it died.
             TimeoutError: If it took longer.
-            Exception: What the task raises, and `check`.
+            Exception: What the task raises, and `check`. (A trial that failed raises nothing.)
         """
         for _ in range(_RUN_ATTEMPTS):
             self._wait_for_worker(check)
             future = self._submit(task, parameters)
             try:
                 if self._is_finished(future, limit_seconds, check):
-                    result = future.result()
+                    state: State[Any] = future.wrapped_future.result()
+                    result = getattr(state.data, "result", state.data)
+                    if not isinstance(result, TrialOutcome):
+                        result = future.result()
                     self.n_task_runs += getattr(result, "n_task_runs", 1)
                     return result
             finally:

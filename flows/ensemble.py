@@ -50,7 +50,7 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
         size: How many to pick; of fewer trials, so many.
 
     Returns:
-        The ensemble, or None when no trial qualifies.
+        The ensemble, or None when no trial qualifies, or none is better than the best trial alone.
     """
     history = study.optimizer.history
     feasible = [t for t in history.complete if t.query.subset == 1 and history.violation(t) <= 0]
@@ -62,7 +62,9 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
     if not found:
         return None
     loss = _Loss(study)
-    picks, losses = greedy_picks([c for _, c in found], loss, min(size, len(found)))
+    picks, losses = greedy_picks([c for _, c in found], loss, min(size, len(feasible)))
+    if losses[-1] >= (found[0][0].loss or 0.0):
+        return None
     members = tuple((found[i][0], weight) for i, weight in weights_of(picks).items())
     return ChosenEnsemble(members, tuple(losses))
 

@@ -56,7 +56,7 @@ _OPTIONS = (
     Option("method", "text", "Search", "How to search: flash, admm, smac, tpe, jopt or random; prefect-tune methods says what each is for.  [default: flash]", "METHOD"),
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
-    Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION.", "LIMIT"),
+    Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none takes those of a study away.", "LIMIT"),
     Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to so many of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
     Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),

@@ -26,7 +26,7 @@ from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.constraint import written_limits
+from prefect_tune.tasks.constraint import digests_of, written_limits
 from prefect_tune.tasks.dataset import Dataset, import_dataset
 from prefect_tune.tasks.formats import FORMATS
 from prefect_tune.tasks.limits import TrialLimits, share_of_memory
@@ -152,8 +152,8 @@ def prepare(
         raise BadInput(f"study {name!r} was removed while it was being started")
     if not is_new:
         _check_not_busy(store, record.name)
-        resolved = continued(record, settings, store, read)
         notes = [f"continues study {record.name}"]
+        resolved = continued(record, settings, store, notes, read)
     if settings.cache_budget_bytes is not None:
         before = store.index.budget_bytes()
         store.set_budget(settings.cache_budget_bytes)
@@ -284,6 +284,7 @@ def _new(
         "trials": trials,
         "budget_seconds": budget_seconds,
         "constraint": written_limits(limits),
+        "quantity_digests": digests_of(limits),
         "ensemble": settings.ensemble,
         "trial_seconds": settings.trial_seconds,
         "trial_memory_bytes": settings.trial_memory_bytes,

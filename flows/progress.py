@@ -76,10 +76,11 @@ class LoggingObserver:
         if trial.failure is not None:
             get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
         elif trial.evaluation is not None:
-            best = progress.incumbent.loss if progress.incumbent else None
+            incumbent = progress.incumbent
+            best = f"best {incumbent.loss:.4g}" if incumbent else "none within the limits yet"
             get_run_logger().info(
                 f"trial {trial.number}: {progress.metric} {trial.evaluation.loss:.4g} in "
-                f"{format_seconds(trial.evaluation.cost_seconds)} (best {best:.4g})"
+                f"{format_seconds(trial.evaluation.cost_seconds)} ({best})"
             )
 
     def tick(self, progress: Progress) -> None:

@@ -21,6 +21,7 @@ from prefect_tune.flows.search import Limits, search
 from prefect_tune.flows.server_pace import ServerPace
 from prefect_tune.flows.study import Study, StudyFailed
 from prefect_tune.flows.summary import summarize
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.dask_runner import drain_events
 from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
 from prefect_tune.tasks.problem import StudyContext
@@ -75,7 +76,8 @@ def run_study(
             with DaskTrials.started(
                 preparation.settings, context, flow_run_id, preparation.trial_limits
             ) as running:
-                _measure_missing(study, running, context, observer)
+                trial_seconds = preparation.trial_limits.seconds
+                _measure_missing(study, running, context, trial_seconds, observer)
                 with study.session() if limits.only is None else nullcontext():
                     reason = search(study, running, limits, pace, observer)
                 observer.note(f"search ended: {reason}")
@@ -120,14 +122,16 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
     chosen = choose_ensemble(study, size) if size > 1 else None
     weighted = chosen.members if chosen else ((incumbent, 1.0),)
     members = [{"trial": t.number, "weight": weight} for t, weight in weighted]
+    what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
     is_fitted = study.result.get("members") == members
     if is_fitted and study.store.records.is_whole(model_record(study.name)):
         return
     if chosen and len(chosen.losses) < size:
-        observer.note(f"the ensemble has {len(chosen.losses)} picks: no more trials qualify")
+        observer.note(f"the ensemble has {len(chosen.losses)} picks; no more make it better")
+    if size > 1 and chosen is None:
+        observer.note(f"no ensemble is better on the held-out rows than {what}, which is taken")
     if len(members) > 1 and study.limits:
         observer.note("each member keeps within the limits; the ensemble is slower and larger")
-    what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
     observer.note(f"fitting {what} on all training rows (after the budget)")
     parameters = {
         "number": weighted[0][0].number,
@@ -151,9 +155,16 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
 
 
 def _measure_missing(
-    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    limit_seconds: float,
+    observer: Observer,
 ) -> None:
-    """Measure what earlier trials were not asked for, where a limit was set later."""
+    """Measure what earlier trials were not asked for, where a limit was set later.
+
+    A trial that cannot be measured is not within the limit.
+    """
     missing = study.without_quantities()
     if missing:
         observer.note(f"measuring what is limited now in {counted(len(missing), 'earlier trial')}")
@@ -164,7 +175,13 @@ def _measure_missing(
             "context": context,
             "report": "trial",
         }
-        came: TrialOutcome = running.run(evaluate, parameters)
+        try:
+            came: TrialOutcome = running.run(evaluate, parameters, limit_seconds=limit_seconds)
+        except (RuntimeError, TimeoutError) as error:  # its worker died, or it took too long
+            observer.note(f"trial {trial.number} could not be measured: {error}")
+            continue
+        if came.lost:
+            raise StoreLost(came.lost)
         if came.evaluation is not None:
             study.measure(trial.number, came.evaluation.constraints)
         elif came.failure is not None:

@@ -13,7 +13,7 @@ from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.storage.eviction import POLICIES
 from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.constraint import kept_aside
+from prefect_tune.tasks.constraint import given_limits, kept_aside
 from prefect_tune.tasks.source import Source
 
 __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
@@ -165,7 +165,7 @@ class TuneSettings:
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
-                aside=kept_aside(p["constraint"] or (), p["drop"] or ()),
+                aside=kept_aside(given_limits(p["constraint"]) or (), p["drop"] or ()),
             ),
             test_size=p["test_size"],
             folds=p["folds"],
@@ -174,7 +174,7 @@ class TuneSettings:
             method=p["method"],
             metric=p["metric"],
             positive=p["positive"],
-            constraints=tuple(p["constraint"]) if p["constraint"] else None,
+            constraints=given_limits(p["constraint"]),
             ensemble=p["ensemble"],
             seed=p["seed"],
             options=dict(p["option"] or {}),

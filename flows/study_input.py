@@ -159,7 +159,9 @@ def find_metric(
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
     positive = rarer if settings.positive is None else texts.index(settings.positive)
     metric = metric_named(name, positive)
-    matters = settings.positive is None and name not in {"error", "auroc", "accuracy", "roc_auc"}
+    is_symmetric = name in {"error", "auroc", "accuracy", "roc_auc"}
+    is_limited = any(t.startswith("false_positive_rate") for t in settings.constraints or ())
+    matters = settings.positive is None and (is_limited or not is_symmetric)
     said = f"the positive class is {texts[positive]}, the rarer one (--positive overrides)"
     return metric, [said] if matters else []
 

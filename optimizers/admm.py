@@ -45,13 +45,14 @@ class Admm(Optimizer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.options = self.options.resolved()
-        self._state = AdmmState(mu=[0.0] * len(self.objective.constraints))
+        self._state = AdmmState()
         self._positions = Positions(self.space, self.options)
         self._theta = ThetaMin(self.space, self.objective, self.options, self._positions)
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        given = self.options
         observed = observations(
-            self.history, self.objective, self.options.failure_cost, self.options.f_hat
+            self.history, self.objective, given.failure_cost, given.f_hat, given.margin
         )
         self._count(observed, rng)
         configuration = self._next(observed, budget, rng)
@@ -70,7 +71,7 @@ class Admm(Optimizer):
     def _count(self, observed: Observations, rng: np.random.Generator) -> None:
         """Let the bandit earn what its pulls brought since the last ask."""
         row_of = observed.row_of()
-        values = observed.augmented(self._state.mu, self.options.rho_g)
+        values = observed.augmented(self._state, self.options.rho_g)
         for number in [n for n in self._state.open if n in row_of]:
             self._state.open.remove(number)
             if number in self._state.pulled:
@@ -163,7 +164,7 @@ class Admm(Optimizer):
         if rows:
             search = self._theta.search(state.path)
             configurations = [observed.trials[i].query.configuration for i in rows]
-            values = observed.augmented(state.mu, self.options.rho_g)[rows]
+            values = observed.augmented(state, self.options.rho_g)[rows]
             values = values + self._theta.penalty(state)(search.encode(configurations))
             best = configurations[int(np.argmin(values))]
         self._positions.move(state, best)
@@ -174,7 +175,7 @@ class Admm(Optimizer):
     ) -> Configuration | None:
         """The next path at the hyperparameters of now; None when this sub-problem is done."""
         state, row_of = self._state, observed.row_of()
-        values = observed.augmented(state.mu, self.options.rho_g)
+        values = observed.augmented(state, self.options.rho_g)
         asked = {t.query.configuration: t.number for t in self.history}
         draw = self._path_source(observed, values, rng)
         at_theta: dict[Path, Configuration | None] = {}
@@ -227,7 +228,7 @@ class Admm(Optimizer):
     def _end_z(self, observed: Observations) -> None:
         """Choose the path to tune next, move the multipliers of the constraints."""
         state, row_of = self._state, observed.row_of()
-        values = observed.augmented(state.mu, self.options.rho_g)
+        values = observed.augmented(state, self.options.rho_g)
         paths = [t.query.configuration.path for t in observed.trials]
         own = [i for i, p in enumerate(paths) if p == state.path]
         seen = [row_of[n] for n in state.seen if n in row_of]
@@ -235,10 +236,10 @@ class Admm(Optimizer):
         if self.options.z_pick == "alternate" and state.iteration % 2:
             rows = [i for i in rows if paths[i] not in state.tuned] or rows
         path = paths[rows[0]] if rows else state.path
-        for k, bound in enumerate(observed.bounds):
-            if rows:
-                g = float(observed.quantities[rows[0], k])
-                state.mu[k] = next_multiplier(g, bound, state.mu[k], self.options.rho_g)
+        multipliers = observed.multipliers(state)
+        for k, name in enumerate(observed.constraints if rows else ()):
+            g, bound = float(observed.quantities[rows[0], k]), float(observed.bounds[k])
+            state.mu[name] = next_multiplier(g, bound, multipliers[k], self.options.rho_g)
         if rows:
             self._positions.adopt(state, observed.trials[rows[0]].query.configuration)
         state.iteration += 1
@@ -263,7 +264,7 @@ class Admm(Optimizer):
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]
 
     def _best_path(self, observed: Observations) -> Path:
-        values = observed.augmented(self._state.mu, self.options.rho_g)
+        values = observed.augmented(self._state, self.options.rho_g)
         if not len(values):
             return self._first_path()
         return observed.trials[int(np.argmin(values))].query.configuration.path

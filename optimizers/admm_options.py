@@ -42,6 +42,8 @@ class AdmmOptions:
         max_effort: No sub-problem gets more.
         rho: Weight of the augmented term of integers.
         rho_g: Weight of that of constraints, in units of their limits.
+        margin: Share of each limit that the search stays below it; on the limit itself, half of
+            what it finds would be just above.
         f_hat: Loss, as a share of the metric's range, from which on a pull earns nothing.
         prior: Both parameters of the bandit's Beta prior.
         units: Whether integers are penalised on [0, 1] or in steps.
@@ -60,6 +62,7 @@ class AdmmOptions:
     max_effort: int = 128
     rho: float = 1.0
     rho_g: float = 10.0
+    margin: float | None = None
     f_hat: float = 0.7
     prior: float = 10.0
     units: Units = "unit"
@@ -71,6 +74,8 @@ class AdmmOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} is at least {least}; got {value}")
+        if self.margin is not None and not 0 <= self.margin < 1:
+            raise ValueError(f"margin is at least 0 and below 1; got {self.margin}")
         if self.rho < 0:
             raise ValueError(f"rho is at least 0; got {self.rho}")
         for name in ("rho_g", "f_hat", "prior"):
@@ -96,7 +101,7 @@ class AdmmOptions:
         )
 
 
-_VARIANTS: dict[str, dict[str, str]] = {
+_VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "z_solver": "linear",
         "surrogate": "path",
@@ -104,6 +109,7 @@ _VARIANTS: dict[str, dict[str, str]] = {
         "first": "models",
         "z_pick": "alternate",
         "failure_cost": "worst",
+        "margin": 0.01,
     },
     "paper": {
         "z_solver": "bandit",
@@ -112,5 +118,6 @@ _VARIANTS: dict[str, dict[str, str]] = {
         "first": "plainest",
         "z_pick": "best",
         "failure_cost": "bound",
+        "margin": 0.0,
     },
 }

@@ -39,7 +39,7 @@ class AdmmState:
         units: Positions of hyperparameters (theta), by column.
         delta: Positions of projected integers, by column.
         dual: lambda / rho, by column.
-        mu: Multipliers of the constraints, in units of their limits.
+        mu: Multipliers of the constraints, in units of their limits, by name and limit.
         counts: Pulls and successes of the bandit.
         open: Trials whose outcome has not been counted yet.
         pulled: Those of them that the z-min asked for.
@@ -58,7 +58,7 @@ class AdmmState:
     units: dict[str, float] = field(default_factory=dict)
     delta: dict[str, float] = field(default_factory=dict)
     dual: dict[str, float] = field(default_factory=dict)
-    mu: list[float] = field(default_factory=list)
+    mu: dict[str, float] = field(default_factory=dict)
     counts: Counts = field(default_factory=dict)
     open: list[int] = field(default_factory=list)
     pulled: list[int] = field(default_factory=list)
@@ -96,7 +96,9 @@ class Observations:
         losses: f: the share of the metric's range where it has one, else the distance from the
             best in interquartile ranges, shape (n,).
         quantities: Constraint values in units of their limits, shape (n, M).
-        bounds: The limits in the same units: 1, or 0 for a limit of 0, shape (M,).
+        bounds: The limits in the same units, less the margin: about 1, or 0 for a limit of 0,
+            shape (M,).
+        constraints: By the same order, what the state calls their multipliers.
         worst_reward_loss: The f from which on a pull earns nothing.
     """
 
@@ -104,24 +106,37 @@ class Observations:
     losses: Array
     quantities: Array
     bounds: Array
+    constraints: tuple[str, ...]
     worst_reward_loss: float
 
     def row_of(self) -> dict[int, int]:
         """Rows by trial number."""
         return {t.number: i for i, t in enumerate(self.trials)}
 
-    def augmented(self, mu: list[float], rho_g: float) -> Array:
+    def augmented(self, state: AdmmState, rho_g: float) -> Array:
         """F and the constraint terms of each trial, shape (n,)."""
         total = self.losses.copy()
-        for i, bound in enumerate(self.bounds):
-            total += constraint_penalty(self.quantities[:, i], bound, mu[i], rho_g)
+        for i, (bound, mu) in enumerate(zip(self.bounds, self.multipliers(state), strict=True)):
+            total += constraint_penalty(self.quantities[:, i], bound, mu, rho_g)
         return total
+
+    def multipliers(self, state: AdmmState) -> Array:
+        """Mu of each constraint, 0 for one that came later, shape (M,)."""
+        return np.array([state.mu.get(name, 0.0) for name in self.constraints])
 
 
 def observations(
-    history: History, objective: Objective, rule: FailureCost, f_hat: float
+    history: History, objective: Objective, rule: FailureCost, f_hat: float, margin: float
 ) -> Observations:
-    """What has been told, with failed trials at the loss of that rule and over every limit."""
+    """What has been told, with failed trials at the loss of that rule and over every limit.
+
+    Args:
+        history: All trials.
+        objective: What is minimised, and within which limits.
+        rule: What failed trials count as.
+        f_hat: Share of the metric's range from which on a pull earns nothing.
+        margin: Share of each limit to stay below it.
+    """
     trials, losses = told_losses(history, objective, rule)
     span = objective.upper - objective.lower
     if np.isfinite(span):
@@ -135,7 +150,8 @@ def observations(
     else:
         worst = f_hat
     quantities, bounds = _quantities(trials, objective)
-    return Observations(trials, losses, quantities, bounds, worst)
+    names = tuple(f"{c.name}<={c.bound!r}" for c in objective.constraints)
+    return Observations(trials, losses, quantities, bounds * (1 - margin), names, worst)
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:

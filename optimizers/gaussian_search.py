@@ -149,7 +149,7 @@ class GaussianSearch:
             return acquisition.score(self.inputs(candidates), added(candidates))
 
         starts = observed[:_N_STARTS]
-        pool = self._drawn(rng).joined(starts)
+        pool = _scaled(self._drawn(rng), within).joined(starts)
         for deviation in (0.2, 0.05):
             near, _ = self.candidates.neighbours(starts, _N_NEIGHBOURS, rng, deviation)
             pool = pool.joined(near)
@@ -322,6 +322,15 @@ def _tied_matern(keys: list[tuple[str, ...]], places: list[int] | int) -> Kernel
             else (Constant())
         )
     return Matern52(places, groups)
+
+
+def _scaled(candidates: Candidates, within: tuple[Array, Array] | None) -> Candidates:
+    """Points of the unit cube as points of the box."""
+    if within is None:
+        return candidates
+    lower, upper = within
+    scaled: NDArray[np.float64] = lower + candidates.units * (upper - lower)
+    return Candidates(candidates.algorithms, scaled)
 
 
 def _boxed(candidates: Candidates, within: tuple[Array, Array] | None) -> Candidates:

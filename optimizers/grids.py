@@ -21,6 +21,8 @@ __all__ = ["Grid", "grid_of"]
 Array = NDArray[np.floating[Any]]
 _ROUNDING = 1e-12
 """A position is on a border when it is this near."""
+_MOST_VALUES = 10_000
+"""An integer of more values than this is as good as continuous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,10 @@ class Grid:
 
 
 def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
-    """Its grid; None when it is continuous."""
+    """Its grid; None when it is continuous, or has too many values to list."""
     if isinstance(hyperparameter, IntegerHyperparameter):
+        if hyperparameter.upper - hyperparameter.lower >= _MOST_VALUES:
+            return None
         values = np.arange(hyperparameter.lower, hyperparameter.upper + 1)
         units = np.asarray(hyperparameter.to_vector(values), dtype=np.float64)
         return Grid(units, units)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,16 @@ class Constraint:
             raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
 
     def excess(self, trial: Trial) -> float:
-        """By how many limits a complete trial is above it, at most 0 within; inf if not measured.
+        """By how many limits a complete trial is above it, at most 0 within.
+
+        Infinite if it was not measured or is no number.
 
         Of a limit of 0, by how much.
         """
         value = trial.evaluation.constraints.get(self.name) if trial.evaluation else None
-        return inf if value is None else (value - self.bound) / (self.bound or 1.0)
+        if value is None or isnan(value):
+            return inf
+        return (value - self.bound) / (self.bound or 1.0)
 
 
 class History:

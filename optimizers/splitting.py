@@ -50,8 +50,12 @@ def integer_update(
 
 
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """U = clip(bound - g - mu / rho_g, 0, bound), which minimises the augmented term."""
-    optimum: Array = np.clip(bound - np.asarray(value) - multiplier / rho_g, 0.0, bound)
+    """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
+
+    The paper's u is at most the bound, which is the same for quantities from 0; a quantity below 0
+    must not count as a violation.
+    """
+    optimum: Array = np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
     return optimum
 
 

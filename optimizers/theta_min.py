@@ -4,6 +4,7 @@ The process models the loss and the constraint values, not their augmented sum, 
 known: points of earlier iterations count again with the penalties of now.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class ThetaMin:
             asked = {t.query.configuration for t in history}
             return new_configuration(self.space, asked, rng, path)
         if solver == "smac":
-            return self._by_forest(on_path, path, rng)
+            return self._by_forest(state, observed, history, rng)
         return self._improving(state, observed, history, rng)
 
     def search(self, path: Path) -> GaussianSearch:
@@ -97,16 +98,25 @@ class ThetaMin:
         return penalty
 
     def _by_forest(
-        self, on_path: list[Trial], path: Path, rng: np.random.Generator
+        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
     ) -> Configuration:
-        history = History()
-        for trial in on_path:
-            history.record(trial)
-        space = self._subspace(path)
+        """The same by SMAC's forest, which sees the augmented losses."""
+        path = state.path
+        encoded = self.search(path)
+        row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
+        penalty = self.penalty(state)
+        on_path = History()
+        for trial in (t for t in history if t.query.configuration.path == path):
+            seen = trial
+            if trial.evaluation is not None:
+                pulled = float(penalty(encoded.encode([trial.query.configuration]))[0])
+                loss = float(values[row_of[trial.number]]) + pulled
+                seen = replace(trial, evaluation=replace(trial.evaluation, loss=loss))
+            on_path.record(seen)
         failure_cost = self.options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved at construction
         options = SmacOptions(n_startup=_N_INITIAL, failure_cost=failure_cost)
-        return ForestSearch(space, self.objective, options).propose(history, rng)
+        return ForestSearch(self._subspace(path), self.objective, options).propose(on_path, rng)
 
     def _improving(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
@@ -127,8 +137,8 @@ class ThetaMin:
             process = process.imagining(search.inputs(search.encode(pending)))
         candidates = search.encode(observed.trials[i].query.configuration for i in on_path)
         penalty = self.penalty(state)
-        augmented = observed.augmented(state.mu, self.options.rho_g)[on_path] + penalty(candidates)
-        shifts = (np.array(state.mu) / self.options.rho_g - observed.bounds)[live]
+        augmented = observed.augmented(state, self.options.rho_g)[on_path] + penalty(candidates)
+        shifts = (observed.multipliers(state) / self.options.rho_g - observed.bounds)[live]
         best = float(augmented.min())
         acquisition = AugmentedImprovement(process, best, self.options.rho_g, shifts)
         order = np.argsort(augmented, kind="stable")

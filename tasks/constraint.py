@@ -28,6 +28,8 @@ __all__ = [
     "QUANTITIES",
     "HeldOut",
     "Quantity",
+    "digests_of",
+    "given_limits",
     "kept_aside",
     "limits_of",
     "parse_constraint",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 Needs = Literal["predictions", "pipeline"]
+_MOST_NUMBERS = 20
+"""A column of numbers with more values than this has no group for each."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Quantity:
     def text(self) -> str:
         """As one writes it, and as `Evaluation.constraints` names it."""
         given = [self.column] if self.column else []
-        given += [f"bins={':'.join(f'{edge:g}' for edge in self.bins)}"] if self.bins else []
+        given += [f"bins={':'.join(f'{edge:.15g}' for edge in self.bins)}"] if self.bins else []
         given += [f"metric={self.metric}"] if self.metric else []
         return f"{self.name}({', '.join(given)})" if given else self.name
 
@@ -97,7 +101,7 @@ class Quantity:
         return "pipeline" if self.code else QUANTITIES[self.name].needs
 
     def measure(self, held_out: HeldOut) -> float:
-        """Its value in one fold.
+        """Its value in one fold; nan where it is not defined.
 
         Raises:
             ValueError: If a user's function gives no finite number.
@@ -123,6 +127,11 @@ class Quantity:
                 "--constraint false_positive_rate: takes two classes, and the data has "
                 f"{len(dataset.classes) or 'numbers'}"
             )
+        if self.metric and metric_named(self.metric).target != dataset.target:
+            raise BadInput(
+                f"--constraint {self.text}: {self.metric} is no metric of {dataset.target}, which "
+                "the data has"
+            )
         if not self.column:
             return
         columns = dataset.columns
@@ -131,12 +140,19 @@ class Quantity:
                 f"--constraint {self.text}: groups are columns of a table, not of events"
             )
         need_column(self.column, columns.columns, f"the table (--constraint {self.text})")
-        if self.bins and isinstance(columns[self.column].dtype, pd.CategoricalDtype):
+        is_number = pd.api.types.is_numeric_dtype(columns[self.column].dtype)
+        if self.bins and not is_number:
             raise BadInput(
                 f"--constraint {self.text}: column {self.column!r} holds categories, and bins are "
                 "of numbers; leave bins out to take each category as a group"
             )
         n_groups = len(groups_of(columns[self.column], self.bins)[1])
+        if is_number and n_groups > _MOST_NUMBERS and not self.bins:
+            raise BadInput(
+                f"--constraint {self.text}: column {self.column!r} has {n_groups} different "
+                f"numbers, too many to take each for a group; write bins, for instance "
+                f"{self.name}({self.column}, bins=20:40:60)"
+            )
         if n_groups < 2:
             raise BadInput(
                 f"--constraint {self.text}: column {self.column!r} has fewer than two groups there "
@@ -165,7 +181,7 @@ def parse_constraint(text: str) -> tuple[Quantity, Constraint]:
     if match is None:
         raise BadInput(
             f"--constraint {text}: write QUANTITY<=VALUE, for instance latency_us<=10 or "
-            '"disparate_impact(age, bins=20:40:60)<=0.1"'
+            '"disparate_impact(age, bins=20:40:60, metric=auroc)<=0.1"'
         )
     name, arguments, value = match[1], match[2], match[3]
     try:
@@ -176,6 +192,24 @@ def parse_constraint(text: str) -> tuple[Quantity, Constraint]:
         raise BadInput(f"--constraint {text}: a limit is a number from 0")
     quantity = _quantity(text, name, arguments)
     return quantity, Constraint(quantity.text, bound)
+
+
+def given_limits(texts: Sequence[str] | None) -> tuple[str, ...] | None:
+    """What `--constraint` says: None where it was not given, nothing for `none`.
+
+    Raises:
+        BadInput: If `none` is given with others.
+    """
+    if texts is None or list(texts) == ["none"]:
+        return None if texts is None else ()
+    if "none" in texts:
+        raise BadInput("--constraint none takes all limits away; leave it out, or the others")
+    return tuple(texts)
+
+
+def digests_of(limits: Iterable[tuple[Quantity, Constraint]]) -> dict[str, str]:
+    """By text of what is limited, the digest of what is measured."""
+    return {quantity.text: quantity.digest for quantity, _ in limits}
 
 
 def limits_of(settings: Mapping[str, Any]) -> list[tuple[Quantity, Constraint]]:
@@ -262,7 +296,8 @@ def _false_positive_rate(quantity: Quantity, held_out: HeldOut) -> float:  # noq
 def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
     """Largest difference of a metric between two groups (equation A43).
 
-    A group on whose rows the metric is not defined is left out of that fold.
+    A group on whose rows the metric is not defined is left out of that fold; it is nan when that
+    leaves fewer than two.
     """
     metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
     metric = metric or held_out.metric
@@ -279,7 +314,7 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
             losses.append(metric.loss(held_out.y[rows], predictions, len(held_out.classes)))
         except ValueError:
             continue
-    return max(losses) - min(losses) if losses else 0.0
+    return max(losses) - min(losses) if len(losses) > 1 else float("nan")
 
 
 QUANTITIES: Mapping[str, _Kind] = {
@@ -289,7 +324,7 @@ QUANTITIES: Mapping[str, _Kind] = {
         "predictions",
         _disparate_impact,
         ("column", "bins", "metric"),
-        "largest difference of a metric between two groups of rows",
+        "largest difference of a metric between two groups of rows, in the metric's unit",
     ),
     "false_positive_rate": _Kind(
         "predictions", _false_positive_rate, (), "share of negatives that are taken for positive"

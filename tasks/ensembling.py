@@ -49,10 +49,11 @@ def greedy_picks(
     Args:
         members: What each contributes, all of one shape; the first one is the best alone.
         loss: Loss of the mean of some of them.
-        size: How many to pick.
+        size: How many to pick at most.
 
     Returns:
-        The picks by position, and the ensemble's loss after each. Of equals, the first.
+        The picks by position up to the size that is best, and the ensemble's loss after each. Of
+        equals, the first.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -62,7 +63,8 @@ def greedy_picks(
         picks.append(best)
         losses.append(float(tried[best]))
         total = total + members[best]
-    return picks, losses
+    n = int(np.argmax(np.array(losses) <= min(losses) + _TIE)) + 1
+    return picks[:n], losses[:n]
 
 
 def weights_of(picks: Sequence[int]) -> Mapping[int, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from math import isnan
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -15,6 +16,8 @@ __all__ = ["measure"]
 
 def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
     """The mean over the folds of each quantity, by its text (equation A44).
+
+    Folds in which a quantity is not defined are left out, and so is one that is defined in none.
 
     What is measured of the pipeline is a record beside the model's predictions: of two
     measurements of one latency no two are alike, so that the first one holds for all trials that
@@ -30,7 +33,8 @@ def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
         held_out = _held_out(prefix, nodes)
         for quantity in quantities:
             values[quantity.text].append(_value(prefix, nodes[-1], quantity, held_out))
-    return {text: float(np.mean(found)) for text, found in values.items()}
+    defined = {text: [v for v in found if not isnan(v)] for text, found in values.items()}
+    return {text: float(np.mean(found)) for text, found in defined.items() if found}
 
 
 def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -> float:

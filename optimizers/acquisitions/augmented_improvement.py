@@ -1,8 +1,9 @@
 """Expected improvement of a loss plus what a search adds to it: penalties and violated constraints.
 
-The process models the loss f and, as further targets, the constraint values g; the added terms are
-known functions of the candidate and of g, so the improvement of the sum is as exact as the model:
-mean of f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2, deviation that of f.
+The process models the loss f and, as further targets, the constraint values g. Without constraints
+the added term is a known function of the candidate, and the improvement of the sum is exact. With
+them, the sum is taken for normal: mean of f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2,
+and the deviation of f alone.
 """
 
 from dataclasses import dataclass, field

@@ -71,6 +71,52 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
     assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
 
 
+def test_a_study_that_never_keeps_within_a_limit_fails_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(StudyFailed, match=r"none of 2 completed trials keeps .* where 10 is"):
+        tune(
+            data=str(write_table(tmp_path)), target="target", trials=2, workers=1,
+            store=str(tmp_path / "store"), constraint=["model_size_bytes<=10"], **QUICK,
+        )  # fmt: skip
+
+
+def test_limits_come_and_go_in_the_life_of_a_study_that_searches_inside_of_them(
+    tmp_path: Path,
+) -> None:
+    parameters: dict[str, Any] = {
+        "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "later",
+        "store": str(tmp_path / "store"), **QUICK, "method": "admm",
+    }  # fmt: skip
+    free = tune(**parameters, trials=4)
+    assert free["constraints"] == {}
+    sizes = "model_size_bytes<=3000"
+    limited = tune(**parameters, trials=7, constraint=[sizes, "latency_us<=1e6"])
+    assert set(limited["incumbent"]["constraints"]) == {"model_size_bytes", "latency_us"}
+    again = tune(**parameters, trials=8, constraint=[sizes])
+    assert again["constraints"] == {"model_size_bytes": 3000.0}
+    freed = tune(**parameters, trials=9, constraint=["none"])
+    assert freed["constraints"] == {}
+    assert freed["n_trials"] == 9
+
+
+def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_path: Path) -> None:
+    functions = tmp_path / "mine.py"
+    functions.write_text(
+        "def first(pipeline, X, y):\n    raise OSError('no meter')\n"
+        "def second(pipeline, X, y):\n    return 1.0\n"
+    )
+    parameters: dict[str, Any] = {
+        "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "f",
+        "trials": 2, "store": str(tmp_path / "store"), **QUICK,
+    }  # fmt: skip
+    tune(**parameters)
+    with pytest.raises(StudyFailed, match=r"mine.py:first not measured"):
+        tune(**parameters, constraint=[f"{functions}:first<=2"])
+    assert tune(**parameters, constraint=[f"{functions}:second<=2"])["incumbent"] is not None
+    functions.write_text("def second(pipeline, X, y):\n    return 500.0\n")
+    with pytest.raises(BadInput, match="the function's file has changed since study 'f'"):
+        tune(**parameters, constraint=[f"{functions}:second<=2"])
+
+
 def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
     rows = table()
     rows["site"] = ["north"] + ["south", "west"] * 74 + ["north"]
@@ -93,6 +139,7 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
         (["latency_us"], "write QUANTITY<=VALUE"),
         (["disparate_impact(color)<=1"], "Did you mean 'colour'"),
         (["latency_us<=1", "latency_us<=2"], "latency_us is there twice"),
+        (["latency_us<=1", "none"], "none takes all limits away"),
     ],
 )
 def test_a_limit_that_cannot_be_used_is_refused_before_any_work(

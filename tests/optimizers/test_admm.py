@@ -1,9 +1,10 @@
 import json
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Integer
+from ConfigSpace import ConfigurationSpace, Float, Integer
 from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space, planted_loss
 from worlds import evaluation, finite_space, mixed_space, told
@@ -221,6 +222,51 @@ def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
             inside += sum(path[-1] == "a3" for path in paths)
         shares.append(inside / 150)
     assert shares[1] > max(1.3 * shares[0], 0.3)
+
+
+def test_tuning_within_a_limit_comes_near_its_inside() -> None:
+    numbers = ConfigurationSpace(space=[Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))])
+    space = Space(
+        "one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=numbers),)),)
+    )
+    objective = replace(UNIT, constraints=(Constraint("x", 0.4),))
+    shares, best = [], []
+    for seed in range(3):
+        optimizer = Admm(space, seed, objective)
+        for number in range(40):
+            query = optimizer.ask(Budget(trials_left=40 - number))
+            values = dict(dict(query.configuration.choices)["s"].values)
+            loss = ((values["x"] - 0.9) ** 2 + (values["y"] - 0.5) ** 2) / 2
+            outcome = Evaluation(loss, (loss,), constraints={"x": values["x"]})
+            optimizer.tell(Trial(number, query).started().completed(outcome))
+        losses = [t.loss for t in optimizer.history if optimizer.history.violation(t) <= 0]
+        shares.append(len(losses) / 40)
+        best.append(min(losses))
+    # Uniform points are within the limit in 40 % of the trials, and 0.125 is the optimum.
+    assert np.mean(shares) > 0.6
+    assert max(best) < 0.13
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("q",)), (("q",), ("p", "q")), (("q",), ())])
+def test_limits_may_change_between_asks(before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    def limited(names: tuple[str, ...]) -> Objective:
+        return replace(UNIT, constraints=tuple(Constraint(name, 0.2) for name in names))
+
+    space = counted_space((2, 2))
+    first = Admm(space, 0, limited(before))
+    events: list[Event] = []
+    for number in range(12):
+        query = first.ask(Budget())
+        values = {"p": number / 12, "q": 1 - number / 12}
+        outcome = Evaluation(0.5, (0.5,), constraints={name: values[name] for name in before})
+        trial = Trial(number, query).started().completed(outcome)
+        first.tell(trial)
+        events += [Asked(number, query, Budget(), first.memo), Told(trial)]
+    second = Admm(space, 0, limited(after))
+    replay(second, events)
+    for number in range(12):
+        second.measure(number, {name: number / 12 for name in after if name not in before})
+    assert second.ask(Budget()).configuration not in {e.query.configuration for e in events[::2]}
 
 
 def test_a_limit_that_everything_exceeds_raises_nothing_and_seeks_the_least_excess() -> None:

@@ -125,6 +125,28 @@ def test_a_group_on_which_the_metric_is_not_defined_is_left_out() -> None:
     assert quantity.measure(found) == pytest.approx(0.75)  # areas 1 and 0.25; c has one class
 
 
+def test_disparate_impact_of_the_worked_example() -> None:
+    y = [1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0]
+    score = np.array([0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6])
+    groups = pd.Series(list("aaaabbbbbccc"), dtype="category")
+    label = (score >= 0.5).astype(int)
+    found = held_out(y, label, np.column_stack([1 - score, score]), groups)
+    areas = Quantity("disparate_impact", "age", metric="auroc")
+    assert areas.measure(found) == pytest.approx(0.5)  # areas 1, 0.5 and 0.5
+    assert Quantity("false_positive_rate").measure(found) == 0.5
+
+
+def test_with_fewer_than_two_groups_to_compare_it_is_not_measured() -> None:
+    groups = pd.Series(["a"] * 4 + ["b"] * 2, dtype="category")
+    score = np.array([0.1, 0.9, 0.2, 0.8, 0.5, 0.5])
+    found = held_out([0, 1, 0, 1, 1, 1], [0] * 6, np.column_stack([1 - score, score]), groups)
+    assert np.isnan(Quantity("disparate_impact", "age", metric="auroc").measure(found))
+    without_scores = held_out([0, 1, 0, 1, 1, 0], [0] * 6, None, groups)
+    assert np.isnan(
+        Quantity("disparate_impact", "age", metric="neg_log_loss").measure(without_scores)
+    )
+
+
 def test_latency_is_per_row_of_the_batch() -> None:
     X = pd.DataFrame({"a": np.zeros(3000)})
     model = DummyClassifier().fit(X, np.arange(3000) % 2)
@@ -148,11 +170,15 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
         ("disparate_impact(age, bins=90:95:99)<=1", "has fewer than two groups there (0)"),
         ("disparate_impact(sex, bins=1:2:3)<=1", "holds categories, and bins are of numbers"),
         ("false_positive_rate<=1", "takes two classes, and the data has 3"),
+        ("disparate_impact(many)<=1", "has 30 different numbers, too many to take each"),
+        ("disparate_impact(day, bins=1:2:3)<=1", "holds categories, and bins are of numbers"),
+        ("disparate_impact(age, metric=r2)<=1", "r2 is no metric of classes"),
     ],
 )
 def test_what_cannot_be_measured_on_the_data_is_refused(text, message) -> None:
-    X = pd.DataFrame({"age": np.arange(9.0), "one": np.ones(9)})
-    X["sex"] = pd.Series(list("abcabcabc"), dtype="category")
+    X = pd.DataFrame({"age": np.arange(30.0) % 9, "one": np.ones(30), "many": np.arange(30.0)})
+    X["sex"] = pd.Series(list("abcabcabca") * 3, dtype="category")
+    X["day"] = pd.date_range("2020-01-01", periods=30)
     quantity, _ = parse_constraint(text)
     with pytest.raises(BadInput, match=re.escape(message)):
         quantity.check(dataset(X, 3))
