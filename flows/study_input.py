@@ -95,13 +95,10 @@ def said_of_limits(
     ]
     for quantity, _ in limits:
         if absent := _absent_groups(quantity, dataset, split):
-            shown = ", ".join(list(absent)[:_SHOWN_GROUPS]) + ", ..." * (
-                len(absent) > _SHOWN_GROUPS
-            )
             notes.append(
-                f"{counted(len(absent), 'group')} of {quantity.text} ({shown}) have no row in some "
-                "folds and are compared in the others only; take wider groups or fewer --folds to "
-                "compare them in all"
+                f"{counted(len(absent), 'group')} of {quantity.text} ({_shown(absent)}) without a "
+                "row in some fold: compared in the others only; take wider groups or fewer --folds "
+                "to compare them in all"
             )
     if method != "admm":
         notes.append(

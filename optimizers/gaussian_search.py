@@ -6,7 +6,7 @@ observed; their numbers are polished by L-BFGS-B on the continuous relaxation, a
 neighbours of integers, categories and algorithms are tried.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ _N_CLIMBS = 2
 _MOST_LENGTHSCALES = 20
 """With more hyperparameters than this, those of an algorithm share a lengthscale."""
 _FIT_ITERATIONS = 20
+_EVERY_FIT = 64
+"""Up to so many observations the process is fitted at each ask, then at each third."""
 
 
 class GaussianSearch:
@@ -94,37 +96,45 @@ class GaussianSearch:
         ]
         return np.hstack([*one_hot, positions])
 
-    def fit(
+    def learned(
         self,
-        inputs: Array,
+        observed: Candidates,
         targets: Array,
         rng: np.random.Generator,
-        theta: Array | None,
-        *,
-        is_new: bool = True,
-    ) -> GaussianProcess:
-        """The process of these observations, targets of shape (n, t).
+        theta: Sequence[float] | None = None,
+        pending: Sequence[Configuration] = (),
+    ) -> tuple[GaussianProcess, list[float]]:
+        """The process of these observations, and its parameters for the next ask.
+
+        It is fitted each time while observations are few, and then at each third.
 
         Args:
-            inputs: Shape (n, d).
+            observed: n candidates.
             targets: Shape (n, t).
-            rng: Draws a second start while observations are few.
+            rng: Draws a second start where there is no theta.
             theta: Where the fit starts, from an earlier ask.
-            is_new: Whether to fit at all, where there is a theta.
+            pending: What is under way; it is taken to return the process's mean.
         """
-        if theta is None or len(theta) != len(self.kernel.parameters) + 1:
-            theta, is_new = None, True
-        if not is_new and theta is not None:
-            return GaussianProcess.given(self.kernel, theta, inputs, targets)
-        return GaussianProcess.fit(
-            self.kernel,
-            inputs,
-            targets,
-            rng=rng,
-            warm_start=theta,
-            n_restarts=int(theta is None),
-            max_iterations=_FIT_ITERATIONS,
-        )
+        inputs = self.inputs(observed)
+        if theta is not None and len(theta) != len(self.kernel.parameters) + 1:
+            theta = None
+        start = None if theta is None else np.array(theta)
+        if start is not None and len(inputs) > _EVERY_FIT and len(inputs) % 3:
+            process = GaussianProcess.given(self.kernel, start, inputs, targets)
+        else:
+            process = GaussianProcess.fit(
+                self.kernel,
+                inputs,
+                targets,
+                rng=rng,
+                warm_start=start,
+                n_restarts=int(start is None),
+                max_iterations=_FIT_ITERATIONS,
+            )
+        kept = [round(float(x), 6) for x in process.theta]
+        if pending:
+            process = process.imagining(self.inputs(self.encode(pending)))
+        return process, kept
 
     def ranked(
         self,

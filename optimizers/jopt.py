@@ -22,9 +22,6 @@ from prefect_tune.optimizers.told_losses import FailureCost, told_losses
 
 __all__ = ["Jopt", "JoptOptions"]
 
-_EVERY_FIT = 64
-"""Up to so many trials the process is fitted at each ask, then at each third."""
-
 
 @dataclass(frozen=True)
 class JoptOptions:
@@ -64,17 +61,9 @@ class Jopt(Optimizer):
         search = self._search
         observed = search.encode(t.query.configuration for t in trials)
         memo: Mapping[str, Any] = self.memo or {}
-        process = search.fit(
-            search.inputs(observed),
-            losses[:, None],
-            rng,
-            np.array(memo["theta"]) if "theta" in memo else None,
-            is_new=len(trials) <= _EVERY_FIT or len(trials) % 3 == 0,
-        )
-        self.memo = {"theta": [round(float(x), 6) for x in process.theta]}
         pending = [t.query.configuration for t in self.history.pending]
-        if pending:
-            process = process.imagining(search.inputs(search.encode(pending)))
+        process, theta = search.learned(observed, losses[:, None], rng, memo.get("theta"), pending)
+        self.memo = {"theta": theta}
         acquisition = AugmentedImprovement(process, float(losses.min()))
         ranked = search.ranked(acquisition, observed[np.argsort(losses, kind="stable")], rng)
         for configuration in search.new_configurations(ranked, asked):

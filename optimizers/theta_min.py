@@ -22,8 +22,6 @@ from prefect_tune.optimizers.optimizer import Objective
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.smac import ForestSearch, SmacOptions
 from prefect_tune.optimizers.space import Path, Space
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.trial import Trial
 
 __all__ = ["ThetaMin"]
 
@@ -31,8 +29,6 @@ Array = NDArray[np.floating[Any]]
 
 _N_INITIAL = 4
 """Points of a path before its process is asked: where it stands, and three random ones."""
-_EVERY_FIT = 64
-"""Up to so many points the process is fitted at each ask, then at each third."""
 _REGION = 0.4
 """First side of the trust region, in units."""
 
@@ -128,13 +124,11 @@ class ThetaMin:
         rows = on_path if self.options.surrogate == "path" else list(range(len(observed.trials)))
         live = observed.quantities.any(axis=0)
         targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
-        trials = [observed.trials[i] for i in rows]
-        process = self._process(search, trials, targets, state, rng)
         pending = [t.query.configuration for t in history.pending]
         if self.options.surrogate == "path":
             pending = [c for c in pending if c.path == path]
-        if pending:
-            process = process.imagining(search.inputs(search.encode(pending)))
+        known = search.encode(observed.trials[i].query.configuration for i in rows)
+        process, state.theta = search.learned(known, targets, rng, state.theta, pending)
         candidates = search.encode(observed.trials[i].query.configuration for i in on_path)
         penalty = self.penalty(state)
         augmented = observed.augmented(state, self.options.rho_g)[on_path] + penalty(candidates)
@@ -151,22 +145,6 @@ class ThetaMin:
         for configuration in search.new_configurations(ranked, asked):
             return configuration
         return new_configuration(self.space, asked, rng, path)
-
-    def _process(
-        self,
-        search: GaussianSearch,
-        trials: list[Trial],
-        targets: Array,
-        state: AdmmState,
-        rng: np.random.Generator,
-    ) -> GaussianProcess:
-        """The process of these trials; its parameters stay in the state."""
-        inputs = search.inputs(search.encode(t.query.configuration for t in trials))
-        theta = None if state.theta is None else np.array(state.theta)
-        is_new = len(trials) <= _EVERY_FIT or len(trials) % 3 == 0
-        process = search.fit(inputs, targets, rng, theta, is_new=is_new)
-        state.theta = [round(float(x), 6) for x in process.theta]
-        return process
 
     def _region(
         self, best: Candidates, values: Array, numbers: list[int], state: AdmmState

@@ -4,7 +4,7 @@
 
 The artificial objective on the small space; seconds are processor time of one ask, one thread.
 scikit-optimize tunes the path of most hyperparameters (13) alone, told the same points after each
-as ADMM's theta-min was: its figure is the median of its asks with 16 to 64 points, ours that of the
+as ADMM's theta-min was: its figure is the median of its asks with 16 to 40 points, ours that of the
 theta-min's asks with as many. It is left out when it is not installed
 (`uv sync --group benchmark`).
 """

@@ -169,12 +169,13 @@ def main() -> None:
         print("  " + " ".join(f"{x:.3f}" for x in final))
     goals = Goals()
     if {"admm", "jopt"} <= done.keys():
-        ratio = median(finals["admm"].values()) / median(finals["jopt"].values())
+        ratio = median(finals["admm"].values()) / max(median(finals["jopt"].values()), 1e-12)
         goals.at_most("admm / jopt, median best at the end", ratio, 1)
     for theirs in {"skopt", "jopt"} & done.keys():
         common = done["admm"].keys() & done[theirs].keys() if "admm" in done else set()
         ratios = [
-            done[theirs][w]["seconds"][-1] / seconds_to(done["admm"][w], finals[theirs][w])
+            seconds_to(done[theirs][w], finals[theirs][w])
+            / seconds_to(done["admm"][w], finals[theirs][w])
             for w in sorted(common)
         ]
         print(f"times sooner than {theirs}: " + " ".join(f"{r:.1f}" for r in ratios))

@@ -5,7 +5,8 @@
 After figures 2 and 3 of Liu, Ram et al. 2020: 1 - AUROC of the table's class `target`, groups by
 bands of age, one limit moved while the other stays. A run has 60 s on one worker, a trial 10 s,
 and a fifth of the training rows is held out. The search without limits measures both quantities
-too. The home keeps what is done, so that an interrupted benchmark goes on where it was.
+too. As many runs go on side by side as there are cores. The home keeps what is done, so that an
+interrupted benchmark goes on where it was.
 """
 
 import argparse

@@ -88,11 +88,11 @@ def test_limits_come_and_go_in_the_life_of_a_study_that_searches_inside_of_them(
     }  # fmt: skip
     free = tune(**parameters, trials=4)
     assert free["constraints"] == {}
-    sizes = "model_size_bytes<=3000"
+    sizes = "model_size_bytes<=5000"
     limited = tune(**parameters, trials=7, constraint=[sizes, "latency_us<=1e6"])
     assert set(limited["incumbent"]["constraints"]) == {"model_size_bytes", "latency_us"}
     again = tune(**parameters, trials=8, constraint=[sizes])
-    assert again["constraints"] == {"model_size_bytes": 3000.0}
+    assert again["constraints"] == {"model_size_bytes": 5000.0}
     freed = tune(**parameters, trials=9, constraint=["none"])
     assert freed["constraints"] == {}
     assert freed["n_trials"] == 9

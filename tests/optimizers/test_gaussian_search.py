@@ -47,7 +47,7 @@ def test_the_maximiser_is_no_worse_than_ten_thousand_random_candidates(kind: Ker
     values = np.array([value_of(c) for c in configurations])
     observed = search.encode(configurations)
     rng = np.random.default_rng(0)
-    process = search.fit(search.inputs(observed), values[:, None], rng, None)
+    process, _ = search.learned(observed, values[:, None], rng)
     acquisition = AugmentedImprovement(process, float(values.min()))
     ranked = search.ranked(acquisition, observed[np.argsort(values)], rng)
     best = acquisition.score(search.inputs(ranked[:1]), np.zeros(1))[0]
@@ -63,7 +63,7 @@ def test_a_penalty_moves_the_choice_of_a_category() -> None:
     configurations = drawn(space, 3)
     observed = search.encode(configurations)
     rng = np.random.default_rng(0)
-    process = search.fit(search.inputs(observed), np.zeros((3, 1)), rng, None)
+    process, _ = search.learned(observed, np.zeros((3, 1)), rng)
     acquisition = AugmentedImprovement(process, 0.0)
 
     def penalty(candidates: Candidates) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_a_box_holds_the_numbers() -> None:
     values = np.array([value_of(c) for c in configurations])
     observed = search.encode(configurations)
     rng = np.random.default_rng(0)
-    process = search.fit(search.inputs(observed), values[:, None], rng, None)
+    process, _ = search.learned(observed, values[:, None], rng)
     within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
     ranked = search.ranked(
         AugmentedImprovement(process, float(values.min())), observed, rng, None, within
