@@ -251,13 +251,14 @@ class GaussianProcess:
         K, pull = self.kernel.input_pullback(self.theta[:-1], inputs, self.inputs)
         half = _solved(self.factor, K.T)
         constant, weights = self._weights()
-        variance = self._floored(half)
+        variance = self._floored(half, inputs)
         solved = _solved(self.factor, half, transposed=True)
         mean = self.offset + self.scale * (constant + K @ weights) + _given(self.mean, inputs)
         by_target = [pull(np.broadcast_to(w, K.shape)) for w in weights.T]
         mean_gradient = np.stack(by_target, axis=1) * self.scale[:, None]
         root = np.sqrt(variance)
-        root_gradient = -pull(solved.T) / root[:, None]
+        prior = self.kernel.variance_gradient(self.theta[:-1], inputs)
+        root_gradient = (prior / 2 - pull(solved.T)) / root[:, None]
         return (
             mean,
             root[:, None] * self.scale,
@@ -271,7 +272,8 @@ class GaussianProcess:
         latent, _ = self._latent(inputs)
         half = self._half(inputs)
         covariance = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
-        root = np.tril(_cholesky(covariance, 1e-10 * self.kernel.variance(self.theta[:-1])))
+        prior = self.kernel.variance(self.theta[:-1], inputs)
+        root = np.tril(_cholesky(covariance, 1e-10 * float(prior.mean())))
         noise = rng.standard_normal((n, len(inputs), len(self.scale)))
         standardised = latent + np.einsum("ij,njt->nit", root, noise)
         drawn: Array = self.offset + self.scale * standardised + _given(self.mean, inputs)
@@ -297,18 +299,19 @@ class GaussianProcess:
 
     def _latent(self, inputs: Array) -> tuple[Array, Array]:
         """Standardised means, shape (m, t), and variances, shape (m,)."""
-        half = self._half(np.asarray(inputs, dtype=np.float64))
+        inputs = np.asarray(inputs, dtype=np.float64)
+        half = self._half(inputs)
         constant = self._constant()
         centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
-        return constant + half.T @ centred, self._floored(half)
+        return constant + half.T @ centred, self._floored(half, inputs)
 
     def _half(self, inputs: Array) -> Array:
         """L^-1 k(X, inputs), shape (n, m)."""
         K = self.kernel.covariance(self.theta[:-1], self.inputs, inputs)
         return _solved(self.factor, K)
 
-    def _floored(self, half: Array) -> Array:
-        prior = self.kernel.variance(self.theta[:-1])
+    def _floored(self, half: Array, inputs: Array) -> Array:
+        prior = self.kernel.variance(self.theta[:-1], inputs)
         floored: Array = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
         return floored
 

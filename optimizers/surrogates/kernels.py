@@ -72,7 +72,7 @@ def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
 
 
 class Kernel(ABC):
-    """k(a, b) over rows of inputs, shape (n, d); its diagonal does not depend on the input."""
+    """k(a, b) over rows of inputs, shape (n, d)."""
 
     parameters: tuple[Parameter, ...]
 
@@ -81,8 +81,12 @@ class Kernel(ABC):
         """K, shape (n, m), between rows a (n, d) and b (m, d)."""
 
     @abstractmethod
-    def variance(self, theta: Array) -> float:
-        """k(a, a)."""
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """k(a, a) of each row, shape (n,)."""
+
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:  # noqa: ARG002
+        """Its gradient by the row, shape (n, d): 0 unless a kernel says otherwise."""
+        return np.zeros_like(inputs)
 
     @abstractmethod
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
@@ -110,9 +114,9 @@ class Constant(Kernel):
         """See `Kernel.covariance`."""
         return np.full((len(a), len(b)), np.exp(theta[0]))
 
-    def variance(self, theta: Array) -> float:
+    def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        return float(np.exp(theta[0]))
+        return np.full(len(inputs), np.exp(theta[0]))
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -161,9 +165,9 @@ class Stationary(Kernel):
         scale = self._scale(theta)
         return self.profile(_squared(a[:, self.columns] / scale, b[:, self.columns] / scale))[0]
 
-    def variance(self, theta: Array) -> float:  # noqa: ARG002
+    def variance(self, theta: Array, inputs: Array) -> Array:  # noqa: ARG002
         """See `Kernel.variance`."""
-        return 1.0
+        return np.ones(len(inputs))
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -240,9 +244,16 @@ class Sum(_Composite):
         total: Array = np.sum([part.covariance(t, a, b) for part, t in self._each(theta)], axis=0)
         return total
 
-    def variance(self, theta: Array) -> float:
+    def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        return sum(part.variance(t) for part, t in self._each(theta))
+        total: Array = np.sum([part.variance(t, inputs) for part, t in self._each(theta)], axis=0)
+        return total
+
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance_gradient`."""
+        parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
+        total: Array = np.sum(parts, axis=0)
+        return total
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -264,9 +275,18 @@ class Product(_Composite):
         """See `Kernel.covariance`."""
         return _product([part.covariance(t, a, b) for part, t in self._each(theta)])
 
-    def variance(self, theta: Array) -> float:
+    def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        return float(np.prod([part.variance(t) for part, t in self._each(theta)]))
+        return _product([part.variance(t, inputs) for part, t in self._each(theta)])
+
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance_gradient`."""
+        others = _others([part.variance(t, inputs) for part, t in self._each(theta)])
+        parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
+        total: Array = np.sum(
+            [o[:, None] * part for o, part in zip(others, parts, strict=True)], axis=0
+        )
+        return total
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -317,10 +337,20 @@ class Conditional(Kernel):
         K: Array = rho + (1 - rho) * inside
         return K
 
-    def variance(self, theta: Array) -> float:
+    def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
         rho = _expit(theta[0])
-        return rho + (1 - rho) * (1.0 if self.within is None else self.within.variance(theta[1:]))
+        if self.within is None:
+            return np.ones(len(inputs))
+        total: Array = rho + (1 - rho) * self.within.variance(theta[1:], inputs)
+        return total
+
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance_gradient`."""
+        if self.within is None:
+            return np.zeros_like(inputs)
+        inside: Array = self.within.variance_gradient(theta[1:], inputs)
+        return (1 - _expit(theta[0])) * inside
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""

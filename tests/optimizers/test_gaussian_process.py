@@ -184,11 +184,64 @@ def test_several_targets_with_one_theta_are_several_processes() -> None:
         assert deviation[:, j] == pytest.approx(alone.predict(new)[1], abs=1e-12)
 
 
-def test_gradients_of_predictions_agree_with_differences() -> None:
+class Fidelity(Kernel):
+    """(1 - s)^2 (1 - s')^2 over the last column, as a kernel of fidelities would be."""
+
+    parameters = ()
+
+    def covariance(self, theta, a, b):  # noqa: ARG002 - it has no parameters
+        return np.outer((1 - a[:, -1]) ** 2, (1 - b[:, -1]) ** 2)
+
+    def variance(self, theta, inputs):  # noqa: ARG002 - it has no parameters
+        return (1 - inputs[:, -1]) ** 4
+
+    def variance_gradient(self, theta, inputs):  # noqa: ARG002 - it has no parameters
+        gradient = np.zeros_like(inputs)
+        gradient[:, -1] = -4 * (1 - inputs[:, -1]) ** 3
+        return gradient
+
+    def pullback(self, theta, inputs):
+        return self.covariance(theta, inputs, inputs), lambda _: np.zeros(0)
+
+    def input_pullback(self, theta, a, b):
+        def pull(weights):
+            slope = np.zeros_like(a)
+            slope[:, -1] = -2 * (1 - a[:, -1]) * (weights @ (1 - b[:, -1]) ** 2)
+            return slope
+
+        return self.covariance(theta, a, b), pull
+
+
+def test_a_kernel_whose_variance_depends_on_the_input_is_taken_at_its_word() -> None:
+    X, y = data(12, 3)
+    kernel = scaled_matern(3) + scaled_matern(3) * Fidelity()
+    theta = np.log([1.5, 0.3, 0.8, 0.5, 2.0, 0.4, 0.6, 0.9, 0.02])
+    process = GaussianProcess.given(kernel, theta, X, y)
+    new = np.random.default_rng(1).random((5, 3))
+    prior = kernel.covariance(theta[:-1], new, new)
+    assert np.diag(prior) == pytest.approx(1.5 + 2.0 * (1 - new[:, -1]) ** 4)
+    between = kernel.covariance(theta[:-1], new, X)
+    K = kernel.covariance(theta[:-1], X, X) + 0.02 * np.eye(12)
+    variance = np.diag(prior - between @ np.linalg.solve(K, between.T))
+    assert process.predict(new)[1] == pytest.approx(process.scale[0] * np.sqrt(variance))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values"),
+    [
+        (scaled_matern(3), [1.5, 0.3, 0.8, 0.5, 0.02]),
+        (scaled_matern(3) * Fidelity(), [1.5, 0.3, 0.8, 0.5, 0.02]),
+        (
+            scaled_matern(3) + scaled_matern(3) * Fidelity(),
+            [1.5, 0.3, 0.8, 0.5, 2.0, 0.4, 0.6, 0.9, 0.02],
+        ),
+    ],
+)
+def test_gradients_of_predictions_agree_with_differences(
+    kernel: Kernel, values: list[float]
+) -> None:
     X, y = data(15, 3)
-    process = GaussianProcess.given(
-        scaled_matern(3), np.log([1.5, 0.3, 0.8, 0.5, 0.02]), X, np.column_stack([y, y**2])
-    )
+    process = GaussianProcess.given(kernel, np.log(values), X, np.column_stack([y, y**2]))
     at = np.array([[0.3, 0.6, 0.2], [0.9, 0.1, 0.5]])
     mean, deviation, mean_gradient, deviation_gradient = process.predict_with_gradient(at)
     expected_mean, expected_deviation = process.predict(at)

@@ -89,7 +89,7 @@ def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagona
     K = kernel.covariance(theta, inputs, inputs)
     assert pytest.approx(K.T, abs=1e-12) == K
     assert np.linalg.eigvalsh(K).min() > -1e-9
-    assert np.diag(K) == pytest.approx(kernel.variance(theta))
+    assert np.diag(K) == pytest.approx(kernel.variance(theta, inputs))
 
 
 def test_different_choices_share_only_rho_and_what_is_within_does_not_count() -> None:
