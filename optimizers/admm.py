@@ -125,7 +125,7 @@ class Admm(Optimizer):
 
     def _begin_theta(self, path: Path) -> None:
         state = self._state
-        if state.path != path and self.options.surrogate == "path":
+        if state.path != path:
             state.theta = None
         state.block, state.path, state.asked = "theta", path, 0
         state.started_at = len(self.history)
@@ -211,8 +211,8 @@ class Admm(Optimizer):
         for trial, value in zip(observed.trials, values, strict=True):
             path = trial.query.configuration.path
             best[path] = min(float(value), best.get(path, np.inf))
-        if solver in {"linear", "ranks"}:
-            model = table.linear(best, is_ranked=solver == "ranks")
+        if solver == "linear":
+            model = table.linear(best)
             return lambda _: model.draw(rng)
         return lambda drawn: table.improving(best, set(drawn), rng)
 

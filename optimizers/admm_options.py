@@ -10,10 +10,9 @@ __all__ = ["AdmmOptions"]
 
 Variant = Literal["default", "paper"]
 ThetaSolver = Literal["bo", "random", "trust_region", "smac"]
-ZSolver = Literal["bandit", "linear", "ranks", "bo", "random"]
+ZSolver = Literal["bandit", "linear", "bo", "random"]
 Pick = Literal["best", "alternate"]
 Units = Literal["unit", "raw"]
-Surrogate = Literal["path", "shared"]
 Start = Literal["default", "random", "default_first"]
 First = Literal["plainest", "models"]
 
@@ -27,10 +26,8 @@ class AdmmOptions:
             excepted, which freeze (`units=raw` has them too).
         theta_solver: How hyperparameters of one path are searched.
         z_solver: How a path is chosen at fixed hyperparameters: Thompson sampling with Bernoulli
-            rewards, with a linear model of the best value of each path, or of their ranks;
-            expected improvement; or at random.
-        surrogate: What theta-min learns from: the trials of its path, or all trials, with a sum of
-            a process per step.
+            rewards, or with a linear model of the best value of each path; expected improvement;
+            or at random.
         start: What z-min gives an algorithm that was never tuned: its default values; random ones
             each time, so that what it could do once tuned shows; or the defaults until they were
             tried with a path, and random ones from then on.
@@ -53,7 +50,6 @@ class AdmmOptions:
     variant: Variant = "default"
     theta_solver: ThetaSolver = "bo"
     z_solver: ZSolver | None = None
-    surrogate: Surrogate | None = None
     start: Start | None = None
     first: First | None = None
     z_pick: Pick | None = None
@@ -104,7 +100,6 @@ class AdmmOptions:
 _VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "z_solver": "linear",
-        "surrogate": "path",
         "start": "default_first",
         "first": "models",
         "z_pick": "alternate",
@@ -113,7 +108,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     },
     "paper": {
         "z_solver": "bandit",
-        "surrogate": "path",
         "start": "default",
         "first": "plainest",
         "z_pick": "best",

@@ -27,15 +27,13 @@ from prefect_tune.optimizers.surrogates.kernels import (
     Kernel,
     Matern52,
     Product,
-    Sum,
 )
 
 __all__ = ["GaussianSearch", "KernelKind", "Penalty"]
 
 Array = NDArray[np.floating[Any]]
-KernelKind = Literal["one_hot", "conditional", "additive"]
-"""One Matern kernel over all inputs; or a product over the steps of what their choices share, or a
-sum of it, with which a step's values are learned from all pipelines that have them."""
+KernelKind = Literal["one_hot", "conditional"]
+"""One Matern kernel over all inputs, or a product over the steps of what their choices share."""
 Penalty = Callable[[Candidates], Array]
 """What is added to the loss of each candidate, shape (n,)."""
 
@@ -55,19 +53,16 @@ _EVERY_FIT = 64
 
 
 class GaussianSearch:
-    """Tables of one space or of a part of it; it keeps no observation.
+    """Tables of one space; it keeps no observation.
 
     Args:
-        space: What may have been observed.
+        space: The space.
         kernel: How pipelines of different algorithms are compared.
-        proposed: The part of it that may be proposed, all of it by default.
     """
 
-    def __init__(
-        self, space: Space, kernel: KernelKind = "one_hot", proposed: Space | None = None
-    ) -> None:
+    def __init__(self, space: Space, kernel: KernelKind = "one_hot") -> None:
         self.space = space
-        self.candidates = CandidateSpace(space, proposed)
+        self.candidates = CandidateSpace(space)
         columns = self.candidates.encoding.columns
         self.grids = [grid_of(self.candidates.encoding.hyperparameter(c)) for c in columns]
         self._is_free = np.array([g is None for g in self.grids], dtype=np.bool_)
@@ -77,9 +72,8 @@ class GaussianSearch:
 
     @property
     def has_inputs(self) -> bool:
-        """Whether there is anything to choose among what may be proposed."""
-        proposed = self.candidates.proposed
-        return proposed.n_paths > 1 or proposed.n_hyperparameters > 0
+        """Whether there is anything to choose."""
+        return self.space.n_paths > 1 or self.space.n_hyperparameters > 0
 
     def inputs(self, candidates: Candidates) -> Array:
         """What the process sees, shape (n, d)."""
@@ -210,13 +204,7 @@ class GaussianSearch:
         of_inputs = [key for key, width in zip(keys, widths, strict=True) for _ in range(width)]
         if kind != "one_hot":
             n_choices = len(self._choosing)
-            parts = self._step_kernels(of_inputs, n_choices)
-            is_sum = kind == "additive"
-            self.kernel = (
-                Sum([Constant() * part for part in parts])
-                if is_sum and parts
-                else Product([Constant(), *parts])
-            )
+            self.kernel = Product([Constant(), *self._step_kernels(of_inputs, n_choices)])
         else:
             steps = [("step", str(k)) for k in self._choosing for _ in range(self._sizes[k])]
             n_choices = len(steps)
@@ -315,7 +303,7 @@ class GaussianSearch:
         shape = len(moved), leader.units.shape[1]
         rows: NDArray[np.float64] = np.array(moved, dtype=np.float64).reshape(shape)
         around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
-        if self.candidates.proposed.n_paths > 1:
+        if self.space.n_paths > 1:
             near, _ = self.candidates.neighbours(leader, 4 * _N_NEIGHBOURS, rng, 0.05)
             around = around.joined(self._snapped(near))
         return around

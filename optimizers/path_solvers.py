@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.algorithm import Algorithm
@@ -74,17 +72,9 @@ class PathTable:
         draws = rng.beta(prior + r, prior + n - r)
         return self.least(-draws)
 
-    def linear(self, values: Mapping[Path, float], *, is_ranked: bool = False) -> "LinearPaths":
-        """The posterior of a linear model of the best value seen of each path.
-
-        Args:
-            values: By path.
-            is_ranked: Whether normal scores of their ranks stand in for them, so that a few very
-                bad paths do not hide the differences between good ones.
-        """
+    def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
+        """The posterior of a linear model of the best value seen of each path."""
         rows, targets = self._one_hot(values)
-        if is_ranked:
-            targets = ndtri((rankdata(targets) - 0.5) / len(targets))
         precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
         mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
         return LinearPaths(self, mean, np.linalg.cholesky(precision))

@@ -71,11 +71,7 @@ class ThetaMin:
     def search(self, path: Path) -> GaussianSearch:
         """Tables of a path, made once."""
         if path not in self._searches:
-            part = self._subspace(path)
-            is_shared = self.options.surrogate == "shared"
-            self._searches[path] = (
-                GaussianSearch(self.space, "additive", part) if is_shared else GaussianSearch(part)
-            )
+            self._searches[path] = GaussianSearch(self._subspace(path))
         return self._searches[path]
 
     def penalty(self, state: AdmmState) -> Penalty:
@@ -118,27 +114,23 @@ class ThetaMin:
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
     ) -> Configuration:
         """Expected improvement of the augmented loss; the process models f and g, not the sum."""
-        path = state.path
-        search = self.search(path)
-        on_path = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
-        rows = on_path if self.options.surrogate == "path" else list(range(len(observed.trials)))
+        path, search = state.path, self.search(state.path)
+        rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
         live = observed.quantities.any(axis=0)
         targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
         pending = [t.query.configuration for t in history.pending]
-        if self.options.surrogate == "path":
-            pending = [c for c in pending if c.path == path]
-        known = search.encode(observed.trials[i].query.configuration for i in rows)
-        process, state.theta = search.learned(known, targets, rng, state.theta, pending)
-        candidates = search.encode(observed.trials[i].query.configuration for i in on_path)
+        pending = [c for c in pending if c.path == path]
+        candidates = search.encode(observed.trials[i].query.configuration for i in rows)
+        process, state.theta = search.learned(candidates, targets, rng, state.theta, pending)
         penalty = self.penalty(state)
-        augmented = observed.augmented(state, self.options.rho_g)[on_path] + penalty(candidates)
+        augmented = observed.augmented(state, self.options.rho_g)[rows] + penalty(candidates)
         shifts = (observed.multipliers(state) / self.options.rho_g - observed.bounds)[live]
         best = float(augmented.min())
         acquisition = AugmentedImprovement(process, best, self.options.rho_g, shifts)
         order = np.argsort(augmented, kind="stable")
         within = None
         if self.options.theta_solver == "trust_region":
-            numbers = [observed.trials[i].number for i in on_path]
+            numbers = [observed.trials[i].number for i in rows]
             within = self._region(candidates[order[:1]], augmented, numbers, state)
         asked = {t.query.configuration for t in history}
         ranked = search.ranked(acquisition, candidates[order], rng, penalty, within)

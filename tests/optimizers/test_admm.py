@@ -128,7 +128,6 @@ def test_a_space_without_hyperparameters_ends_after_its_last_path() -> None:
         {"z_solver": "bandit", "z_pick": "best"},
         {"rho": 0.0},
         {"units": "raw"},
-        {"surrogate": "shared"},
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ from prefect_tune.optimizers.candidates import Candidates
 from prefect_tune.optimizers.configuration import sample_configuration
 from prefect_tune.optimizers.gaussian_search import GaussianSearch, KernelKind
 
-KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional", "additive")
+KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")
 
 
 def drawn(space: Space, n: int, seed: int = 0) -> list[Configuration]:

@@ -22,7 +22,7 @@ class TestJoptConditional(OptimizerContract):
     ("options", "message"),
     [
         ({"n_startup": 0}, "n_startup is at least 1"),
-        ({"kernel": "linear"}, "kernel is one_hot or conditional or additive"),
+        ({"kernel": "linear"}, "kernel is one_hot or conditional"),
         ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
     ],
 )
