@@ -66,7 +66,7 @@ def main() -> None:
 def run(chosen: argparse.Namespace, pair: tuple[float, float], repeat: int) -> list[dict[str, Any]]:
     """The trials of a study within these limits."""
     latency, gap = pair
-    study = f"limits-{latency:g}-{gap:g}-{repeat}"
+    study = f"limits-{latency:.0f}us-{gap:g}-{repeat}"
     home = chosen.home / study
     limited = (
         "--constraint", f"latency_us<={latency:g}",
@@ -81,7 +81,11 @@ def run(chosen: argparse.Namespace, pair: tuple[float, float], repeat: int) -> l
     if not shown.exists():
         # It fails when nothing keeps to the limits, which is a result.
         call = [*COMMAND, "run", chosen.table, *ours]
-        subprocess.run(call, env=environment(home), check=False, capture_output=True)
+        done = subprocess.run(
+            call, env=environment(home), check=False, capture_output=True, text=True
+        )
+        if done.returncode not in {0, 1}:
+            raise RuntimeError(done.stderr)
         trials = subprocess.run(
             [*COMMAND, "trials", study, "--json"],
             env=environment(home),
