@@ -105,16 +105,17 @@ def told(document: Any) -> Iterator[dict[str, Any]]:
 
 def compared(trials: list[dict[str, Any]], pair: tuple[float, float]) -> tuple[float, float]:
     """The share of the trials within the limits, and the least loss of those."""
-    losses = [t["loss"] for t in trials if t["loss"] is not None and keeps(t, pair)]
+    evaluations = [t["evaluation"] for t in trials if t["evaluation"]]
+    losses = [e["loss"] for e in evaluations if keeps(e["constraints"], pair)]
     return len(losses) / max(len(trials), 1), min(losses, default=float("nan"))
 
 
-def keeps(trial: dict[str, Any], pair: tuple[float, float]) -> bool:
+def keeps(measured: dict[str, float], pair: tuple[float, float]) -> bool:
     latency, gap = (
-        next(v for name, v in trial["constraints"].items() if name.startswith(kind))
+        next((v for name, v in measured.items() if name.startswith(kind)), float("inf"))
         for kind in ("latency_us", "disparate_impact")
     )
-    return bool(latency <= pair[0] and gap <= pair[1])
+    return latency <= pair[0] and gap <= pair[1]
 
 
 if __name__ == "__main__":
