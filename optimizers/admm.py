@@ -21,7 +21,7 @@ from prefect_tune.optimizers.admm_positions import Positions
 from prefect_tune.optimizers.admm_state import AdmmState, Observations, observations
 from prefect_tune.optimizers.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
-from prefect_tune.optimizers.path_solvers import PathTable
+from prefect_tune.optimizers.path_solvers import PathArms
 from prefect_tune.optimizers.phase_lengths import capacity
 from prefect_tune.optimizers.random_search import new_configuration
 from prefect_tune.optimizers.space import Path
@@ -287,5 +287,5 @@ class Admm(Optimizer):
         return {t.query.configuration for t in self.history}
 
     @cached_property
-    def _table(self) -> PathTable:
-        return PathTable(self.space, self.seed)
+    def _table(self) -> PathArms:
+        return PathArms(self.space, self.seed)

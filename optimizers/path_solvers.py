@@ -6,7 +6,7 @@ Liu, Ram et al. 2020; the linear one regresses the best value of each path on it
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,24 +15,22 @@ from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.algorithm import Algorithm
-from prefect_tune.optimizers.configuration import sample_configuration
+from prefect_tune.optimizers.path_table import listed_paths
 from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52
 
-__all__ = ["Counts", "LinearPaths", "PathTable"]
+__all__ = ["Counts", "LinearPaths", "PathArms"]
 
 Array = NDArray[np.floating[Any]]
 Counts = dict[str, list[int]]
 """By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""
 
-_MAX_PATHS = 20_000
-"""Of more paths than this, so many are drawn once and searched."""
 _NOISE = 0.3
 """Deviation of the linear model's noise, in standardised values."""
 
 
-class PathTable:
+class PathArms:
     """The paths of a space as rows of arms, so that one of them is chosen by one pass.
 
     An algorithm is an arm; an order of T steps is T of them, a step and its place each, so that
@@ -47,12 +45,7 @@ class PathTable:
         self._arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
         each = [arm for arms in self._arms_of for of_one in arms.values() for arm in of_one]
         self.arms = list(dict.fromkeys(each))
-        paths = list(islice(space.paths(), _MAX_PATHS + 1))
-        if len(paths) > _MAX_PATHS:
-            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
-            drawn = {sample_configuration(space, rng).path for _ in range(_MAX_PATHS)}
-            paths = sorted(drawn)
-        self.paths = paths
+        self.paths = paths = listed_paths(space, seed)
         place = {arm: i for i, arm in enumerate(self.arms)}
         self._columns = np.array([[place[arm] for arm in self._pulled(path)] for path in paths])
         self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
@@ -129,7 +122,7 @@ class LinearPaths:
         root: L with LL' their precision, shape (N, N).
     """
 
-    table: PathTable
+    table: PathArms
     mean: Array
     root: Array
 

@@ -18,7 +18,7 @@ from prefect_tune.optimizers.shared_steps import with_choices
 from prefect_tune.optimizers.space import Path, Space, Step
 from prefect_tune.optimizers.trial import Trial
 
-__all__ = ["PathTable"]
+__all__ = ["PathTable", "listed_paths"]
 
 _MAX_PATHS = 20_000
 """Of more paths than this, so many are drawn once and searched."""
@@ -41,11 +41,7 @@ class PathTable:
         self.space = space
         self._shared = shared
         self._encoding = Encoding(space)
-        self.paths = list(islice(space.paths(), _MAX_PATHS + 1))
-        if len(self.paths) > _MAX_PATHS:
-            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
-            drawn = {sample_configuration(space, rng).path for _ in range(_MAX_PATHS)}
-            self.paths = sorted(drawn)
+        self.paths = listed_paths(space, seed)
         self._number = {path: i for i, path in enumerate(self.paths)}
         self._of_trials: dict[int, Path] = {}
         self._defaults: dict[int, Configuration] = {}
@@ -98,6 +94,15 @@ class PathTable:
         if trial.number not in self._of_trials:
             self._of_trials[trial.number] = trial.query.configuration.path
         return self._of_trials[trial.number]
+
+
+def listed_paths(space: Space, seed: int) -> list[Path]:
+    """All paths that can run; where there are very many, a random part of them, sorted."""
+    paths = list(islice(space.paths(), _MAX_PATHS + 1))
+    if len(paths) <= _MAX_PATHS:
+        return paths
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
+    return sorted({sample_configuration(space, rng).path for _ in range(_MAX_PATHS)})
 
 
 def _plainest(step: Step) -> str:

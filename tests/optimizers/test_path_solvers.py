@@ -3,12 +3,12 @@ import pytest
 from flash_worlds import counted_space
 from worlds import mixed_space, ordered_space
 
-from prefect_tune.optimizers import path_solvers
-from prefect_tune.optimizers.path_solvers import PathTable
+from prefect_tune.optimizers import path_table
+from prefect_tune.optimizers.path_solvers import PathArms
 
 
 def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
-    table = PathTable(counted_space((3,)), 0)
+    table = PathArms(counted_space((3,)), 0)
     # Three successes in five: Beta(13, 12), mean .52 and deviation .09798; Beta(10, 10) .109109.
     counts = {"step0/a0": [5, 3], "step0/a1": [0, 0], "step0/a2": [4, 0]}
 
@@ -26,7 +26,7 @@ def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
 
 def test_an_order_is_an_assignment_of_steps_to_places() -> None:
     space = ordered_space()
-    table = PathTable(space, 0)
+    table = PathArms(space, 0)
     weights = dict.fromkeys(table.arms, 0.0)
     omega = [[0.5, 0.9, 0.2], [0.8, 0.85, 0.1], [0.3, 0.4, 0.6]]
     for name, row in zip("abc", omega, strict=True):
@@ -42,7 +42,7 @@ def test_an_order_is_an_assignment_of_steps_to_places() -> None:
 
 def test_only_paths_that_can_run_are_drawn() -> None:
     space = mixed_space()
-    table = PathTable(space, 0)
+    table = PathArms(space, 0)
     rng = np.random.default_rng(0)
     drawn = {table.thompson({}, 10.0, rng) for _ in range(300)}
     assert drawn == set(space.paths())
@@ -51,7 +51,7 @@ def test_only_paths_that_can_run_are_drawn() -> None:
 
 def test_the_linear_solver_learns_additive_paths() -> None:
     space = counted_space((4, 5))
-    table = PathTable(space, 0)
+    table = PathArms(space, 0)
     values = {p: int(p[0][1:]) + 0.5 * int(p[1][1:]) for p in list(space.paths())[::2]}
     model = table.linear(values)
     rng = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def test_the_linear_solver_learns_additive_paths() -> None:
 
 def test_expected_improvement_over_paths_leaves_out_what_was_drawn() -> None:
     space = counted_space((3, 3))
-    table = PathTable(space, 0)
+    table = PathArms(space, 0)
     paths = list(space.paths())
     values = {p: int(p[0][1:]) + int(p[1][1:]) for p in paths[3:]}
     rng = np.random.default_rng(0)
@@ -74,9 +74,9 @@ def test_expected_improvement_over_paths_leaves_out_what_was_drawn() -> None:
 
 
 def test_more_paths_than_can_be_listed_are_drawn_once(monkeypatch) -> None:
-    monkeypatch.setattr(path_solvers, "_MAX_PATHS", 50)
+    monkeypatch.setattr(path_table, "_MAX_PATHS", 50)
     space = counted_space((8, 8), 0)
-    table = PathTable(space, 3)
+    table = PathArms(space, 3)
     assert 20 < len(table.paths) <= 50
-    assert table.paths == PathTable(space, 3).paths
+    assert table.paths == PathArms(space, 3).paths
     assert table.thompson({}, 10.0, np.random.default_rng(0)) in set(table.paths)
