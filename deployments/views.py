@@ -84,8 +84,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
     study = summary["study"]
     CONSOLE.print(
-        f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study} | "
-        f"export {study} model.pkl"
+        f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study}"
+        + (f" | export {study} model.pkl" if incumbent else "")
     )
 
 
@@ -115,6 +115,7 @@ def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
         path = " > ".join(c["algorithm"] for c in row["query"]["configuration"].values())
         steps = evaluation["steps"] if evaluation else []
         cost = (evaluation or failure or {}).get("cost_seconds")
+        measured = evaluation["constraints"] if evaluation else {}
         where = (
             f"{failure['step']}, fold {failure['fold']}: " if failure and failure["step"] else ""
         )
@@ -124,9 +125,15 @@ def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{evaluation['loss']:.4g}" if evaluation else "",
             f"{cost:.1f}" if cost is not None else "",
             f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
-            path + (f"\n{where}{failure['message']}" if failure else ""),
+            path
+            + (f"\n{where}{failure['message']}" if failure else "")
+            + (f"\n{_measured(measured)}" if measured else ""),
         )
     CONSOLE.print(table if rows else "no trials")
+
+
+def _measured(constraints: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in constraints.items())
 
 
 def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:

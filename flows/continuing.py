@@ -82,7 +82,7 @@ def _with_limits(
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
                 f"--constraint of column {column!r}: study {record.name!r} left it out with "
-                "--drop, and kept no values; choose another --study name"
+                "--drop and kept no values; choose another --study, with the limit from its start"
             )
     limits = find_limits(texts, dataset, split)
     measured = former["quantity_digests"]

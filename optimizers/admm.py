@@ -49,6 +49,21 @@ class Admm(Optimizer):
         self._positions = Positions(self.space, self.options)
         self._theta = ThetaMin(self.space, self.objective, self.options, self._positions)
 
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Where the iteration stands, as JSON values.
+
+        `iteration`, `tuned` (paths that had a theta-min, the first first), `path` (the one that is
+        tuned now) and `multipliers` of the limits that pull.
+        """
+        state = self._state
+        return {
+            "iteration": state.iteration,
+            "path": list(state.path),
+            "tuned": [list(path) for path in state.tuned],
+            "multipliers": {name: mu for name, mu in state.mu.items() if mu},
+        }
+
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         given = self.options
         observed = observations(

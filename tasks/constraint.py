@@ -190,6 +190,8 @@ def parse_constraint(text: str) -> tuple[Quantity, Constraint]:
         raise BadInput(f"--constraint {text}: {value!r} is no number") from None
     if not 0 <= bound < np.inf:
         raise BadInput(f"--constraint {text}: a limit is a number from 0")
+    if name == "false_positive_rate" and bound > 1:
+        raise BadInput(f"--constraint {text}: it is a share, from 0 to 1; 5 percent are 0.05")
     quantity = _quantity(text, name, arguments)
     return quantity, Constraint(quantity.text, bound)
 

@@ -11,7 +11,11 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.constraint import HeldOut, Quantity
 from prefect_tune.tasks.prefix import Node, Prefix
 
-__all__ = ["measure"]
+__all__ = ["QuantityFailed", "measure"]
+
+
+class QuantityFailed(Exception):  # noqa: N818 - it says what happened
+    """A quantity could not be measured; the reason is chained as its cause."""
 
 
 def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
@@ -39,7 +43,7 @@ def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
 
 def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
     if quantity.needs == "predictions":
-        return quantity.measure(held_out)
+        return _measured(quantity, held_out)
     records = prefix.store.records
     record = f"quantities/{model.key[:2]}/{model.key}/{quantity.digest[:16]}"
     if records.exists(record):
@@ -50,10 +54,18 @@ def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -
         else:
             records.link([record], prefix.context.study)
             return kept
-    value = quantity.measure(held_out)
+    value = _measured(quantity, held_out)
     about = {"quantity": quantity.text, "value": value}
     records.put(record, {"measured": about}, prefix.context.study)
     return value
+
+
+def _measured(quantity: Quantity, held_out: HeldOut) -> float:
+    try:
+        return quantity.measure(held_out)
+    except Exception as error:
+        what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
+        raise QuantityFailed(what) from error
 
 
 def _held_out(prefix: Prefix, nodes: Sequence[Node]) -> HeldOut:

@@ -112,6 +112,8 @@ def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_
     with pytest.raises(StudyFailed, match=r"mine.py:first not measured"):
         tune(**parameters, constraint=[f"{functions}:first<=2"])
     assert tune(**parameters, constraint=[f"{functions}:second<=2"])["incumbent"] is not None
+    with pytest.raises(StudyFailed, match=r"--constraint .*mine.py:first: OSError: no meter"):
+        tune(**{**parameters, "study": "g"}, constraint=[f"{functions}:first<=2"])
     functions.write_text("def second(pipeline, X, y):\n    return 500.0\n")
     with pytest.raises(BadInput, match="the function's file has changed since study 'f'"):
         tune(**parameters, constraint=[f"{functions}:second<=2"])

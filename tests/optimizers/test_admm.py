@@ -168,6 +168,15 @@ def test_replay_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resumed.ask(Budget()) == optimizer.ask(Budget())
 
 
+def test_decisions_say_where_the_iteration_stands() -> None:
+    optimizer = Admm(counted_space((2, 3)), 0, UNIT, effort=2, effort_step=0)
+    run(optimizer, 14)
+    decisions = json.loads(json.dumps(optimizer.decisions))
+    assert decisions["iteration"] >= 1
+    assert decisions["path"] in [*decisions["tuned"], list(optimizer._state.path)]
+    assert decisions["multipliers"] == {}
+
+
 def test_the_memo_stays_small() -> None:
     optimizer = Admm(counted_space((3, 4), 3), 0, Objective())
     run(optimizer, 50)

@@ -65,6 +65,7 @@ def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
         ("disparate_impact(age, bins=40:20:60)<=0.1", "three or more rising edges"),
         ("disparate_impact(age, sex)<=0.1", "once; got 'sex'"),
         ("nowhere.py:f<=1", "nowhere.py cannot be read"),
+        ("false_positive_rate<=5", "is a share, from 0 to 1; 5 percent are 0.05"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(text, message) -> None:
