@@ -12,7 +12,7 @@ from prefect_tune.deployments.command_parts import JSON, print_json, told_plainl
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.algorithm import Algorithm
-from prefect_tune.optimizers.space import Space
+    from prefect_tune.optimizers.space import Space
 
 __all__ = ["methods", "spaces"]
 
