@@ -54,16 +54,16 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
     """
     history = study.optimizer.history
     feasible = [t for t in history.complete if t.query.subset == 1 and history.violation(t) <= 0]
-    found = []
+    found, incumbent = [], history.incumbent
     for trial in sorted(feasible, key=lambda t: (t.loss, t.number))[:_CANDIDATES]:
         contributed = _held_out(study, trial)
         if contributed is not None:
             found.append((trial, contributed))
-    if not found:
+    if not found or incumbent is None or incumbent.loss is None:
         return None
     loss = _Loss(study)
     picks, losses = greedy_picks([c for _, c in found], loss, min(size, len(feasible)))
-    if losses[-1] >= (found[0][0].loss or 0.0):
+    if losses[-1] >= incumbent.loss:
         return None
     members = tuple((found[i][0], weight) for i, weight in weights_of(picks).items())
     return ChosenEnsemble(members, tuple(losses))

@@ -116,9 +116,7 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         raise StudyFailed(f"study {study.name!r} ended without a model: {study.nearest_miss()}")
     if incumbent is None:
         raise StudyFailed(
-            f"study {study.name!r} ended without a completed trial: "
-            f"{study.most_frequent_failure()}; `prefect-tune retry` runs them again once that is "
-            "mended"
+            f"study {study.name!r} ended without a completed trial: {study.most_frequent_failure()}"
         )
     size = study.settings.get("ensemble") or 1
     chosen = choose_ensemble(study, size) if size > 1 else None

@@ -261,7 +261,10 @@ class Study:
             return "no trial was finished"
         alike = max(reasons.values(), key=len)
         n_failed = sum(map(len, reasons.values()))
-        return f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}"
+        return (
+            f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}; retry "
+            "runs them again"
+        )
 
     def nearest_miss(self) -> str:
         """One line on the limits that no trial keeps; empty where one does, or none completed."""

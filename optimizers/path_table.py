@@ -107,5 +107,5 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
 
 def _plainest(step: Step) -> str:
     """The algorithm of a step that hands on what it was given, or its first one."""
-    plain = (a.id for a in step.algorithms if a.passes_on and not a.class_weights)
+    plain = (a.id for a in step.algorithms if a.is_idle)
     return next(plain, step.algorithms[0].id)

@@ -7,6 +7,7 @@ from math import isnan
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.constraint import HeldOut, Quantity
 from prefect_tune.tasks.prefix import Node, Prefix
@@ -63,6 +64,8 @@ def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -
 def _measured(quantity: Quantity, held_out: HeldOut) -> float:
     try:
         return quantity.measure(held_out)
+    except (StoreLost, MemoryError):
+        raise  # of the study or of the trial's limits, whatever was being measured
     except Exception as error:
         what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
         raise QuantityFailed(what) from error

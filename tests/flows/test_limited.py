@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from inputs import QUICK, table, write_table
 
+from prefect_tune.flows.options import OPTIONS
 from prefect_tune.flows.predicting import final_model
+from prefect_tune.flows.preparing import prepare
+from prefect_tune.flows.settings import TuneSettings
 from prefect_tune.flows.study import StudyFailed
 from prefect_tune.flows.summary import summarize
 from prefect_tune.flows.tuning import tune
@@ -123,16 +126,25 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
     rows = table()
     rows["site"] = ["north"] + ["south", "west"] * 74 + ["north"]
     rows.to_csv(tmp_path / "sites.csv", index=False)
-    parameters = {
-        "data": str(tmp_path / "sites.csv"), "target": "target", "trials": 1, "workers": 1,
-        "store": str(tmp_path / "store"), **QUICK,
+    parameters: dict[str, Any] = {
+        **dict.fromkeys(OPTIONS), "data": str(tmp_path / "sites.csv"), "target": "target",
+        "trials": 1, "store": str(tmp_path / "store"), **QUICK,
     }  # fmt: skip
-    summary = tune(**parameters, constraint=["disparate_impact(site)<=100"])
-    assert summary["incumbent"]["constraints"]["disparate_impact(site)"] <= 100
+    limited = {"constraint": ["disparate_impact(site)<=100"]}
+    notes = prepare(TuneSettings.parse({**parameters, **limited, "study": "new"})).notes
+    assert any("1 group of disparate_impact(site) (north) without a row" in n for n in notes)
+    prepare(TuneSettings.parse({**parameters, "study": "later"}))
+    later = prepare(TuneSettings.parse({**parameters, **limited, "study": "later"})).notes
+    assert any("(north) without a row" in note for note in later)
+    assert any("column site gives the groups of a limit, and is a feature too" in n for n in later)
+    dropped = {**parameters, "drop": ["site"], "study": "dropped"}
+    prepare(TuneSettings.parse(dropped))
+    with pytest.raises(BadInput, match="left it out with --drop and kept no values"):
+        prepare(TuneSettings.parse({**dropped, **limited}))
     rows["site"] = ["north"] * 149 + ["south"]
     rows.to_csv(tmp_path / "sites.csv", index=False)
     with pytest.raises(BadInput, match=r"holds out rows of 1 group .*none of south"):
-        tune(**parameters, constraint=["disparate_impact(site)<=100"])
+        prepare(TuneSettings.parse({**parameters, **limited}))
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     untuned = [q.configuration for q in queries if q.configuration.path == ("a0", "a1")]
     first, *others = [dict(dict(c.choices)["step1"].values) for c in untuned]
     assert first == {"h0": 0.5}
+    assert others
     assert all(values != first for values in others)
 
 
@@ -166,6 +167,15 @@ def test_replay_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     replay(resumed, events)
     assert not fits
     assert resumed.ask(Budget()) == optimizer.ask(Budget())
+
+
+def test_a_quantity_that_is_no_number_is_not_within_its_limit() -> None:
+    optimizer = Admm(mixed_space(), 0, replace(UNIT, constraints=(Constraint("q", 1.0),)))
+    query = optimizer.ask(Budget())
+    outcome = Evaluation(0.5, (0.5,), constraints={"q": float("nan")})
+    optimizer.tell(Trial(0, query).started().completed(outcome))
+    assert optimizer.history.incumbent is None
+    assert optimizer.history.nearest_infeasible is not None
 
 
 def test_decisions_say_where_the_iteration_stands() -> None:

@@ -22,6 +22,20 @@ def one_to(n: int) -> Grid:
     return grid
 
 
+@given(st.floats(-100, -1e-6), st.floats(0, 1), st.floats(0, 5), st.floats(0.1, 100))
+def test_a_quantity_far_below_its_limit_is_no_violation(
+    value: float, bound: float, multiplier: float, rho_g: float
+) -> None:
+    low = value - multiplier / rho_g
+    assert constraint_penalty(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
+    assert next_multiplier(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
+
+
+def test_an_integer_of_very_many_values_is_taken_for_continuous() -> None:
+    assert grid_of(Integer("k", (1, 2_000_000_000))) is None
+    assert grid_of(Integer("k", (1, 10_000))) is not None
+
+
 def test_three_iterations_of_an_active_integer() -> None:
     grid = one_to(10)
     delta, dual = 2 / 9, 0.0

@@ -11,6 +11,7 @@ from studies import context_of, draw, evaluate
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.constraint import (
     HeldOut,
@@ -237,3 +238,14 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     without = read_source(Source(table, target="target", drop=("colour",)))
     assert without.digest() != dropped.digest()
     store.close()
+
+
+def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_path) -> None:
+    def lost(*_: object) -> float:
+        raise StoreLost("gone")
+
+    made = replace(context_of(tmp_path), quantities=(Quantity("model_size_bytes"),))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Quantity, "measure", lost)
+        with pytest.raises(StoreLost, match="gone"):
+            evaluate(made, draw(made, 0))
