@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.artifact_commands import artifacts
-from prefect_tune.deployments.catalogue_commands import methods, spaces
-from prefect_tune.deployments.command_parts import (
+from prefect_tune.deployments.commands.artifacts import artifacts
+from prefect_tune.deployments.commands.catalogue import methods, spaces
+from prefect_tune.deployments.commands.compare import compare, standings
+from prefect_tune.deployments.commands.flow_run import add_options, grouped_by, run_flow
+from prefect_tune.deployments.commands.parts import (
     DATABASE,
     JSON,
     STORE,
@@ -22,13 +24,11 @@ from prefect_tune.deployments.command_parts import (
     written,
     written_folder,
 )
-from prefect_tune.deployments.compare_commands import compare, standings
-from prefect_tune.deployments.flow_command import add_options, grouped_by, run_flow
-from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.options import OPTIONS
+from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
+from prefect_tune.flows.preparation.options import OPTIONS
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.preparing import Prepared
+    from prefect_tune.flows.preparation.plan import Prepared
 
 __all__ = ["main"]
 
@@ -68,8 +68,8 @@ def run(
     """  # noqa: D301 - click reads the backspace
 
     def prepare_study() -> "Prepared":
-        from prefect_tune.flows.preparing import prepare
-        from prefect_tune.flows.settings import TuneSettings
+        from prefect_tune.flows.preparation.plan import prepare
+        from prefect_tune.flows.preparation.settings import TuneSettings
 
         parameters["option"] = _assignments(parameters["option"])
         for name in ("drop", "categorical", "constraint"):
@@ -77,7 +77,7 @@ def run(
         return prepare(TuneSettings.parse(parameters))
 
     def tune_study(preparation: "Prepared") -> dict[str, Any]:
-        from prefect_tune.flows.preparing import prepared
+        from prefect_tune.flows.preparation.plan import prepared
         from prefect_tune.flows.tuning import tune
 
         with prepared(preparation):
@@ -98,7 +98,7 @@ def run(
 def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Show what came of STUDY: its best pipeline, its trials, and what the cache saved."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.flows.summary import summarize
+        from prefect_tune.flows.study.summary import summarize
 
         _print_summary(summarize(opened, study), as_json=as_json)
 
@@ -114,8 +114,8 @@ def trials(
 ) -> None:
     """List the trials of STUDY."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views import print_trials
-        from prefect_tune.flows.summary import list_trials
+        from prefect_tune.deployments.views.study import print_trials
+        from prefect_tune.flows.study.summary import list_trials
 
         rows = list_trials(opened, study, failed_only=failed)
         print_json(rows) if as_json else print_trials(rows)
@@ -151,7 +151,7 @@ def retry(
     """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
     numbers = list(trial) or None
     with told_plainly(), existing_store(where["store"], where["database"]) as opened:
-        from prefect_tune.flows.summary import failed_trials, summarize
+        from prefect_tune.flows.study.summary import failed_trials, summarize
 
         if numbers is None and not failed_trials(opened, study):
             click.echo(f"no trial of study {study} has failed", err=True)
@@ -159,12 +159,12 @@ def retry(
             return
 
     def prepare_study() -> "Prepared":
-        from prefect_tune.flows.preparing import prepare_retry
+        from prefect_tune.flows.preparation.plan import prepare_retry
 
         return prepare_retry(study, numbers, **where)
 
     def retry_study(preparation: "Prepared") -> dict[str, Any]:
-        from prefect_tune.flows.preparing import prepared
+        from prefect_tune.flows.preparation.plan import prepared
         from prefect_tune.flows.retrying import retry as retry_flow
 
         with prepared(preparation):
@@ -196,8 +196,8 @@ def study() -> None:
 def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
     """List studies, newest first."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views import print_studies
-        from prefect_tune.flows.summary import summarize
+        from prefect_tune.deployments.views.study import print_studies
+        from prefect_tune.flows.study.summary import summarize
         from prefect_tune.storage.ledger import Ledger
 
         rows = [summarize(opened, name) for name in Ledger(opened.database).study_names()]
@@ -212,7 +212,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Remove a study: its trials, and the records that no other study uses."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.flows.removing import remove_study
+        from prefect_tune.flows.study.remove import remove_study
 
         records = remove_study(opened, name)
         if as_json:
@@ -245,7 +245,7 @@ def predict(
     gets the columns `prediction` and `probability_<class>`, one row per row.
     """
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.flows.predicting import predict as predict_rows
+        from prefect_tune.flows.study.predict import predict as predict_rows
 
         frame = predict_rows(opened, study, data, labels)
         with written(out) as path:
@@ -270,7 +270,7 @@ def export(
 ) -> None:
     """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.flows.predicting import final_model
+        from prefect_tune.flows.study.predict import final_model
         from prefect_tune.tasks.user_code import portable_pickle
 
         model, about = final_model(opened, study)
@@ -297,8 +297,8 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
     prefect-tune run meds --labels labels/case
     """  # noqa: D301 - click reads the backspace
     with told_plainly():
-        from prefect_tune.tasks.cohort import cohort_named, generate
-        from prefect_tune.tasks.cohort_meds import LABELS, write_meds
+        from prefect_tune.tasks.data.cohort import cohort_named, generate
+        from prefect_tune.tasks.data.cohort_meds import LABELS, write_meds
 
         name = name.removeprefix("cohort:")
         spec = cohort_named(name)
@@ -346,6 +346,6 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool, silent: bool = Fal
     if as_json:
         print_json(summary)
     elif not silent:
-        from prefect_tune.deployments.views import print_summary
+        from prefect_tune.deployments.views.study import print_summary
 
         print_summary(summary)

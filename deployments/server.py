@@ -29,7 +29,7 @@ from urllib.request import urlopen
 import psutil
 from platformdirs import user_cache_path
 
-from prefect_tune.deployments.settings import SERVER_SETTINGS
+from prefect_tune.deployments.prefect_settings import SERVER_SETTINGS
 from prefect_tune.flows.home import home
 
 __all__ = ["Launched", "ServerFailed", "launched_server", "local_server", "prepare_template"]
@@ -185,8 +185,8 @@ class Launched:
 
 def _drain() -> None:
     """Send what this process has not told the server, if it has told it anything."""
-    if "prefect_tune.tasks.dask_runner" in sys.modules:
-        from prefect_tune.tasks.dask_runner import drain_events  # noqa: PLC0415 - heavy
+    if "prefect_tune.tasks.worker.dask_runner" in sys.modules:
+        from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
         drain_events()
 

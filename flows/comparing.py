@@ -23,30 +23,30 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from prefect_tune.flows.comparison import (
+from prefect_tune.flows.comparison.comparison import (
     Comparison,
     Run,
     current_comparison,
     prepare_comparison,
 )
-from prefect_tune.flows.curves import TEST_LOSSES, curve_of
-from prefect_tune.flows.dask_trials import DaskTrials
-from prefect_tune.flows.options import COMPARE_OPTIONS, documented
+from prefect_tune.flows.comparison.curves import TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, documented
 from prefect_tune.flows.progress import Observer, Progress, current_observer
-from prefect_tune.flows.quantities import format_seconds
-from prefect_tune.flows.reaping import reap
-from prefect_tune.flows.running import bury_former_run
 from prefect_tune.flows.search import Limits, search
-from prefect_tune.flows.server_pace import ServerPace
-from prefect_tune.flows.standings import FRACTIONS, state_at
-from prefect_tune.flows.study import Study, StudyFailed
-from prefect_tune.optimizers.trial import Trial
+from prefect_tune.flows.session import bury_former_run
+from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.reaping import reap
+from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.tasks.dask_runner import drain_events
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.refit import refit
-from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.dask_runner import drain_events
+from prefect_tune.tasks.worker.threads import one_thread
 
 __all__ = ["compare"]
 

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from prefect.logging import get_run_logger
 
-from prefect_tune.flows.quantities import format_seconds
-from prefect_tune.optimizers.trial import Trial
+from prefect_tune.flows.units import format_seconds
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["LoggingObserver", "Observer", "Progress", "current_observer", "observed_by"]
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from prefect import flow
 
-from prefect_tune.flows.options import documented
-from prefect_tune.flows.preparing import current_preparation, prepare_retry
+from prefect_tune.flows.preparation.options import documented
+from prefect_tune.flows.preparation.plan import current_preparation, prepare_retry
 from prefect_tune.flows.progress import current_observer
-from prefect_tune.flows.running import run_study
 from prefect_tune.flows.search import Limits
-from prefect_tune.flows.study import Study
-from prefect_tune.flows.summary import failed_trials, summarize
-from prefect_tune.optimizers.trial import TrialState
+from prefect_tune.flows.session import run_study
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import failed_trials, summarize
+from prefect_tune.optimizers.trials.trial import TrialState
 
 __all__ = ["retry"]
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from prefect_tune.flows.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.flows.server_pace import ServerPace
-from prefect_tune.flows.study import Study
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.optimizer import Budget, SpaceExhausted
-from prefect_tune.optimizers.trial import Failure, Trial, TrialState
+from prefect_tune.optimizers.trials.trial import Failure, Trial, TrialState
 from prefect_tune.storage.database import StoreLost
 
 __all__ = ["Limits", "progress_of", "search"]

@@ -5,12 +5,12 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.options import documented
-from prefect_tune.flows.preparing import current_preparation, prepare
+from prefect_tune.flows.preparation.options import documented
+from prefect_tune.flows.preparation.plan import current_preparation, prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
-from prefect_tune.flows.running import run_study
 from prefect_tune.flows.search import Limits
-from prefect_tune.flows.settings import TuneSettings
+from prefect_tune.flows.session import run_study
 
 __all__ = ["tune"]
 

@@ -8,11 +8,6 @@ with `acquisitions`, and are loaded when first touched: their libraries take sec
 
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.optimizers.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.configuration import Choice, Configuration, Query
-from prefect_tune.optimizers.encoding import Encoding
-from prefect_tune.optimizers.history import History
-from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import (
     Asked,
     Budget,
@@ -27,16 +22,21 @@ from prefect_tune.optimizers.optimizer import (
     replay,
 )
 from prefect_tune.optimizers.registry import METHODS, Method, make_optimizer
-from prefect_tune.optimizers.space import Path, Space, Step, order_step
-from prefect_tune.optimizers.trial import Evaluation, Failure, StepCost, Trial, TrialState
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.space.encoding import Encoding
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Path, Space, Step, order_step
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost, Trial, TrialState
 
 if TYPE_CHECKING:
-    from prefect_tune.optimizers.admm import Admm
-    from prefect_tune.optimizers.flash import Flash
-    from prefect_tune.optimizers.jopt import Jopt
-    from prefect_tune.optimizers.random_search import RandomSearch
-    from prefect_tune.optimizers.smac import Smac
-    from prefect_tune.optimizers.tpe import Tpe
+    from prefect_tune.optimizers.methods.admm.admm import Admm
+    from prefect_tune.optimizers.methods.flash.flash import Flash
+    from prefect_tune.optimizers.methods.joint_gp import Jopt
+    from prefect_tune.optimizers.methods.random_search import RandomSearch
+    from prefect_tune.optimizers.methods.smac import Smac
+    from prefect_tune.optimizers.methods.tpe import Tpe
 
 __all__ = [
     "METHODS",

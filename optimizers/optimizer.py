@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from prefect_tune.optimizers.configuration import Query
-from prefect_tune.optimizers.history import Constraint, History
-from prefect_tune.optimizers.naming import UnknownName
-from prefect_tune.optimizers.space import Space
-from prefect_tune.optimizers.trial import Trial
+from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.history import Constraint, History
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
     "Asked",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from prefect_tune.optimizers.naming import UnknownName
 from prefect_tune.optimizers.optimizer import Objective, Optimizer
-from prefect_tune.optimizers.space import Space
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
 
 __all__ = ["METHODS", "Method", "make_optimizer"]
 
@@ -17,7 +17,7 @@ class Method:
     """A method that can be named.
 
     Attributes:
-        module: Where it is, within `prefect_tune.optimizers`.
+        module: Where it is, within `prefect_tune.optimizers.methods`.
         class_name: Its class there.
         purpose: One line on what it is for.
     """
@@ -28,20 +28,20 @@ class Method:
 
     def load(self) -> type[Optimizer]:
         """The class."""
-        module = import_module(f"prefect_tune.optimizers.{self.module}")
+        module = import_module(f"prefect_tune.optimizers.methods.{self.module}")
         loaded: type[Optimizer] = getattr(module, self.class_name)
         return loaded
 
 
 METHODS: Mapping[str, Method] = {
     "flash": Method(
-        "flash",
+        "flash.flash",
         "Flash",
         "a linear model prunes the algorithms of each step, then a forest tunes what is left; for "
         "spaces of many paths, and with the cache",
     ),
     "admm": Method(
-        "admm",
+        "admm.admm",
         "Admm",
         "hyperparameters of one path and the choice of the path in turns; with limits on latency, "
         "size or fairness, which it searches inside",
@@ -59,7 +59,7 @@ METHODS: Mapping[str, Method] = {
         "cheap to ask, for many short trials",
     ),
     "jopt": Method(
-        "jopt",
+        "joint_gp",
         "Jopt",
         "one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
     ),

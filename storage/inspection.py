@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from prefect_tune.storage.artifact_rows import SORTS, Entry, Selection
+from prefect_tune.storage.cache.entry import SORTS, Entry, Selection
+from prefect_tune.storage.cache.preview import summary
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.contents import summary
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.files import Damaged, Part, place_of
 from prefect_tune.storage.key import artifact_folder

@@ -14,14 +14,14 @@ from functools import partial
 from time import monotonic, perf_counter, time
 from typing import Any
 
-from prefect_tune.storage.artifact_rows import Entry
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.cache.eviction import DEFAULT_POLICY, POLICIES
+from prefect_tune.storage.cache.index import ArtifactIndex, Gone
+from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.eviction import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.files import Damaged, Files, StoreRefused, new_place
-from prefect_tune.storage.index import ArtifactIndex, Gone
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import LeaseBook, Turn
-from prefect_tune.storage.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
 

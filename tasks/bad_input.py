@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from prefect_tune.optimizers.naming import nearest
+from prefect_tune.optimizers.space.naming import nearest
 
 __all__ = ["BadInput", "need_column"]
 

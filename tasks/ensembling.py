@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from prefect_tune.tasks.metric import Predictions
+from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["ClassEnsemble", "NumberEnsemble", "blend", "greedy_picks", "shares", "weights_of"]
 

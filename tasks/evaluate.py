@@ -12,15 +12,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from prefect_tune.optimizers.configuration import Query
-from prefect_tune.optimizers.trial import Evaluation, Failure
+from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
-from prefect_tune.tasks.limits import followed
 from prefect_tune.tasks.measuring import measure
-from prefect_tune.tasks.prefix import Prefix, StepFailed, StepOutcome
+from prefect_tune.tasks.path_run import Prefix, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
-from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.threads import one_thread
+from prefect_tune.tasks.worker.trial_limits import followed
 
 __all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
 

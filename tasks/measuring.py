@@ -9,8 +9,8 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.tasks.constraint import HeldOut, Quantity
-from prefect_tune.tasks.prefix import Node, Prefix
+from prefect_tune.tasks.objective.constraint import HeldOut, Quantity
+from prefect_tune.tasks.path_run import Node, Prefix
 
 __all__ = ["QuantityFailed", "measure"]
 

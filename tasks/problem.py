@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Self
 
-from prefect_tune.optimizers.space import Space
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.constraint import Quantity
-from prefect_tune.tasks.metric import Metric, metric_named
+from prefect_tune.tasks.objective.constraint import Quantity
+from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.user_space import load_user_space
 
 __all__ = ["Problem", "StudyContext", "open_store", "records_of"]

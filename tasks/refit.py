@@ -12,13 +12,13 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.configuration import Query
+from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.evaluate import ReportedSteps
-from prefect_tune.tasks.prefix import Prefix, StepOutcome
+from prefect_tune.tasks.path_run import Prefix, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.split import REFIT
-from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.threads import one_thread
 
 __all__ = ["Refitted", "model_record", "refit"]
 

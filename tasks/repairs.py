@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from prefect_tune.optimizers.algorithm import Flags
+from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
-from prefect_tune.tasks.facts import Facts
+from prefect_tune.tasks.fitting.facts import Facts
 
 __all__ = ["REPAIRS", "ClipNegatives", "repairs_of"]
 

@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from prefect_tune.tasks.prefix import Prefix, StepOutcome
+from prefect_tune.tasks.path_run import Prefix, StepOutcome
 
 __all__ = ["step_task"]
 

@@ -5,14 +5,14 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from prefect_tune.optimizers.algorithm import Algorithm
-from prefect_tune.optimizers.configuration import default_choice
-from prefect_tune.optimizers.naming import UnknownName
-from prefect_tune.optimizers.space import Space
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
-from prefect_tune.tasks.facts import Facts
-from prefect_tune.tasks.fitting import build, recipe, unseeded_arguments
+from prefect_tune.tasks.fitting.facts import Facts
+from prefect_tune.tasks.fitting.fitting import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import load_user_code
 
 __all__ = ["find_space", "is_user_space", "load_user_space", "read_user_code"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prefect_tune.tasks.events import EventRows
+from prefect_tune.tasks.data.events import EventRows
 
 QUICK = {"method": "random", "space": "small"}
 """A search of short trials whose configurations do not depend on what trials cost."""

@@ -6,14 +6,14 @@ import numpy as np
 from inputs import write_meds, write_table
 
 from prefect_tune.optimizers import Configuration, Evaluation, Failure, Query
-from prefect_tune.optimizers.configuration import sample_configuration
+from prefect_tune.optimizers.space.configuration import sample_configuration
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.dataset import import_dataset
+from prefect_tune.tasks.data.dataset import import_dataset
+from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.evaluate import evaluate_query
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
-from prefect_tune.tasks.source import Source, read_source
-from prefect_tune.tasks.split import import_split, make_split
 
 
 def context_of(

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
-    from prefect_tune.optimizers.algorithm import Algorithm, Flags
-    from prefect_tune.optimizers.space import Space, Step, order_step
+    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+    from prefect_tune.optimizers.space.space import Space, Step, order_step
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = [
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Algorithm": "prefect_tune.optimizers.algorithm",
+    "Algorithm": "prefect_tune.optimizers.space.algorithm",
     "ArtifactStore": "prefect_tune.storage.store",
-    "Flags": "prefect_tune.optimizers.algorithm",
-    "Space": "prefect_tune.optimizers.space",
-    "Step": "prefect_tune.optimizers.space",
+    "Flags": "prefect_tune.optimizers.space.algorithm",
+    "Space": "prefect_tune.optimizers.space.space",
+    "Step": "prefect_tune.optimizers.space.space",
     "compare": "prefect_tune.flows.comparing",
     "local_server": "prefect_tune.deployments.server",
-    "order_step": "prefect_tune.optimizers.space",
+    "order_step": "prefect_tune.optimizers.space.space",
     "retry": "prefect_tune.flows.retrying",
     "tune": "prefect_tune.flows.tuning",
 }

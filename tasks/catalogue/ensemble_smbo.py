@@ -7,7 +7,7 @@ whole columns, at least one.
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
-from prefect_tune.optimizers.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 
 __all__ = [
     "GRADIENT_BOOSTING",

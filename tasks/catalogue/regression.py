@@ -12,8 +12,8 @@ from ConfigSpace import (
     Integer,
 )
 
-from prefect_tune.optimizers.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.space import Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue.shared_spaces import (
     GAMMA,

@@ -2,8 +2,8 @@
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
-from prefect_tune.optimizers.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.space import Step
 
 __all__ = [
     "BINARIZE",

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from prefect_tune.optimizers.algorithm import Algorithm
-from prefect_tune.optimizers.naming import UnknownName
-from prefect_tune.optimizers.space import Space, Step
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import (
     admm,
     classification,

@@ -22,7 +22,7 @@ from machine import Goals, describe  # noqa: E402
 from sqlalchemy import insert, update  # noqa: E402
 
 from prefect_tune.storage import ArtifactStore, StoreAddress  # noqa: E402
-from prefect_tune.storage.artifact_rows import artifact_table  # noqa: E402
+from prefect_tune.storage.cache.entry import artifact_table  # noqa: E402
 from prefect_tune.storage.database import store_table  # noqa: E402
 from prefect_tune.storage.inspection import Selection, list_artifacts  # noqa: E402
 

@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from prefect_tune.tasks.latency import latency_us  # noqa: E402
+from prefect_tune.tasks.objective.latency import latency_us  # noqa: E402
 
 REPEATS = 20
 MODELS = {

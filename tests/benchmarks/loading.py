@@ -25,7 +25,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from machine import Goals, describe  # noqa: E402
 
 from prefect_tune.storage import ArtifactStore, StoreAddress  # noqa: E402
-from prefect_tune.tasks.dataset import Dataset, import_dataset, load_dataset  # noqa: E402
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset  # noqa: E402
 
 N_COLUMNS = 50
 

@@ -28,10 +28,10 @@ from prefect.runtime import flow_run  # noqa: E402
 from prefect_api import states, task_runs  # noqa: E402
 from prefect_dask import DaskTaskRunner  # noqa: E402
 
+from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults  # noqa: E402
 from prefect_tune.deployments.server import local_server  # noqa: E402
-from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults  # noqa: E402
-from prefect_tune.flows.local_workers import local_cluster  # noqa: E402
-from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner, drain_worker  # noqa: E402
+from prefect_tune.flows.workers.local_workers import local_cluster  # noqa: E402
+from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker  # noqa: E402
 
 WARM_UP = 10
 

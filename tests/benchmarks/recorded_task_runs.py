@@ -19,8 +19,8 @@ from inputs import table  # noqa: E402
 from machine import Goals, describe  # noqa: E402
 from prefect_api import flow_runs, states, task_runs  # noqa: E402
 
+from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults  # noqa: E402
 from prefect_tune.deployments.server import local_server  # noqa: E402
-from prefect_tune.deployments.settings import QUIET_CONSOLE, set_defaults  # noqa: E402
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from prefect_api import flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 
 from prefect_tune.deployments.serve import declared_deployments
-from prefect_tune.flows.options import OPTIONS
+from prefect_tune.flows.preparation.options import OPTIONS
 
 START = ("deployment", "run", "tune/healthcare", "--watch")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from inputs import table
 
-from prefect_tune.flows.predicting import predict
+from prefect_tune.flows.study.predict import predict
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput

@@ -12,11 +12,11 @@ from inputs import QUICK, table, write_meds, write_table
 from prefect_api import flow_runs, states, task_runs
 
 from prefect_tune.flows.retrying import retry
-from prefect_tune.flows.study import Study, StudyFailed
+from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 

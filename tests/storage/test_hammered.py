@@ -11,7 +11,7 @@ import pytest
 from contracts.store import entry
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.artifact_rows import Selection
+from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
 

@@ -9,7 +9,7 @@ import pytest
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import store as store_module
-from prefect_tune.storage.artifact_rows import Entry, Selection
+from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 from prefect_tune.storage.key import artifact_folder
 

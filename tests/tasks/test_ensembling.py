@@ -13,7 +13,7 @@ from prefect_tune.tasks.ensembling import (
     shares,
     weights_of,
 )
-from prefect_tune.tasks.metric import Predictions
+from prefect_tune.tasks.objective.metric import Predictions
 
 Y = np.array([1.0, 0.0, 1.0, 0.0])
 

@@ -25,8 +25,8 @@ from studies import context_of, draw, evaluate, outcome, store_of
 from prefect_tune.optimizers import Evaluation
 from prefect_tune.storage import StoreAddress, StoreLost
 from prefect_tune.storage import store as store_module
+from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.memory import MemoryTier
 from prefect_tune.tasks.problem import StudyContext, open_store
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -72,7 +72,7 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
-    from prefect_tune.storage import uses
+    from prefect_tune.storage.cache import usage as uses
 
     store = store_of(context)
     evaluate(context, draw(context, 3))

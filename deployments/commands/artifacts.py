@@ -1,0 +1,210 @@
+"""`prefect-tune artifacts`: looking into the store."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from prefect_tune.deployments.commands.parts import (
+    DATABASE,
+    JSON,
+    STORE,
+    existing_store,
+    print_json,
+    told_plainly,
+    written,
+)
+
+if TYPE_CHECKING:
+    from prefect_tune.storage.cache.entry import Entry
+    from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["artifacts"]
+
+
+@click.group()
+def artifacts() -> None:
+    """Look into the store: what each step made, and how it was made."""
+
+
+@artifacts.command("ls")
+@click.option("--study", help="Only what this study made or used.")
+@click.option("--step", help='Only of this step, for instance "fit model".')
+@click.option("--algorithm", help="Only of this algorithm.")
+@click.option(
+    "--sort",
+    type=click.Choice(["age", "size", "use", "cost"]),
+    default="age",
+    show_default=True,
+    help="What comes first: newest, largest, last used, dearest.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@JSON
+@STORE
+@DATABASE
+def artifacts_ls(
+    study: str | None,
+    *,
+    step: str | None,
+    algorithm: str | None,
+    sort: str,
+    limit: int | None,
+    as_json: bool,
+    store: str | None,
+    database: str | None,
+) -> None:
+    """List cached artifacts, newest first."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.study import print_artifacts
+        from prefect_tune.storage.inspection import Selection, list_artifacts
+
+        keys = None
+        if study is not None:
+            from prefect_tune.flows.study.summary import keys_of
+
+            keys = keys_of(opened, study)
+        selection = Selection(step=step, algorithm=algorithm, sort=sort, limit=limit)
+        rows = list_artifacts(opened, selection, keys)
+        print_json(rows) if as_json else print_artifacts(rows)
+
+
+@artifacts.command("show")
+@click.argument("key")
+@JSON
+@STORE
+@DATABASE
+def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
+    """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.artifact import print_artifact
+        from prefect_tune.flows.study.summary import load_code_of, trials_using
+        from prefect_tune.storage.inspection import describe
+
+        entry = _the_artifact(opened, key)
+        load_code_of(opened, entry)
+        document = {**describe(opened, entry), "trials": trials_using(opened, entry.key)}
+        print_json(document) if as_json else print_artifact(document)
+
+
+@artifacts.command("export")
+@click.argument("key")
+@click.argument("file")
+@click.option("--part", default="train", show_default=True, help="train, held_out or estimator.")
+@JSON
+@STORE
+@DATABASE
+def artifacts_export(
+    key: str, file: str, *, part: str, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """Write one part of an artifact to FILE: Parquet, or, of an estimator, a pickle."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.study.summary import load_code_of
+        from prefect_tune.storage.files import Damaged
+        from prefect_tune.storage.inspection import part_of
+        from prefect_tune.tasks.bad_input import BadInput
+
+        entry = _the_artifact(opened, key)
+        if not entry.is_present:
+            raise BadInput(f"artifact {entry.key[:12]} was evicted; only its facts are left")
+        if part not in entry.parts:
+            raise BadInput(
+                f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
+            )
+        try:
+            data = part_of(opened, entry, part)
+        except Damaged as error:
+            raise BadInput(f"it cannot be exported: {error}") from error
+        load_code_of(opened, entry)
+        with written(file) as path:
+            path.write_bytes(_plain_pickle(data) if entry.parts[part].codec == "pickle" else data)
+        if as_json:
+            print_json({"out": file, "key": entry.key, "part": part})
+        else:
+            click.echo(f"{part} of {entry.step} ({entry.algorithm}) is in {file}")
+
+
+@artifacts.command("stats")
+@JSON
+@STORE
+@DATABASE
+def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
+    """Show how full the cache is, and how often it served."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.study import print_stats
+        from prefect_tune.storage.inspection import stats
+
+        document = stats(opened)
+        print_json(document) if as_json else print_stats(document)
+
+
+@artifacts.command("verify")
+@click.option("--repair", "is_repair", is_flag=True, help="Forget what is damaged; delete orphans.")
+@JSON
+@STORE
+@DATABASE
+def artifacts_verify(
+    *, is_repair: bool, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """Compare every file of the store with its digest. Exit code 1 if something is wrong.
+
+    With --repair, what is damaged or missing in the cache is forgotten and made again when it is
+    needed, and files that the index does not know are deleted; damaged records are only named.
+    """
+    with told_plainly(), existing_store(store, database) as opened:
+        from dataclasses import asdict
+
+        from prefect_tune.deployments.views.study import print_verification
+        from prefect_tune.storage.inspection import repair, verify
+
+        found = verify(opened)
+        if is_repair:
+            repair(opened, found)
+        after = verify(opened) if is_repair else found
+        if as_json:
+            print_json(asdict(found))
+        else:
+            print_verification(found, is_repaired=is_repair and after.is_sound)
+        is_sound = after.is_sound
+    if not is_sound:
+        sys.exit(1)
+
+
+@artifacts.command("prune")
+@click.option("--to", "size", required=True, metavar="SIZE", help="What may stay, such as 5GB.")
+@JSON
+@STORE
+@DATABASE
+def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: str | None) -> None:
+    """Evict the least recently used artifacts until the cache is at most SIZE; records stay."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.units import format_bytes, parse_bytes
+        from prefect_tune.storage.inspection import stats
+
+        evicted = opened.prune(parse_bytes(size, "to"))
+        document = {"evicted": evicted, "size_bytes": stats(opened)["size_bytes"]}
+        if as_json:
+            print_json(document)
+        else:
+            click.echo(f"{evicted} evicted; the cache holds {format_bytes(document['size_bytes'])}")
+
+
+def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
+    """The one artifact whose key begins so."""
+    from prefect_tune.storage.inspection import find_artifacts
+    from prefect_tune.tasks.bad_input import BadInput
+
+    found = find_artifacts(opened, key)
+    if len(found) != 1:
+        how_many = f"{len(found)} artifacts have" if found else "no artifact has"
+        raise BadInput(
+            f"{how_many} a key that begins with {key!r}; `prefect-tune artifacts ls` lists them"
+        )
+    return found[0]
+
+
+def _plain_pickle(data: "bytes | memoryview") -> bytes:
+    """A pickle that `pickle.load` reads, also without the user's own code."""
+    from prefect_tune.storage.codec import decode
+    from prefect_tune.tasks.user_code import portable_pickle
+
+    return portable_pickle(decode("pickle", data))

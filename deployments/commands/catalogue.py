@@ -1,0 +1,173 @@
+"""The commands that say what there is: `prefect-tune spaces` and `prefect-tune methods`."""
+
+import re
+from dataclasses import asdict, fields, is_dataclass
+from inspect import cleandoc
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.deployments.commands.parts import JSON, print_json, told_plainly
+
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.space.algorithm import Algorithm
+    from prefect_tune.optimizers.space.space import Space
+
+__all__ = ["methods", "spaces"]
+
+
+@click.command()
+@click.argument("name", required=False)
+@JSON
+def spaces(name: str | None, *, as_json: bool) -> None:
+    """List the spaces of pipelines, or show the space NAME in full.
+
+    NAME may also be FILE.py:NAME, a space of your own, which is thereby checked.
+    """
+    with told_plainly():
+        if name is None:
+            from prefect_tune.tasks.catalogue.spaces import SPACES
+
+            rows = [_space(space) for space in SPACES.values()]
+            print_json(rows) if as_json else _print_spaces(rows)
+            return
+        from prefect_tune.tasks.user_space import find_space
+
+        space, _ = find_space(name)
+        document = _space(space)
+        for step, shown in zip(space.searched, document["steps"], strict=True):
+            shown["hyperparameters"] = {
+                algorithm.id: _hyperparameters(algorithm) for algorithm in step.algorithms
+            }
+        print_json(document) if as_json else _print_space(document)
+
+
+@click.command()
+@click.argument("name", required=False)
+@JSON
+def methods(name: str | None, *, as_json: bool) -> None:
+    """List the methods of search and what each is for, or explain the options of method NAME."""
+    with told_plainly():
+        from prefect_tune.optimizers.registry import METHODS
+        from prefect_tune.optimizers.space.naming import UnknownName
+
+        if name is not None and name not in METHODS:
+            raise UnknownName("method", name, METHODS)
+        rows: list[dict[str, Any]] = [
+            {
+                "name": known,
+                "purpose": method.purpose,
+                "options": _options(method.load().Options),
+            }
+            for known, method in METHODS.items()
+            if name in {None, known}
+        ]
+        if as_json:
+            print_json(rows if name is None else rows[0])
+            return
+        for row in rows:
+            click.echo(f"{row['name']:<12}{row['purpose']}")
+            for option in row["options"]:
+                click.echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
+                if name is not None:
+                    indent = " " * 16
+                    text = option["meaning"]
+                    click.echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
+
+
+def _space(space: "Space") -> dict[str, Any]:
+    return {
+        "name": space.name,
+        "data": space.data,
+        "target": space.target,
+        "n_paths": space.n_paths,
+        "n_feasible_paths": space.n_feasible_paths,
+        "n_hyperparameters": space.n_hyperparameters,
+        "steps": [
+            {"name": step.name, "algorithms": [a.id for a in step.algorithms]}
+            for step in space.searched
+        ],
+    }
+
+
+def _hyperparameters(algorithm: "Algorithm") -> list[dict[str, Any]]:
+    """Name, default, and either choices or range and scale."""
+    from ConfigSpace.hyperparameters import (
+        CategoricalHyperparameter,
+        Constant,
+        NumericalHyperparameter,
+    )
+
+    rows: list[dict[str, Any]] = []
+    for h in algorithm.hyperparameters.values():
+        if isinstance(h, Constant):
+            continue
+        row: dict[str, Any] = {"name": h.name, "default": _plain(h.default_value)}
+        if isinstance(h, CategoricalHyperparameter):
+            row["choices"] = [_plain(choice) for choice in h.choices]
+        elif isinstance(h, NumericalHyperparameter):
+            row |= {"range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
+        else:
+            row["choices"] = [_plain(value) for value in getattr(h, "sequence", ())]
+        rows.append(row)
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _print_spaces(rows: list[dict[str, Any]]) -> None:
+    form = "{:<29}{:<9}{:<9}{:>7}{:>10}{:>17}  {}"
+    headings = ("space", "data", "predicts", "paths", "can run", "hyperparameters", "steps")
+    click.echo(form.format(*headings))
+    for row in rows:
+        steps = " x ".join(str(len(step["algorithms"])) for step in row["steps"])
+        counts = (row["n_paths"], row["n_feasible_paths"], row["n_hyperparameters"])
+        click.echo(form.format(row["name"], row["data"], row["target"], *counts, steps))
+
+
+def _print_space(document: dict[str, Any]) -> None:
+    click.echo(
+        f"{document['name']} takes {document['data']} and predicts {document['target']}: "
+        f"{document['n_paths']:,} paths, of which {document['n_feasible_paths']:,} can run, and "
+        f"{document['n_hyperparameters']} hyperparameters"
+    )
+    for step in document["steps"]:
+        click.echo(f"\n{step['name']}")
+        for algorithm, hyperparameters in step["hyperparameters"].items():
+            click.echo(f"  {algorithm}")
+            for h in hyperparameters:
+                values = (
+                    ", ".join(map(str, h["choices"]))
+                    if "choices" in h
+                    else f"{h['range'][0]:g} to {h['range'][1]:g}" + (" (log)" if h["log"] else "")
+                )
+                click.echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
+
+
+def _options(options: type) -> list[dict[str, Any]]:
+    if not is_dataclass(options) or not fields(options):
+        return []
+    meanings, defaults = _meanings(options), options()
+    if hasattr(defaults, "resolved"):
+        defaults = defaults.resolved()  # what the default variant has
+    return [
+        {"name": name, "default": default, "meaning": meanings[name]}
+        for name, default in asdict(defaults).items()
+    ]
+
+
+def _meanings(options: type) -> dict[str, str]:
+    """What the docstring says of each attribute."""
+    listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _written(default: Any) -> str:
+    """A default as one writes it on the command line."""
+    if default is None:
+        return "null"
+    return str(default).lower() if isinstance(default, bool) else str(default)

@@ -1,0 +1,80 @@
+"""`prefect-tune compare`, and `standings` for what it has written."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.deployments.commands.flow_run import add_options, grouped_by, run_flow
+from prefect_tune.deployments.commands.parts import JSON, print_json, told_plainly
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.comparison.comparison import Comparison
+
+__all__ = ["compare", "standings"]
+
+
+@click.command(cls=grouped_by(COMPARE_OPTIONS))
+@add_options(COMPARE_OPTIONS)
+@JSON
+@click.option("--quiet", is_flag=True, help="Say nothing along the way.")
+@click.option("--keep-server", is_flag=True, help="Leave the embedded Prefect server up.")
+def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any) -> None:
+    """Compare methods of search on DATA, or continue a comparison.
+
+    Each method runs with --budget or --trials of its own, --repeats times, on one worker and with
+    an empty cache of its own. All methods of a repeat have the same test part, folds and seed.
+
+    \b
+    prefect-tune compare patients.csv --target responder --methods flash,tpe,random --budget 5m
+    prefect-tune compare patients.csv --target responder --methods flash,flash:variant=paper --trials 50
+
+    The best pipelines of an eighth, a quarter, half, three quarters and all of the budget are
+    fitted on all training rows and scored on the test rows, after the budget. Interrupt it at any
+    time; the same command with the same --name goes on where it was.
+    """  # noqa: D301, E501 - click reads the backspace; a command is one line
+
+    def prepare() -> "Comparison":
+        from prefect_tune.flows.comparison.comparison import prepare_comparison
+
+        for name in ("drop", "categorical"):
+            parameters[name] = list(parameters[name]) or None
+        return prepare_comparison(parameters)
+
+    def run(comparison: "Comparison") -> dict[str, Any]:
+        from prefect_tune.flows.comparing import compare as compare_flow
+        from prefect_tune.flows.comparison.comparison import comparison_prepared
+
+        with comparison_prepared(comparison):
+            came: dict[str, Any] = compare_flow(**{**parameters, "name": comparison.name})
+        return came
+
+    came = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
+    _print(came, as_json=as_json)
+
+
+@click.command()
+@click.argument("curves", nargs=-1, required=True, metavar="FILE...")
+@JSON
+def standings(curves: Sequence[str], *, as_json: bool) -> None:
+    """Show how methods stand in FILE, the curves of a comparison; of several files, pooled.
+
+    \b
+    prefect-tune standings vehicle.parquet wind.parquet
+
+    Methods are ranked within each data set and repeat; all files must have the same methods.
+    """  # noqa: D301 - click reads the backspace
+    with told_plainly():
+        from prefect_tune.flows.comparison.pooling import pooled_standings
+
+        _print(pooled_standings(curves), as_json=as_json)
+
+
+def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        from prefect_tune.deployments.views.comparison import print_comparison
+
+        print_comparison(document)

@@ -1,0 +1,75 @@
+"""One artifact, as people read it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from prefect_tune.deployments.views.study import CONSOLE
+from prefect_tune.flows.units import format_bytes, format_seconds
+
+__all__ = ["print_artifact"]
+
+_MOST_TRIALS = 10
+
+
+def print_artifact(document: Mapping[str, Any]) -> None:
+    """What it is, where its files are, what is in them, and who uses it."""
+    state = "" if document["is_present"] else ", evicted: only what is known of it is left"
+    CONSOLE.print(
+        f"[bold]{document['key']}[/]\n"
+        f"  {document['step']}: {document['algorithm']}, fold {document['fold']}, made by study "
+        f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
+        f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
+    )
+    for step in (document["lineage"] or {}).get("steps", []):
+        values = ", ".join(f"{name}={value}" for name, value in step["arguments"].items())
+        CONSOLE.print(
+            f"    {step['step']}: {step['algorithm']}" + (f" ({values})" if values else "")
+        )
+    for file in document["files"]:
+        print_contents(file, document["contents"][file["name"]])
+    for child in document["children"]:
+        evicted = "" if child["is_present"] else ", evicted"
+        made = f"{child['step']}: {child['algorithm']}"
+        CONSOLE.print(f"  made from it: {child['key'][:12]} {made}{evicted}")
+    used = [f"{trial['study']} {trial['number']}" for trial in document["trials"]]
+    more = f" and {len(used) - _MOST_TRIALS} more" if len(used) > _MOST_TRIALS else ""
+    CONSOLE.print(f"  used by {len(used)} trials: {', '.join(used[:_MOST_TRIALS])}{more}")
+
+
+def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
+    """One file of an artifact, and its contents in a few lines."""
+    CONSOLE.print(f"  [bold]{file['name']}[/] {format_bytes(file['size_bytes'])} {file['url']}")
+    if "unreadable" in contents:
+        CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
+    elif "type" in contents:
+        CONSOLE.print(f"    {contents['type']}")
+        for name, value in contents["fitted"].items():
+            CONSOLE.print(f"    {name} = {value}", markup=False)
+    else:
+        shape = " x ".join(map(str, contents["shape"]))
+        hidden = contents["columns_not_shown"]
+        CONSOLE.print(f"    {shape}" + (f"; {hidden} more columns are not shown" if hidden else ""))
+        CONSOLE.print(_columns(contents["columns"], contents["rows"]))
+
+
+def _columns(columns: Mapping[str, Mapping[str, Any]], rows: Sequence[Any]) -> Table:
+    """Statistics of columns and the first values of each, one column a line."""
+    table = Table("column", "min", "mean", "max", "zero", "empty", "first values", box=None)
+    for position, (name, of) in enumerate(columns.items()):
+        first = [row[position] if isinstance(row, list) else row for row in rows]
+        numbers = [_short(of.get(what)) for what in ("min", "mean", "max")]
+        shares = [_share(of.get(f"share_{what}")) for what in ("zero", "empty")]
+        table.add_row(name, *numbers, *shares, ", ".join(map(_short, first)))
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

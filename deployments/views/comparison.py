@@ -1,0 +1,77 @@
+"""What `prefect-tune compare` prints for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from prefect_tune.deployments.views.study import CONSOLE, UNITS
+from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
+from prefect_tune.flows.units import counted, format_seconds, loss_name
+
+__all__ = ["print_comparison"]
+
+
+def print_comparison(document: Mapping[str, Any]) -> None:
+    """How methods stand at fractions of the budget, one a line, best first."""
+    loss = loss_name(document["metric"]) + UNITS.get(document["metric"], "")
+    if "comparison" in document:
+        CONSOLE.print(
+            f"[bold]{document['comparison']}[/]: {document['data']}, space {document['space']}, "
+            f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a run"
+        )
+    table = Table(
+        "of the budget", "method", "rank", "", f"test {loss}", f"cross-validated {loss}", "trials",
+        "asking", box=None,
+    )  # fmt: skip
+    for stage in document["fractions"]:
+        for position, row in enumerate(stage["methods"]):
+            at = f"{100 * stage['fraction']:g} %" if position == 0 else ""
+            table.add_row(at, *_cells(row))
+    CONSOLE.print(table)
+    for data_set in document.get("data_sets", ()):
+        CONSOLE.print(f"  {data_set['data']}, at the end: {_in_short(data_set['methods'])}")
+    n_methods, n_blocks = len(document["methods"]), document["n_blocks"]
+    CONSOLE.print(
+        "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
+        f"{counted(n_blocks, 'block')} of a data set and a repeat; = marks who is not "
+        f"significantly behind the first (ranks reordered within blocks, p = {SIGNIFICANCE})"
+    )
+    if least_p_value(n_blocks, n_methods) > SIGNIFICANCE:
+        CONSOLE.print(
+            f"  With {counted(n_blocks, 'block')} no difference between {n_methods} methods can be "
+            "significant: more repeats tell more"
+        )
+    if "out" in document:
+        CONSOLE.print(f"  curves of all runs: {document['out']}")
+
+
+def _budget(document: Mapping[str, Any]) -> str:
+    seconds, trials = document["budget_seconds"], document["budget_trials"]
+    return counted(trials, "trial") if seconds is None else format_seconds(seconds)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["method"],
+        f"{row['average_rank']:.2f}",
+        "=" if row["is_tied_with_best"] else "",
+        _spread(row["median_test_loss"], row["quartiles_test_loss"]),
+        _spread(row["median_loss"], row["quartiles_loss"]),
+        f"{row['trials']:g}",
+        format_seconds(row["ask_seconds"]),
+    ]
+
+
+def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
+    low, high = map(_number, quartiles)
+    is_known = None not in quartiles and low != high
+    return f"{_number(median)} ({low}-{high})" if is_known else _number(median)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _in_short(methods: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{row['method']} {_number(row['median_test_loss'])}" for row in methods)

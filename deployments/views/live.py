@@ -1,0 +1,114 @@
+"""What a study shows while it runs: a live header on a terminal, plain lines elsewhere."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.units import format_seconds, loss_name
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["observer_for"]
+
+
+@contextmanager
+def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
+    """The observer that fits where the output goes."""
+    if json_lines:
+        yield _JsonLines()
+    elif quiet:
+        yield _Silent()
+    elif sys.stderr.isatty():
+        console = Console(stderr=True, highlight=False)
+        with Live(console=console, transient=True, refresh_per_second=4) as live:
+            yield _Header(live)
+    else:
+        yield _Lines()
+
+
+class _Silent:
+    """Says nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Nothing."""
+
+    def tick(self, progress: Progress) -> None:
+        """Nothing."""
+
+
+class _Lines(_Silent):
+    """One plain line per trial, to standard error."""
+
+    def note(self, text: str) -> None:
+        """One line."""
+        click.echo(text, err=True)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """One line."""
+        click.echo(f"{_outcome(trial)}  |  {_standing(progress)}", err=True)
+
+
+class _JsonLines(_Silent):
+    """One line of JSON per trial, to standard output."""
+
+    def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
+        """One line."""
+        click.echo(json.dumps(trial.to_json(), separators=(",", ":")))
+
+
+class _Header(_Silent):
+    """One live line that stays at the bottom; failures and notes scroll above it."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def note(self, text: str) -> None:
+        """One line above the header."""
+        self._live.console.print(text, style="dim")
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Failures and new incumbents scroll by; the header changes."""
+        if trial.failure is not None or progress.incumbent == trial:
+            style = "yellow" if trial.failure else "green"
+            self._live.console.print(_outcome(trial), style=style)
+        self.tick(progress)
+
+    def tick(self, progress: Progress) -> None:
+        """The header."""
+        self._live.update(Text(_standing(progress), style="bold"))
+
+
+def _outcome(trial: Trial) -> str:
+    path = " > ".join(trial.query.configuration.path)
+    if trial.failure is not None:
+        where = f"{trial.failure.step}: " if trial.failure.step else ""
+        return f"trial {trial.number:>3}  failed  {where}{trial.failure.message}  {path}"
+    assert trial.evaluation is not None  # noqa: S101 - it has ended
+    cost = format_seconds(trial.evaluation.cost_seconds)
+    return f"trial {trial.number:>3}  {trial.evaluation.loss:<8.4g} {cost:>6}  {path}"
+
+
+def _standing(progress: Progress) -> str:
+    of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
+    parts = [f"{progress.n_trials}{of_trials} trials"]
+    if progress.n_failed:
+        parts.append(f"{progress.n_failed} failed")
+    if progress.incumbent is not None:
+        unit = " %" if progress.unit == "percent" else ""
+        metric = loss_name(progress.metric)
+        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}")
+    if progress.seconds_total is not None:
+        left = max(progress.seconds_total - progress.seconds, 0)
+        parts.append(f"{format_seconds(left)} left")
+    saved = format_seconds(max(progress.seconds_saved, 0))
+    parts.append(f"cache {progress.cache_hits} hits, {saved} saved")
+    return " · ".join(parts)

@@ -1,0 +1,1 @@
+"""Comparing methods: what enters, how the replicates stand, and who leads."""

@@ -1,0 +1,97 @@
+"""The curve of a study as a table: its best loss after each trial, from what the ledger has."""
+
+from typing import Any
+
+import pandas as pd
+
+from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
+from prefect_tune.optimizers.optimizer import Asked, Told
+from prefect_tune.storage.ledger import Ledger, StudyRecord
+
+__all__ = ["TEST_LOSSES", "curve_of"]
+
+TEST_LOSSES = "test_losses"
+"""In the result of a study: test losses of its incumbents, by the number of the trial as text."""
+_TYPES = {
+    "trial": "Int64",
+    "incumbent": "Int64",
+    "budget_trials": "Int64",
+    "budget_seconds": "Float64",
+    "loss": "Float64",
+    "incumbent_loss": "Float64",
+    "test_loss": "Float64",
+}
+
+
+def curve_of(ledger: Ledger, record: StudyRecord, **about: Any) -> pd.DataFrame:
+    """One row for the start of a study, and one for each trial that has ended, in that order.
+
+    Args:
+        ledger: Where the study is.
+        record: The study.
+        about: Further columns, the same in all rows.
+
+    Returns:
+        The columns of `CURVE_COLUMNS`. `trials`, `seconds` and `ask_seconds` count from the start
+        of the study to the end of the trial; `incumbent` is the best trial until then, and
+        `test_loss` its loss on the test rows where that was measured.
+    """
+    settings, problem = record.settings, record.problem
+    common = {
+        "data": settings["data_name"],
+        "dataset": problem["dataset"],
+        "space": problem["space"],
+        "metric": problem["metric"],
+        "seed": problem["seed"],
+        "study": record.name,
+        "budget_seconds": settings["budget_seconds"],
+        "budget_trials": settings["trials"],
+        **about,
+    }
+    tested = record.result.get(TEST_LOSSES, {})
+    rows = [{**common, **row} for row in _progress(ledger, record.name)]
+    for row in rows:
+        row["test_loss"] = tested.get(str(row["incumbent"]))
+    return pd.DataFrame(rows, columns=list(CURVE_COLUMNS)).astype(_TYPES)
+
+
+def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
+    row: dict[str, Any] = {
+        "trial": None,
+        "trials": 0,
+        "seconds": 0.0,
+        "cost_seconds": 0.0,
+        "ask_seconds": 0.0,
+        "failure": None,
+        "loss": None,
+        "incumbent": None,
+        "incumbent_loss": None,
+    }
+    rows, asking = [row], 0.0
+    for event in ledger.events(study):
+        if event.kind == Asked.kind:
+            asking += event.body["seconds"]
+        if event.kind == Told.kind:
+            row = _after(row, event.body) | {"ask_seconds": asking}
+            rows.append(row)
+    return rows
+
+
+def _after(row: dict[str, Any], told: Any) -> dict[str, Any]:
+    """The row of a trial that has ended, from the row before it."""
+    evaluation, failure = told["evaluation"], told["failure"]
+    row = {
+        **row,
+        "trial": told["number"],
+        "trials": row["trials"] + 1,
+        # A killed process may have forgotten some seconds of its session.
+        "seconds": max(row["seconds"], told["elapsed_seconds"]),
+        "cost_seconds": (evaluation or failure)["cost_seconds"],
+        "failure": failure["kind"] if failure else None,
+        "loss": evaluation["loss"] if evaluation else None,
+    }
+    is_full = evaluation is not None and told["query"]["subset"] == 1.0
+    best = row["incumbent_loss"]
+    if is_full and (best is None or evaluation["loss"] < best):
+        row |= {"incumbent": told["number"], "incumbent_loss": evaluation["loss"]}
+    return row

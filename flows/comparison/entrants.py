@@ -1,0 +1,72 @@
+"""Methods that enter a comparison, with their options, from what users write and from studies."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["Entrant", "entrant_of", "parse_methods"]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method with its options.
+
+    Attributes:
+        label: How it was written, and is shown.
+        method: Its name.
+        options: Its own options.
+    """
+
+    label: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def suffix(self) -> str:
+        """The label as the end of a study's name."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.label).strip("-")
+
+
+def parse_methods(text: str) -> tuple[Entrant, ...]:
+    """Methods from `flash,flash:variant=paper,random`; values are JSON where they can be.
+
+    Raises:
+        UnknownName: If there is no such method.
+        BadInput: If an option is not written NAME=VALUE, or a method is there twice.
+    """
+    entrants = tuple(_entrant(part.strip()) for part in text.split(",") if part.strip())
+    seen: set[str] = set()
+    for entrant in entrants:
+        if entrant.suffix in seen:
+            raise BadInput(f"--methods {text}: {entrant.label} is there twice; leave one out")
+        seen.add(entrant.suffix)
+    return entrants
+
+
+def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
+    """A method with its options as one writes it."""
+    texts = (v if isinstance(v, str) else json.dumps(v) for v in options.values())
+    assignments = (f"{name}={text}" for name, text in zip(options, texts, strict=True))
+    return Entrant(":".join((method, *assignments)), method, options)
+
+
+def _entrant(label: str) -> Entrant:
+    method, *assignments = label.split(":")
+    if method not in METHODS:
+        raise UnknownName("method", method, METHODS)
+    options: dict[str, Any] = {}
+    for assignment in assignments:
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", assignment)
+        if match is None:
+            raise BadInput(f"--methods {label}: write METHOD:NAME=VALUE")
+        try:
+            options[match[1]] = json.loads(match[2])
+        except ValueError:
+            options[match[1]] = match[2]
+    return Entrant(label, method, options)

@@ -1,0 +1,82 @@
+"""Using what a study found: its final model, and predictions with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.flows.study.study import read_trials
+from prefect_tune.flows.study.summary import find_study
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.source import read_features
+from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.objective.constraint import limits_of
+from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.refit import model_record
+
+__all__ = ["final_model", "predict"]
+
+
+def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
+    """The final model of a study, and which trial it comes from.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If it has no model yet, or one that does not keep within limits set since.
+        RecordDamaged: If the model's record is damaged.
+    """
+    Problem.from_json(find_study(store, study).problem).find_space()  # may bring code of its own
+    if not store.records.exists(model_record(study)):
+        raise BadInput(
+            f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
+        )
+    parts = store.records.get(model_record(study))
+    _check_limits(store, study, parts["about"])
+    return parts["model"], parts["about"]
+
+
+def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
+    """Predictions for new rows: `prediction`, and `probability_<class>` where the model gives it.
+
+    Rows of events also have their patient and prediction time.
+
+    Raises:
+        UnknownName, BadInput: If the study has no model, or the data cannot be used.
+    """
+    model, about = final_model(store, study)
+    dataset = load_dataset(store, about["dataset"])
+    chosen = find_study(store, study).settings["source"]["format"]
+    X = read_features(data, labels, dataset, chosen)
+    frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
+    if isinstance(X, EventRows):
+        frame = X.rows.copy()
+    elif isinstance(dataset.X, pd.DataFrame):
+        X = like_training(X, dataset.X)
+    frame["prediction"] = model.predict(X)
+    if hasattr(model, "predict_proba"):
+        probabilities = np.asarray(model.predict_proba(X))
+        for column, label in enumerate(model.classes_):
+            frame[f"probability_{label}"] = probabilities[:, column]
+    return frame
+
+
+def _check_limits(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
+    record = find_study(store, study)
+    constraints = [constraint for _, constraint in limits_of(record.settings)]
+    if not constraints:
+        return
+    space = Problem.from_json(record.problem).find_space()
+    members = {about["trial"], *(member["trial"] for member in about["members"])}
+    for trial in read_trials(Ledger(store.database), study, space):
+        above = [c.name for c in constraints if c.excess(trial) > 0]
+        if trial.number in members and above:
+            raise BadInput(
+                f"the final model of study {study!r} comes from trial {trial.number}, which is not "
+                f"within the limits set since ({', '.join(above)}), and no other took its place; "
+                "run the study on, or with the limits it had"
+            )

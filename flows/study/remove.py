@@ -1,0 +1,21 @@
+"""Removing a study, and the records that only it used."""
+
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import find_study
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["remove_study"]
+
+
+def remove_study(store: ArtifactStore, name: str) -> list[str]:
+    """Remove a study; returns the ids of the records that went with it.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If another process runs it.
+    """
+    find_study(store, name)
+    with Study.held(store, name):
+        Ledger(store.database).delete_study(name)
+        return store.records.unlink_study(name)

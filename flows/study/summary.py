@@ -1,0 +1,168 @@
+"""What came of a study, as the plain values that `show --json` and `trials --json` print."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefect_tune.flows.study.study import read_trials, study_lease
+from prefect_tune.optimizers.optimizer import Asked
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial, TrialState
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.objective.constraint import limits_of
+from prefect_tune.tasks.problem import Problem
+
+__all__ = [
+    "failed_trials",
+    "find_study",
+    "keys_of",
+    "list_trials",
+    "load_code_of",
+    "summarize",
+    "trials_using",
+]
+
+
+def find_study(store: ArtifactStore, name: str) -> StudyRecord:
+    """The study of that name.
+
+    Raises:
+        UnknownName: If there is none.
+    """
+    ledger = Ledger(store.database)
+    record = ledger.study(name)
+    if record is None:
+        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
+    return record
+
+
+def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
+    """Study, method, state, trials, incumbent, test loss, cache and seconds.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    record = find_study(store, name)
+    ledger = Ledger(store.database)
+    problem = Problem.from_json(record.problem)
+    trials = read_trials(ledger, name, problem.find_space())
+    history = History([constraint for _, constraint in limits_of(record.settings)])
+    for trial in trials:
+        history.record(trial)
+    incumbent = history.incumbent
+    return {
+        "study": record.name,
+        "method": record.settings["method"],
+        "metric": problem.metric,
+        "space": problem.space,
+        "data": record.settings["source"]["data"],
+        "state": _state(store, record),
+        "n_trials": sum(t.is_told for t in trials),
+        "n_failed": len(history.failed),
+        "n_waiting": sum(not t.is_told for t in trials),
+        "incumbent": None if incumbent is None else _incumbent(incumbent),
+        "constraints": {c.name: c.bound for c in history.constraints},
+        "nearest_infeasible": None
+        if incumbent is not None or history.nearest_infeasible is None
+        else _incumbent(history.nearest_infeasible),
+        "ensemble": record.result.get("ensemble"),
+        "test_loss": record.result.get("test_loss"),
+        "holdout": record.settings["holdout"],
+        "chance_loss": record.settings["chance_loss"],
+        "decisions": record.result.get("decisions", {}),
+        "cache": _cache(store, trials),
+        "seconds": {
+            "total": record.seconds,
+            "evaluating": sum(t.cost_seconds for t in trials),
+            "asking": sum(e.body["seconds"] for e in ledger.events(name) if e.kind == Asked.kind),
+        },
+    }
+
+
+def list_trials(
+    store: ArtifactStore, name: str, *, failed_only: bool = False
+) -> list[dict[str, Any]]:
+    """All trials of a study by number, or its failed ones.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    find_study(store, name)
+    documents = [dict(document) for document in Ledger(store.database).trials(name)]
+    return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
+
+
+def failed_trials(store: ArtifactStore, name: str) -> list[int]:
+    """Numbers of the failed trials of a study.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    return [trial["number"] for trial in list_trials(store, name, failed_only=True)]
+
+
+def keys_of(store: ArtifactStore, name: str) -> list[str]:
+    """Keys of all artifacts that a study made, and of those that its completed trials used.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    steps = (
+        step
+        for trial in list_trials(store, name)
+        if trial["evaluation"]
+        for step in trial["evaluation"]["steps"]
+    )
+    return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
+
+
+def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
+    """Completed trials, of any study, that made or used an artifact."""
+    ledger = Ledger(store.database)
+    return [
+        {"study": study, "number": trial["number"]}
+        for study in ledger.study_names()
+        for trial in ledger.trials(study)
+        if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
+    ]
+
+
+def load_code_of(store: ArtifactStore, entry: Entry) -> None:
+    """Have the user's code known that an artifact was made with, if a study still has it."""
+    users = (trial["study"] for trial in trials_using(store, entry.key))
+    for name in dict.fromkeys([entry.study, *users]):
+        record = Ledger(store.database).study(name)
+        if record is not None and record.problem.get("space_code"):
+            Problem.from_json(record.problem).find_space()
+            return
+
+
+def _state(store: ArtifactStore, record: StudyRecord) -> str:
+    """Where a study stands; one that was running when its process was killed is interrupted."""
+    holder = store.leases.holder(study_lease(record.name))
+    is_running = holder is not None and not holder.is_dead
+    return "interrupted" if record.state == "running" and not is_running else record.state
+
+
+def _incumbent(trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "loss": trial.loss,
+        "constraints": dict(trial.evaluation.constraints) if trial.evaluation else {},
+        "configuration": trial.query.configuration.to_json(),
+    }
+
+
+def _cache(store: ArtifactStore, trials: Sequence[Trial]) -> dict[str, Any]:
+    """What the cache did for these trials; a step that hands on what it got counts as neither."""
+    steps = [step for trial in trials if trial.evaluation for step in trial.evaluation.steps]
+    hits = [step for step in steps if step.hit]
+    keys = list({step.key for step in steps})
+    return {
+        "hits": len(hits),
+        "misses": len(steps) - len(hits),
+        "size_bytes": sum(e.size_bytes for e in store.index.entries(keys).values() if e.is_present),
+        "seconds_saved": sum(step.seconds - step.load_seconds for step in hits),
+    }

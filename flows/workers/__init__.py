@@ -1,0 +1,1 @@
+"""Where trials run: Dask processes here or elsewhere, and what Prefect's server is told of them."""

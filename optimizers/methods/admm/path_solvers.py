@@ -1,0 +1,134 @@
+"""Which path next, at fixed hyperparameters: the solvers of ADMM's z-min.
+
+All choose among the paths that can run. Thompson sampling with Bernoulli rewards is algorithm A1 of
+Liu, Ram et al. 2020; the linear one regresses the best value of each path on its algorithms.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.paths.table import listed_paths
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.space import Path, Space, Step
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52
+
+__all__ = ["Counts", "LinearPaths", "PathArms"]
+
+Array = NDArray[np.floating[Any]]
+Counts = dict[str, list[int]]
+"""By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""
+
+_NOISE = 0.3
+"""Deviation of the linear model's noise, in standardised values."""
+
+
+class PathArms:
+    """The paths of a space as rows of arms, so that one of them is chosen by one pass.
+
+    An algorithm is an arm; an order of T steps is T of them, a step and its place each, so that
+    the order of largest sum is an assignment of steps to places.
+
+    Args:
+        space: The space.
+        seed: Draws the paths that are searched, where there are too many to list.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
+        each = [arm for arms in self._arms_of for of_one in arms.values() for arm in of_one]
+        self.arms = list(dict.fromkeys(each))
+        self.paths = paths = listed_paths(space, seed)
+        place = {arm: i for i, arm in enumerate(self.arms)}
+        self._columns = np.array([[place[arm] for arm in self._pulled(path)] for path in paths])
+        self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
+        self._index = {path: i for i, path in enumerate(paths)}
+
+    def arms_of(self, path: Path) -> list[str]:
+        """The arms that a path pulls."""
+        return [self.arms[c] for c in self._columns[self._index[path]]]
+
+    def _pulled(self, path: Path) -> Iterator[str]:
+        return chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True)))
+
+    def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
+        """The path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
+        pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
+        n, r = pulled.T
+        draws = rng.beta(prior + r, prior + n - r)
+        return self.least(-draws)
+
+    def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
+        """The posterior of a linear model of the best value seen of each path."""
+        rows, targets = self._one_hot(values)
+        precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
+        mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
+        return LinearPaths(self, mean, np.linalg.cholesky(precision))
+
+    def least(self, weights: Array) -> Path:
+        """The path of least sum of the weights of its arms, shape (N,)."""
+        return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
+
+    def improving(
+        self, values: Mapping[Path, float], excluded: set[Path], rng: np.random.Generator
+    ) -> Path:
+        """The path of largest expected improvement of a process over one-hot paths."""
+        rows, targets = self._one_hot(values)
+        groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        kernel = Constant() * Matern52(range(rows.shape[1]), groups)
+        process = GaussianProcess.fit(kernel, rows, targets, rng=rng, max_iterations=20)
+        left = [i for i, path in enumerate(self.paths) if path not in excluded]
+        if not left:
+            return self.random(rng)
+        candidates = np.eye(len(self.arms))[self._columns[left]].sum(axis=1)
+        mean, deviation = process.predict(candidates)
+        scores = log_expected_improvement(mean, deviation, float(targets.min()))
+        return self.paths[left[int(np.argmax(scores))]]
+
+    def random(self, rng: np.random.Generator) -> Path:
+        """A path, all alike."""
+        return self.paths[int(rng.integers(len(self.paths)))]
+
+    def _one_hot(self, values: Mapping[Path, float]) -> tuple[Array, Array]:
+        known = [path for path in values if path in self._index]
+        columns = self._columns[[self._index[path] for path in known]]
+        rows = np.eye(len(self.arms))[columns].sum(axis=1)
+        targets = np.array([values[path] for path in known])
+        deviation = float(targets.std())
+        return rows, (targets - targets.mean()) / (deviation or 1.0)
+
+
+def _arms(step: Step, algorithm: Algorithm) -> list[str]:
+    """The arms that stand for an algorithm of a step."""
+    if not algorithm.order:
+        return [f"{step.name}/{algorithm.id}"]
+    return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPaths:
+    """Normal coefficients of the algorithms, to draw paths from (linear Thompson sampling).
+
+    Attributes:
+        table: The paths.
+        mean: Of the coefficients, shape (N,).
+        root: L with LL' their precision, shape (N, N).
+    """
+
+    table: PathArms
+    mean: Array
+    root: Array
+
+    def draw(self, rng: np.random.Generator) -> Path:
+        """The path of least sum of drawn coefficients."""
+        noise = solve_triangular(
+            self.root, rng.standard_normal(len(self.mean)), lower=True, trans="T"
+        )
+        return self.table.least(self.mean + noise)

@@ -1,0 +1,79 @@
+"""The arithmetic of ADMM's operator splitting: integers, multipliers and slacks.
+
+Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), eqs. 8-13,
+in scaled form: `dual` is lambda / rho. Integers are positions on [0, 1] of their own scale. For a
+given value the relaxed integer that minimises the augmented term is known, as the loss is constant
+on the rounding cell; so is the slack for a given constraint value. Neither is searched.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from prefect_tune.optimizers.space.grids import Grid
+
+__all__ = [
+    "constraint_penalty",
+    "distances",
+    "integer_update",
+    "next_multiplier",
+    "reward",
+    "slack",
+]
+
+Array = NDArray[np.floating[Any]]
+
+
+def distances(grid: Grid, delta: float, dual: float) -> Array:
+    """By value v, (theta(v) - b)^2 with b = delta - dual and theta(v) nearest to b, shape (L,)."""
+    b = delta - dual
+    return (grid.nearest_in_cells(b) - b) ** 2
+
+
+def integer_update(
+    grid: Grid, delta: float, dual: float, chosen: int | None
+) -> tuple[float, float, float]:
+    """The relaxed integer, delta and dual after one iteration (eqs. 9 and 10).
+
+    Args:
+        grid: Its values.
+        delta: Position of the projected integer before.
+        dual: lambda / rho before.
+        chosen: Index of the value that theta-min chose; None for an inactive integer, which only
+            follows the augmented term.
+    """
+    b = delta - dual
+    relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
+    projected = float(grid.positions[grid.projected(relaxed + dual)])
+    return relaxed, projected, dual + relaxed - projected
+
+
+def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
+    """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
+
+    The paper's u is at most the bound, which is the same for quantities from 0; a quantity below 0
+    must not count as a violation.
+    """
+    optimum: Array = np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
+    return optimum
+
+
+def constraint_penalty(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
+    """(rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
+    u = slack(value, bound, multiplier, rho_g)
+    residual = np.asarray(value) - bound + u + multiplier / rho_g
+    penalty: Array = 0.5 * rho_g * residual**2
+    return penalty
+
+
+def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float) -> float:
+    """Mu + rho_g (g - bound + u)."""
+    u = float(slack(value, bound, multiplier, rho_g))
+    return multiplier + rho_g * (value - bound + u)
+
+
+def reward(loss: ArrayLike, f_hat: float) -> Array:
+    """1 - clip(f / f_hat, 0, 1): the probability that a pull counts as a success (eq. A39)."""
+    probability: Array = 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)
+    return probability

@@ -1,0 +1,166 @@
+"""ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
+
+The process models the loss and the constraint values, not their augmented sum, of which the rest is
+known: points of earlier iterations count again with the penalties of now.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, Penalty
+from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.methods.admm.positions import Positions
+from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
+from prefect_tune.optimizers.methods.random_search import new_configuration
+from prefect_tune.optimizers.methods.smac import ForestSearch, SmacOptions
+from prefect_tune.optimizers.optimizer import Objective
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.trials.history import History
+
+__all__ = ["ThetaMin"]
+
+Array = NDArray[np.floating[Any]]
+
+_N_INITIAL = 4
+"""Points of a path before its process is asked: where it stands, and three random ones."""
+_REGION = 0.4
+"""First side of the trust region, in units."""
+
+
+class ThetaMin:
+    """Proposes hyperparameters for paths; what it learns from comes with each call.
+
+    Args:
+        space: The space.
+        objective: What is minimised.
+        options: Which solver, and the weights of the augmented terms.
+        positions: Where integers are pulled to.
+    """
+
+    def __init__(
+        self, space: Space, objective: Objective, options: AdmmOptions, positions: Positions
+    ) -> None:
+        self.space, self.objective, self.options = space, objective, options
+        self._positions = positions
+        self._searches: dict[Path, GaussianSearch] = {}
+
+    def propose(
+        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+    ) -> Configuration:
+        """A new configuration of the path that the state tunes.
+
+        Raises:
+            SpaceExhausted: If the path has none left.
+        """
+        path, solver = state.path, self.options.theta_solver
+        on_path = [t for t in history if t.query.configuration.path == path]
+        is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
+        if solver == "random" or is_early:
+            asked = {t.query.configuration for t in history}
+            return new_configuration(self.space, asked, rng, path)
+        if solver == "smac":
+            return self._by_forest(state, observed, history, rng)
+        return self._improving(state, observed, history, rng)
+
+    def search(self, path: Path) -> GaussianSearch:
+        """Tables of a path, made once."""
+        if path not in self._searches:
+            self._searches[path] = GaussianSearch(self._subspace(path))
+        return self._searches[path]
+
+    def penalty(self, state: AdmmState) -> Penalty:
+        """The augmented term of integers as a function of candidates of the state's path."""
+        search = self.search(state.path)
+        tables = self._positions.penalties(state, search, state.path)
+
+        def penalty(points: Candidates) -> Array:
+            total = np.zeros(len(points))
+            for column, table in tables.items():
+                grid = search.grids[column]
+                assert grid is not None  # noqa: S101 - tables are made of grids
+                total += table[grid.index(points.units[:, column])]
+            return total
+
+        return penalty
+
+    def _by_forest(
+        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+    ) -> Configuration:
+        """The same by SMAC's forest, which sees the augmented losses."""
+        path = state.path
+        encoded = self.search(path)
+        row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
+        penalty = self.penalty(state)
+        on_path = History()
+        for trial in (t for t in history if t.query.configuration.path == path):
+            seen = trial
+            if trial.evaluation is not None:
+                pulled = float(penalty(encoded.encode([trial.query.configuration]))[0])
+                loss = float(values[row_of[trial.number]]) + pulled
+                seen = replace(trial, evaluation=replace(trial.evaluation, loss=loss))
+            on_path.record(seen)
+        failure_cost = self.options.failure_cost
+        assert failure_cost is not None  # noqa: S101 - resolved at construction
+        options = SmacOptions(n_startup=_N_INITIAL, failure_cost=failure_cost)
+        return ForestSearch(self._subspace(path), self.objective, options).propose(on_path, rng)
+
+    def _improving(
+        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+    ) -> Configuration:
+        """Expected improvement of the augmented loss; the process models f and g, not the sum."""
+        path, search = state.path, self.search(state.path)
+        rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
+        live = observed.quantities.any(axis=0)
+        targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
+        pending = [t.query.configuration for t in history.pending]
+        pending = [c for c in pending if c.path == path]
+        candidates = search.encode(observed.trials[i].query.configuration for i in rows)
+        process, state.theta = search.learned(candidates, targets, rng, state.theta, pending)
+        penalty = self.penalty(state)
+        augmented = observed.augmented(state, self.options.rho_g)[rows] + penalty(candidates)
+        shifts = (observed.multipliers(state) / self.options.rho_g - observed.bounds)[live]
+        best = float(augmented.min())
+        acquisition = AugmentedImprovement(process, best, self.options.rho_g, shifts)
+        order = np.argsort(augmented, kind="stable")
+        within = None
+        if self.options.theta_solver == "trust_region":
+            numbers = [observed.trials[i].number for i in rows]
+            within = self._region(candidates[order[:1]], augmented, numbers, state)
+        asked = {t.query.configuration for t in history}
+        ranked = search.ranked(acquisition, candidates[order], rng, penalty, within)
+        for configuration in search.new_configurations(ranked, asked):
+            return configuration
+        return new_configuration(self.space, asked, rng, path)
+
+    def _region(
+        self, best: Candidates, values: Array, numbers: list[int], state: AdmmState
+    ) -> tuple[Array, Array]:
+        """A box around the best, twice as wide after a success, half after as many failures as d.
+
+        Success and failure are those of this theta-min.
+        """
+        d, side, failures = max(best.units.shape[1], 2), _REGION, 0
+        for i, number in enumerate(numbers):
+            if number < state.started_at or i == 0:
+                continue
+            if values[i] < values[:i].min():
+                side, failures = min(2 * side, 1.0), 0
+            else:
+                failures += 1
+                if failures == d:
+                    side, failures = max(side / 2, 0.01), 0
+        free = np.array([grid is None for grid in self.search(state.path).grids])
+        units = best.units[0]
+        return np.where(free, np.maximum(units - side / 2, 0), 0.0), np.where(
+            free, np.minimum(units + side / 2, 1), 1.0
+        )
+
+    def _subspace(self, path: Path) -> Space:
+        chosen = {s.name: [a] for s, a in zip(self.space.searched, path, strict=True)}
+        return self.space.restricted_to(chosen)

@@ -1,0 +1,118 @@
+"""What FLASH's linear models expect of every path: its improvement per cost (section 4.2)."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.optimizer import Objective
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.table import PathTable
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.told_losses import told_losses
+
+__all__ = ["LEAST_SHARE", "PathScores", "ranked"]
+
+LEAST_SHARE = 0.01
+"""A path is not taken to be cheaper than this share of the mean."""
+_TIE = 1e-12
+
+
+class PathScores:
+    """Scores of the paths of a table, from any history.
+
+    Args:
+        options: Those of FLASH, resolved.
+        objective: What is minimised.
+        table: The B paths.
+        cost: Predicts their seconds step by step.
+    """
+
+    def __init__(
+        self, options: FlashOptions, objective: Objective, table: PathTable, cost: PathCost
+    ) -> None:
+        self._options, self._objective = options, objective
+        self._table, self._cost = table, cost
+
+    def log_eips(self, history: History) -> NDArray[np.float64]:
+        """Ln of the expected improvement per cost of the next run of each path, shape (B,).
+
+        What is cached counts at its load time. Pending paths are taken to return what the model
+        expects.
+        """
+        return self._log_eips(history, self._xi, once=True)
+
+    def log_eips_of_many_runs(self, history: History) -> NDArray[np.float64]:
+        """The same of many runs with other values, with xi = 0, shape (B,).
+
+        Nothing is cached for them, and a path that is dear but good must stay, so that the paper's
+        logarithm of the time is taken.
+        """
+        return self._log_eips(history, 0.0, once=False)
+
+    def seconds(self, history: History) -> NDArray[np.float64]:
+        """Predicted seconds of the next run of each path, shape (B,)."""
+        return self._cost.seconds(history, self._is_new(history))
+
+    def _log_eips(self, history: History, xi: float | None, *, once: bool) -> NDArray[np.float64]:
+        failure_cost = self._options.failure_cost
+        assert failure_cost is not None  # noqa: S101 - resolved
+        trials, losses = told_losses(history, self._objective, failure_cost)
+        seen = self._table.encoded(trials)
+        model = PathLinear.fit(seen, losses, self._options.ridge)
+        for path in self._table.encoded(history.pending):
+            model = model.imagining(path)
+        deviation = model.deviation(self._table.one_hot)
+        margin = float(deviation.mean()) if xi is None else xi
+        best = float(history.losses.min())
+        log_ei = log_expected_improvement(model.mean(self._table.one_hot), deviation, best, margin)
+        seconds = np.array([t.cost_seconds for t in trials])
+        return log_ei - self._log_cost(history, seen, seconds, once=once)
+
+    def _log_cost(
+        self,
+        history: History,
+        seen: NDArray[np.float64],
+        seconds: NDArray[np.float64],
+        *,
+        once: bool,
+    ) -> NDArray[np.float64]:
+        """Ln of what divides the expected improvement, shape (B,)."""
+        rule = self._options.cost
+        if rule == "steps" and not once:
+            return np.log(guarded_log_seconds(self._cost.seconds(history, None)))
+        if rule == "steps":
+            predicted = self.seconds(history)
+            least = LEAST_SHARE * float(predicted.mean())
+            return np.log(np.maximum(predicted, least)) if least > 0 else np.zeros(len(predicted))
+        if rule == "none":
+            return np.zeros(len(self._table))
+        if rule == "literal":
+            targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
+        else:
+            targets, floor = guarded_log_seconds(seconds), 1.0
+        expected = PathLinear.fit(seen, targets, self._options.ridge).mean(self._table.one_hot)
+        return np.log(np.maximum(expected, floor))
+
+    @property
+    def _xi(self) -> float | None:
+        """Improvement that does not count in Phase 2."""
+        if self._options.xi is not None or not self._options.is_paper:
+            xi: float | None = self._options.xi
+            return xi
+        scale = self._objective.upper - self._objective.lower
+        return scale if np.isfinite(scale) else None
+
+    def _is_new(self, history: History) -> NDArray[np.bool_]:
+        """Paths whose next run has default values, shape (B,)."""
+        if self._options.start == "defaults":
+            return self._table.without_default_run(history)
+        return np.zeros(len(self._table), dtype=np.bool_)
+
+
+def ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:
+    """Indices by falling score, equal ones in random order, or in their own without `rng`."""
+    order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
+    rounded = np.round(scores[order] / _TIE) * _TIE
+    return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]

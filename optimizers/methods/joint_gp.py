@@ -1,0 +1,75 @@
+"""JOPT: Bayesian optimisation of paths and hyperparameters as one problem.
+
+The joint optimiser that ADMM is compared with (Liu, Ram et al. 2020, section 5): one Gaussian
+process over one-hot paths and all hyperparameters. Configurations that differ only in what is
+inactive are one, and `kernel=conditional` compares only what two pipelines share.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, KernelKind
+from prefect_tune.optimizers.methods.random_search import new_configuration
+from prefect_tune.optimizers.optimizer import Budget, Optimizer
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.trials.told_losses import FailureCost, told_losses
+
+__all__ = ["Jopt", "JoptOptions"]
+
+
+@dataclass(frozen=True)
+class JoptOptions:
+    """Options of `--method jopt`.
+
+    Attributes:
+        n_startup: Random configurations before the process is asked.
+        kernel: How pipelines are compared.
+        failure_cost: What a failed trial counts as.
+    """
+
+    n_startup: int = 10
+    kernel: KernelKind = "one_hot"
+    failure_cost: FailureCost = "worst"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.n_startup < 1:
+            raise ValueError(f"n_startup is at least 1; got {self.n_startup}")
+
+
+class Jopt(Optimizer):
+    """One Gaussian process over the whole conditional space, and expected improvement."""
+
+    name: ClassVar[str] = "jopt"
+    Options: ClassVar[type[JoptOptions]] = JoptOptions
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        return Query(self._next(rng))
+
+    def _next(self, rng: np.random.Generator) -> Configuration:
+        asked = {t.query.configuration for t in self.history}
+        n_told = len(self.history.complete) + len(self.history.failed)
+        if n_told < self.options.n_startup or not self.history.complete:
+            return new_configuration(self.space, asked, rng)
+        trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
+        search = self._search
+        observed = search.encode(t.query.configuration for t in trials)
+        memo: Mapping[str, Any] = self.memo or {}
+        pending = [t.query.configuration for t in self.history.pending]
+        process, theta = search.learned(observed, losses[:, None], rng, memo.get("theta"), pending)
+        self.memo = {"theta": theta}
+        acquisition = AugmentedImprovement(process, float(losses.min()))
+        ranked = search.ranked(acquisition, observed[np.argsort(losses, kind="stable")], rng)
+        for configuration in search.new_configurations(ranked, asked):
+            return configuration
+        return new_configuration(self.space, asked, rng)
+
+    @cached_property
+    def _search(self) -> GaussianSearch:
+        return GaussianSearch(self.space, self.options.kernel)

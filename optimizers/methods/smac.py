@@ -1,0 +1,206 @@
+"""SMAC: a random forest over the whole conditional space, and expected improvement.
+
+Hutter, Hoos and Leyton-Brown 2011; the settings are those of SMAC3's facade for hyperparameters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.methods.random_search import new_configuration
+from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import (
+    Configuration,
+    Query,
+    default_configuration,
+    sample_configuration,
+)
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.random_forest import RandomForest
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.told_losses import FailureCost, log_losses, told_losses
+
+__all__ = ["ForestSearch", "LogCost", "Smac", "SmacOptions"]
+
+_N_RANDOM = 1_000
+"""Random candidates of an ask."""
+_N_STARTS = 10
+"""Best observed configurations, and as many of the best candidates, that local search starts at."""
+_N_NEIGHBOURS = 30
+_N_CLIMBS = 10
+"""Most steps of a local search."""
+Score = Callable[[Candidates], NDArray[np.float64]]
+LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
+"""Of candidates and their features."""
+_MAX_DEFAULTS = 200
+"""Random paths whose defaults are candidates too."""
+
+
+@dataclass(frozen=True)
+class SmacOptions:
+    """Options of `--method smac`.
+
+    Attributes:
+        n_startup: Random configurations before the forest is asked.
+        n_trees: Trees of the forest.
+        min_samples_split: Runs that a node of a tree needs to be split.
+        random_share: Share of the asks that draw from the prior instead.
+        failure_cost: What a failed trial counts as.
+        is_log: Fit the forest to the logarithm of the loss, where the metric has a lower bound.
+    """
+
+    n_startup: int = 10
+    n_trees: int = 10
+    min_samples_split: int = 3
+    random_share: float = 0.2
+    failure_cost: FailureCost = "worst"
+    is_log: bool = True
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("n_startup", "n_trees"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+        if self.min_samples_split < 2:
+            raise ValueError(f"min_samples_split is at least 2; got {self.min_samples_split}")
+        if not 0 <= self.random_share <= 1:
+            raise ValueError(f"random_share is in [0, 1]; got {self.random_share}")
+
+
+class ForestSearch:
+    """The search itself, over a space or a part of it; it keeps nothing but tables.
+
+    Args:
+        space: The space; the forest sees all of it.
+        objective: What is minimised.
+        options: Those of SMAC.
+        proposed: The part of the space that may be proposed.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        objective: Objective,
+        options: SmacOptions,
+        proposed: Space | None = None,
+    ) -> None:
+        self.objective, self.options = objective, options
+        self.candidates = CandidateSpace(space, proposed)
+        self.proposed = self.candidates.proposed
+
+    def propose(
+        self, history: History, rng: np.random.Generator, log_cost: LogCost | None = None
+    ) -> Configuration:
+        """The next configuration.
+
+        Args:
+            history: The trials so far.
+            rng: Source of randomness.
+            log_cost: Ln of what the expected improvement of candidates is divided by.
+
+        Raises:
+            SpaceExhausted: If nothing is left to propose.
+        """
+        asked = {t.query.configuration for t in history}
+        n_told = len(history.complete) + len(history.failed)
+        is_random = rng.random() < self.options.random_share
+        if n_told < self.options.n_startup or not history.complete or is_random:
+            return new_configuration(self.proposed, asked, rng)
+        ranked = self._ranked(history, rng, log_cost)
+        for row in range(len(ranked)):
+            configuration = self.candidates.decode(ranked, row)
+            if configuration is not None and configuration not in asked:
+                return configuration
+        return new_configuration(self.proposed, asked, rng)
+
+    def _ranked(
+        self, history: History, rng: np.random.Generator, log_cost: LogCost | None
+    ) -> Candidates:
+        """Candidates by falling expected improvement."""
+        told, y = told_losses(history, self.objective, self.options.failure_cost)
+        if self.options.is_log:
+            y = log_losses(y, self.objective)
+        best = min(y[i] for i, t in enumerate(told) if t.loss is not None)
+        pending = history.pending
+        observed = self.candidates.encode(t.query.configuration for t in (*told, *pending))
+        # The constant liar: a pending query is taken to have given the mean.
+        targets = np.concatenate([y, np.full(len(pending), y.mean())])
+        forest = RandomForest.fit(
+            self.candidates.features(observed),
+            targets,
+            n_trees=self.options.n_trees,
+            min_samples_split=self.options.min_samples_split,
+            seed=int(rng.integers(2**31)),
+        )
+
+        def score(candidates: Candidates) -> NDArray[np.float64]:
+            features = self.candidates.features(candidates)
+            mean, deviation = forest.predict(features)
+            log_ei = log_expected_improvement(mean, deviation, best)
+            return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
+
+        drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
+        drawn_scores = score(drawn)
+        starts = self._inside(observed[np.argsort(targets, kind="stable")])[:_N_STARTS]
+        starts = starts.joined(drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]])
+        climbed, climbed_scores = self._climb(starts, score(starts), score, rng)
+        everything = climbed.joined(drawn)
+        scores = np.concatenate([climbed_scores, drawn_scores])
+        return everything[np.argsort(-scores, kind="stable")]
+
+    def _climb(
+        self,
+        points: Candidates,
+        scores: NDArray[np.float64],
+        score: Score,
+        rng: np.random.Generator,
+    ) -> tuple[Candidates, NDArray[np.float64]]:
+        """All points moved to better neighbours, side by side, until none has a better one."""
+        visited, visited_scores = points, scores
+        for _ in range(_N_CLIMBS):
+            near, origin = self.candidates.neighbours(points, _N_NEIGHBOURS, rng)
+            if not len(near):
+                break
+            near_scores = score(near)
+            visited = visited.joined(near)
+            visited_scores = np.concatenate([visited_scores, near_scores])
+            order = np.lexsort((-near_scores, origin))
+            moved, first = np.unique(origin[order], return_index=True)
+            chosen = order[first]
+            better = near_scores[chosen] > scores[moved]
+            if not better.any():
+                break
+            points, scores = near[chosen[better]], near_scores[chosen[better]]
+        return visited, visited_scores
+
+    def _defaults(self, rng: np.random.Generator) -> Candidates:
+        """Paths with their default values: what people would try first."""
+        drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
+        return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
+
+    def _inside(self, candidates: Candidates) -> Candidates:
+        return candidates[self.candidates.may_be_proposed(candidates)]
+
+
+class Smac(Optimizer):
+    """Sequential model-based configuration with a random forest."""
+
+    name: ClassVar[str] = "smac"
+    Options: ClassVar[type[SmacOptions]] = SmacOptions
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        if not len(self.history):
+            path = sample_configuration(self.space, rng).path
+            return Query(default_configuration(self.space, path))
+        return Query(self._search.propose(self.history, rng))
+
+    @cached_property
+    def _search(self) -> ForestSearch:
+        return ForestSearch(self.space, self.objective, self.options)

@@ -1,0 +1,243 @@
+"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
+from logging import getLogger
+from typing import Any, ClassVar
+
+import numpy as np
+import optuna
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Constant,
+    Hyperparameter,
+)
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+)
+from optuna.samplers import TPESampler
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from prefect_tune.optimizers.methods.random_search import new_configuration
+from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    Query,
+    Value,
+    active_hyperparameters,
+    from_unit,
+    is_allowed,
+    to_unit,
+)
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.told_losses import FailureCost, told_losses
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["ParzenSearch", "Tpe", "TpeOptions"]
+
+_DRAWS = 20
+"""Draws that cannot run or were asked for before, until the prior is drawn from."""
+
+_STUDY = "prefect_tune.optimizers.methods.tpe"
+getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
+
+
+@dataclass(frozen=True)
+class TpeOptions:
+    """Options of `--method tpe`.
+
+    Attributes:
+        n_startup: Random configurations before the densities are fitted.
+        n_candidates: Values drawn of each hyperparameter, of which the best is taken.
+        failure_cost: What a failed trial counts as.
+    """
+
+    n_startup: int = 10
+    n_candidates: int = 24
+    failure_cost: FailureCost = "worst"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("n_startup", "n_candidates"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+
+
+class ParzenSearch:
+    """The search itself, over a space or a part of it.
+
+    Each step's choice is a category, and each algorithm's hyperparameters have densities of their
+    own, fitted on the trials that have them: so the conditional structure is kept, and of a trial
+    outside the part that may be proposed all that lies inside it is still used.
+
+    Args:
+        space: The space that may be proposed.
+        objective: What is minimised.
+        options: Those of TPE.
+    """
+
+    def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:
+        self.space, self.objective, self.options = space, objective, options
+        self._choices = {
+            s.name: CategoricalDistribution([a.id for a in s.algorithms]) for s in space.searched
+        }
+        self._distributions = {
+            (s.name, a.id, h.name): _distribution(h)
+            for s in space.searched
+            for a in s.algorithms
+            for h in a.hyperparameters.values()
+            if not isinstance(h, Constant)
+        }
+        self._known: dict[Configuration, FrozenTrial] = {}
+
+    def propose(self, history: History, rng: np.random.Generator) -> Configuration:
+        """The next configuration.
+
+        Raises:
+            SpaceExhausted: If nothing is left to propose.
+        """
+        asked = {t.query.configuration for t in history}
+        if len(history.complete) + len(history.failed) < self.options.n_startup:
+            return new_configuration(self.space, asked, rng)
+        study = self._study(history)
+        sampler = TPESampler(
+            n_startup_trials=0,
+            n_ei_candidates=self.options.n_candidates,
+            seed=int(rng.integers(2**31)),
+            multivariate=False,
+            constant_liar=False,  # pending trials are in the study with the worst loss
+        )
+        trial = FrozenTrial(
+            number=len(history),
+            trial_id=-1,
+            state=TrialState.RUNNING,
+            value=None,
+            datetime_start=None,
+            datetime_complete=None,
+            params={},
+            distributions={},
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
+        for _ in range(_DRAWS):
+            configuration = self._draw(sampler, study, trial)
+            if (
+                configuration not in asked
+                and self.space.is_feasible(configuration.path)
+                and is_allowed(self.space, configuration)
+            ):
+                return configuration
+        return new_configuration(self.space, asked, rng)
+
+    def _draw(self, sampler: TPESampler, study: optuna.Study, trial: FrozenTrial) -> Configuration:
+        def suggest(name: str, distribution: BaseDistribution) -> Any:
+            return sampler.sample_independent(study, trial, name, distribution)
+
+        choices = []
+        for step in self.space.searched:
+            algorithm = step.algorithm(suggest(step.name, self._choices[step.name]))
+            values: dict[str, Value] = {}
+            for h in active_hyperparameters(algorithm.hyperparameters, values):
+                distribution = self._distributions.get((step.name, algorithm.id, h.name))
+                if distribution is None:
+                    values[h.name] = from_unit(h, 0.5)
+                    continue
+                name = f"{step.name}/{algorithm.id}/{h.name}"
+                values[h.name] = _to_value(h, suggest(name, distribution))
+            choices.append((step.name, Choice(algorithm.id, tuple(sorted(values.items())))))
+        return Configuration(tuple(choices))
+
+    def _study(self, history: History) -> optuna.Study:
+        """An Optuna study of all that is known; pending trials are taken to give the worst loss."""
+        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        worst = float(losses.max())
+        known = [*zip(told, losses, strict=True), *((t, worst) for t in history.pending)]
+        return _quiet_study(_GivenTrials([self._frozen(t, float(y)) for t, y in known]))
+
+    def _frozen(self, trial: Trial, loss: float) -> FrozenTrial:
+        configuration = trial.query.configuration
+        frozen = self._known.get(configuration)
+        if frozen is None:
+            frozen = self._known[configuration] = self._inside(configuration)
+        frozen.number, frozen.value = trial.number, loss
+        return frozen
+
+    def _inside(self, configuration: Configuration) -> FrozenTrial:
+        """What of a configuration lies in the space that may be proposed."""
+        params: dict[str, Any] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        for step, choice in configuration.choices:
+            if choice.algorithm not in self._choices[step].choices:
+                continue
+            params[step], distributions[step] = choice.algorithm, self._choices[step]
+            hyperparameters = self.space.step(step).algorithm(choice.algorithm).hyperparameters
+            for name, value in choice.values:
+                distribution = self._distributions.get((step, choice.algorithm, name))
+                if distribution is not None:
+                    key = f"{step}/{choice.algorithm}/{name}"
+                    params[key] = _from_value(hyperparameters[name], value)
+                    distributions[key] = distribution
+        return create_trial(params=params, distributions=distributions, value=0.0)
+
+
+class _GivenTrials(InMemoryStorage):
+    """A storage that serves the trials it is given; adding them one by one would copy each."""
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        super().__init__()
+        self._given = trials
+
+    def get_all_trials(
+        self,
+        study_id: int,  # noqa: ARG002
+        deepcopy: bool = True,  # noqa: ARG002
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        return [t for t in self._given if states is None or t.state in states]
+
+
+class Tpe(Optimizer):
+    """Optuna's TPE over a space of conditional hyperparameters."""
+
+    name: ClassVar[str] = "tpe"
+    Options: ClassVar[type[TpeOptions]] = TpeOptions
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        return Query(self._search.propose(self.history, rng))
+
+    @cached_property
+    def _search(self) -> ParzenSearch:
+        return ParzenSearch(self.space, self.objective, self.options)
+
+
+def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
+    """Categories as they are; all else by its position in [0, 1], where logarithms are linear."""
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return CategoricalDistribution(range(len(hyperparameter.choices)))
+    return FloatDistribution(0.0, 1.0)
+
+
+def _to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
+    return from_unit(hyperparameter, suggested)
+
+
+def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float | int:
+    unit = to_unit(hyperparameter, value)
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return int(unit * len(hyperparameter.choices))
+    return unit
+
+
+def _quiet_study(storage: InMemoryStorage) -> optuna.Study:
+    """A study in memory; Optuna logs each one it makes, which is no news here."""
+    return optuna.create_study(storage=storage, study_name=_STUDY)

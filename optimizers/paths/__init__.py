@@ -1,0 +1,1 @@
+"""What methods that reason about paths share: their table, their cost, their design."""

@@ -1,0 +1,238 @@
+"""What a path will take: the seconds of its steps, those that need not be made again at their load.
+
+The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2016, section 5.1):
+the history says which prefixes of steps a study has made, and what each step took.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["PathCost"]
+
+
+class PathCost:
+    """Tables of one space, for predicting the seconds of its paths from any history.
+
+    Args:
+        space: The space.
+        paths: The paths to predict for.
+        shared: By step, what takes the place of its default values.
+    """
+
+    def __init__(
+        self, space: Space, paths: Sequence[Path], shared: Mapping[str, Choice] | None = None
+    ) -> None:
+        self._steps = [s.name for s in space.searched]
+        self._position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
+        self._defaults = _default_choices(space, paths, shared or {})
+        self._algorithms = np.array(
+            [[ids[a] for ids, a in zip(self._position, path, strict=True)] for path in paths]
+        )
+        sizes = [len(ids) for ids in self._position]
+        self._weights = np.array([int(np.prod(sizes[:k])) for k in range(len(sizes))])
+        self._codes = np.cumsum(self._algorithms * self._weights, axis=1)
+        has_values = [
+            np.array([bool(self._defaults[k][a].values) for a in ids])
+            for k, ids in enumerate(self._position)
+        ]
+        free = [~has_values[k][self._algorithms[:, k]] for k in range(len(sizes))]
+        self._known_codes: dict[int, tuple[int, ...]] = {}
+        self._is_free = np.logical_and.accumulate(np.column_stack(free), axis=1)
+
+    def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+        """Predicted seconds of the next run of each path, shape (B,).
+
+        Args:
+            history: The trials so far.
+            is_new: Paths that will be run with default values, shape (B,); of the others only
+                steps without hyperparameters are sure to be the same again. None for what a run
+                takes of which nothing is cached.
+        """
+        tables, load, overhead = self._tables(history)
+        held = np.zeros(self._codes.shape, dtype=np.bool_)
+        if is_new is not None:
+            held = self._held(history) & (is_new[:, None] | self._is_free)
+            held[:, -1] = False  # the model of a configuration that was never run
+        return self._summed(tables, load, overhead, self._algorithms, held)
+
+    def _summed(
+        self,
+        tables: Sequence[NDArray[np.float64]],
+        load: float,
+        overhead: float,
+        algorithms: NDArray[np.intp],
+        held: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Seconds of runs of these algorithms, shape (n, K), of which some steps are held."""
+        total = np.full(len(algorithms), overhead)
+        for k, table in enumerate(tables):
+            seconds = table[algorithms[:, k]]
+            total += np.where(held[:, k], np.minimum(load, seconds), seconds)
+        return total
+
+    def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+        """Of each step, seconds of its algorithms; seconds of a load; seconds of all else."""
+        made, loads, overhead = self._measured(history)
+        known = [x for step in made for values in step.values() for x in values]
+        tables = []
+        for k, step in enumerate(made):
+            seen = {i: float(np.mean(values)) for i, values in step.items()}
+            unseen = float(np.mean(list(seen.values()))) if seen else float(np.mean(known or [0]))
+            tables.append(np.array([seen.get(i, unseen) for i in range(len(self._position[k]))]))
+        return tables, float(np.mean(loads)) if loads else 0.0, overhead
+
+    def of_candidates(
+        self, history: History, space: CandidateSpace
+    ) -> Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]:
+        """What predicts the seconds, shape (n,), of candidates with these features.
+
+        What this study has made with the same values is only loaded.
+
+        Args:
+            history: The trials so far.
+            space: What the candidates are of; the same space, or a part of it.
+        """
+        tables, load, overhead = self._tables(history)
+        known: list[NDArray[np.void]] = []
+        if _is_served(history):
+            ran = space.encode(t.query.configuration for t in history.complete)
+            known = space.prefixes(space.features(ran))[:-1]
+
+        def seconds(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+            held = np.zeros(candidates.algorithms.shape, dtype=np.bool_)
+            if known and len(candidates):
+                prefixes = space.prefixes(features)
+                for k, made in enumerate(known):
+                    held[:, k] = np.isin(prefixes[k], made)
+            return self._summed(tables, load, overhead, candidates.algorithms, held)
+
+        return seconds
+
+    def _measured(
+        self, history: History
+    ) -> tuple[list[defaultdict[int, list[float]]], list[float], float]:
+        """Per step and algorithm, seconds of making; seconds of loading; seconds of all else."""
+        made: list[defaultdict[int, list[float]]] = [defaultdict(list) for _ in self._steps]
+        loads: list[float] = []
+        rest: list[float] = []
+        for trial in history:
+            if trial.evaluation is None or not trial.evaluation.steps:
+                continue
+            path = trial.query.configuration.path
+            seconds = dict.fromkeys(self._steps, 0.0)
+            spent = 0.0
+            for cost in trial.evaluation.steps:
+                if cost.step not in seconds:
+                    continue
+                seconds[cost.step] += cost.seconds
+                spent += cost.load_seconds + (0.0 if cost.hit else cost.seconds)
+                if cost.hit:
+                    loads.append(cost.load_seconds * _n_folds(trial))
+            for k, step in enumerate(self._steps):
+                made[k][self._position[k][path[k]]].append(seconds[step])
+            rest.append(max(trial.cost_seconds - spent, 0.0))
+        typical = [{i: float(np.mean(x)) for i, x in step.items()} for step in made]
+        for trial in history.failed:
+            self._blame(trial, made, typical)
+        return made, loads, float(np.mean(rest)) if rest else 0.0
+
+    def _blame(
+        self,
+        trial: Trial,
+        made: list[defaultdict[int, list[float]]],
+        typical: Sequence[Mapping[int, float]],
+    ) -> None:
+        """A failed trial's seconds, less what the steps before take, are of the step that failed.
+
+        It is the last one where that is not known.
+        """
+        if trial.failure is None:
+            return
+        algorithms = self._algorithms_of(trial)
+        failed = self._failed_step(trial)
+        k = len(self._steps) - 1 if failed is None else failed
+        before = sum(typical[j].get(algorithms[j], 0.0) for j in range(k))
+        made[k][algorithms[k]].append(max(trial.failure.cost_seconds - before, 0.0))
+
+    def _algorithms_of(self, trial: Trial) -> list[int]:
+        path = trial.query.configuration.path
+        return [ids[a] for ids, a in zip(self._position, path, strict=True)]
+
+    def _failed_step(self, trial: Trial) -> int | None:
+        """Position of the searched step in which a trial failed, if it was one."""
+        step = trial.failure.step if trial.failure else None
+        return self._steps.index(step) if step in self._steps else None
+
+    def _held(self, history: History) -> NDArray[np.bool_]:
+        """Which prefixes of default values this study has made, shape (B, K).
+
+        A step makes all folds before the next one starts: of a trial that failed, what is before
+        the step that failed is there.
+        """
+        held = np.zeros(self._codes.shape, dtype=np.bool_)
+        if not _is_served(history):
+            return held
+        codes: list[set[int]] = [set() for _ in self._steps]
+        for trial in (*history.complete, *history.failed):
+            made = len(self._steps) if trial.failure is None else self._failed_step(trial) or 0
+            if trial.number not in self._known_codes:
+                prefixes = self._default_prefixes(trial.query.configuration)
+                self._known_codes[trial.number] = tuple(prefixes)
+            for k, code in enumerate(self._known_codes[trial.number][:made]):
+                codes[k].add(code)
+        for k, known in enumerate(codes):
+            held[:, k] = np.isin(self._codes[:, k], list(known))
+        return held
+
+    def _default_prefixes(self, configuration: Configuration) -> Iterable[int]:
+        """Codes of the prefixes of a configuration, as long as all values are the default ones."""
+        code = 0
+        for k, (_, choice) in enumerate(configuration.choices):
+            if choice != self._defaults[k].get(choice.algorithm):
+                return
+            code += self._position[k][choice.algorithm] * int(self._weights[k])
+            yield code
+
+
+def _default_choices(
+    space: Space, paths: Sequence[Path], shared: Mapping[str, Choice]
+) -> list[dict[str, Choice]]:
+    """By step and algorithm, the choice with default values, or what is shared."""
+    found: list[dict[str, Choice]] = [{} for _ in space.searched]
+    for path in paths:
+        if all(a in known for a, known in zip(path, found, strict=True)):
+            continue
+        for k, (_, choice) in enumerate(default_configuration(space, path).choices):
+            found[k].setdefault(choice.algorithm, choice)
+    for k, step in enumerate(space.searched):
+        for algorithm in step.algorithms:
+            found[k].setdefault(algorithm.id, Choice(algorithm.id))
+        if step.name in shared:
+            found[k][shared[step.name].algorithm] = shared[step.name]
+    return found
+
+
+def _n_folds(trial: Trial) -> int:
+    return max(1, len(trial.evaluation.fold_losses)) if trial.evaluation else 1
+
+
+def _is_served(history: History) -> bool:
+    """Whether what was made before is served: not when it was made twice and never a hit."""
+    seen: set[str] = set()
+    was_made_twice = False
+    for trial in history.complete:
+        for cost in trial.evaluation.steps if trial.evaluation else ():
+            if cost.hit:
+                return True
+            was_made_twice |= cost.key in seen
+            seen.add(cost.key)
+    return not was_made_twice

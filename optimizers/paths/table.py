@@ -1,0 +1,111 @@
+"""The paths of a space by number, as FLASH's models see them."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.paths.shared_steps import with_choices
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    default_configuration,
+    sample_configuration,
+)
+from prefect_tune.optimizers.space.encoding import Encoding
+from prefect_tune.optimizers.space.space import Path, Space, Step
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["PathTable", "listed_paths"]
+
+_MAX_PATHS = 20_000
+"""Of more paths than this, so many are drawn once and searched."""
+
+
+class PathTable:
+    """Paths and their defaults, made once; a fixed random part where there are very many.
+
+    Args:
+        space: The space.
+        seed: Draws that part.
+        shared: By step, what takes the place of its default values.
+
+    Attributes:
+        paths: The B paths.
+        one_hot: Shape (B, N).
+    """
+
+    def __init__(self, space: Space, seed: int, shared: Mapping[str, Choice]) -> None:
+        self.space = space
+        self._shared = shared
+        self._encoding = Encoding(space)
+        self.paths = listed_paths(space, seed)
+        self._number = {path: i for i, path in enumerate(self.paths)}
+        self._of_trials: dict[int, Path] = {}
+        self._defaults: dict[int, Configuration] = {}
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @cached_property
+    def one_hot(self) -> NDArray[np.float64]:
+        """One-hot paths, shape (B, N)."""
+        return np.array([self._encoding.one_hot(path) for path in self.paths])
+
+    def encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
+        """One-hot paths of trials, shape (n, N)."""
+        paths = [self._path_of(t) for t in trials]
+        known = zip(paths, map(self._number.get, paths), strict=True)
+        rows = [self._encoding.one_hot(p) if i is None else self.one_hot[i] for p, i in known]
+        return np.array(rows).reshape(-1, self.one_hot.shape[1])
+
+    def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
+        """The numbers of the paths of trials, without those of paths that are not in the table."""
+        numbers = (self._number.get(self._path_of(t)) for t in trials)
+        return [i for i in numbers if i is not None]
+
+    def default(self, i: int) -> Configuration:
+        """A path with default values, but for what is shared."""
+        if i not in self._defaults:
+            configuration = default_configuration(self.space, self.paths[i])
+            self._defaults[i] = with_choices(configuration, self._shared)
+        return self._defaults[i]
+
+    def without_default_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
+        """Paths that none of the trials ran with default values, shape (B,)."""
+        is_new = np.ones(len(self), dtype=np.bool_)
+        for trial in trials:
+            for i in self.numbers_of([trial]):
+                if trial.query.configuration == self.default(i):
+                    is_new[i] = False
+        return is_new
+
+    @cached_property
+    def plain(self) -> list[int]:
+        """One path of each model, with nothing before it as far as the steps allow."""
+        *before, model = self.space.searched
+        plain = tuple(_plainest(step) for step in before)
+        paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
+        return [i for i in map(self._number.get, paths) if i is not None]
+
+    def _path_of(self, trial: Trial) -> Path:
+        if trial.number not in self._of_trials:
+            self._of_trials[trial.number] = trial.query.configuration.path
+        return self._of_trials[trial.number]
+
+
+def listed_paths(space: Space, seed: int) -> list[Path]:
+    """All paths that can run; where there are very many, a random part of them, sorted."""
+    paths = list(islice(space.paths(), _MAX_PATHS + 1))
+    if len(paths) <= _MAX_PATHS:
+        return paths
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
+    return sorted({sample_configuration(space, rng).path for _ in range(_MAX_PATHS)})
+
+
+def _plainest(step: Step) -> str:
+    """The algorithm of a step that hands on what it was given, or its first one."""
+    plain = (a.id for a in step.algorithms if a.is_idle)
+    return next(plain, step.algorithms[0].id)

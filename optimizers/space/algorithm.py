@@ -1,0 +1,149 @@
+"""Algorithms: one way to do a step, with hyperparameters of its own.
+
+An algorithm is data. It names its estimator by dotted path and never imports it, so that everything
+here stays free of the libraries it talks about.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ConfigSpace import ConfigurationSpace
+from ConfigSpace.hyperparameters import Constant
+
+from prefect_tune.optimizers.space.naming import UnknownName
+
+__all__ = ["Algorithm", "Flags"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What an estimator can take and what it does.
+
+    Attributes:
+        accepts_sparse: Whether it runs on sparse matrices.
+        densify_when: Hyperparameter and value with which it needs dense data after all; sparse data
+            is then written out just before it.
+        needs_nonnegative: Whether it fails on negative numbers, always or with that value of that
+            hyperparameter; they are then set to 0 just before it.
+        output: Layout of what it hands on: that of its input, always dense, or always sparse.
+        weights: How class weights reach it: a constructor argument `class_weight`, an argument
+            `sample_weight` of `fit`, or not at all.
+        stochastic: Whether it takes a `random_state`.
+        iterative: How its training can be taken up again: by calling `partial_fit`, by fitting
+            again with `warm_start`, or not at all.
+        epochs: Constructor argument that says how many epochs a full fit has: passes over the rows
+            (`max_iter`) or trees (`n_estimators`). Empty when one pass is the whole fit.
+    """
+
+    accepts_sparse: bool = True
+    densify_when: tuple[str, str] | None = None
+    needs_nonnegative: bool | tuple[str, str] = False
+    output: Literal["same", "dense", "sparse"] = "same"
+    weights: Literal["none", "class_weight", "sample_weight"] = "none"
+    stochastic: bool = False
+    iterative: Literal["none", "partial_fit", "warm_start"] = "none"
+    epochs: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Algorithm:
+    """One way to do a step.
+
+    Attributes:
+        id: Its name within the step.
+        estimator: A class with scikit-learn's interface, or a function that makes one, as a dotted
+            import path or itself; empty when the step hands on what it was given.
+        hyperparameters: What may be chosen, with ranges, defaults and conditions. A name with a dot
+            (`poly.degree`) sets the argument after the last dot, over that of a name without.
+        fixed: Constructor arguments that are not searched (JSON values).
+        sparse_estimator: What takes its place on sparse input, where the class itself cannot.
+        sparse_fixed: Constructor arguments that are set besides on sparse input.
+        transforms: By hyperparameter, the name of the rule that fits its value to the data's size
+            before the estimator gets it (see `tasks.transforms`).
+        flags: What the estimator can take and what it does.
+        class_weights: `"balanced"` when the steps after this one are to weigh classes by their
+            inverse frequency.
+        order: Names of steps as they are to run, for a choice of `order_step`.
+    """
+
+    id: str
+    estimator: str | Callable[..., Any] = ""
+    hyperparameters: ConfigurationSpace = field(default_factory=ConfigurationSpace)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    sparse_estimator: str = ""
+    sparse_fixed: Mapping[str, Any] = field(default_factory=dict)
+    transforms: Mapping[str, str] = field(default_factory=dict)
+    flags: Flags = field(default_factory=Flags)
+    class_weights: Literal["", "balanced"] = ""
+    order: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.transforms if name not in self.hyperparameters]
+        if unknown:
+            raise UnknownName(
+                f"hyperparameter in the transforms of algorithm {self.id!r}:",
+                unknown[0],
+                tuple(self.hyperparameters),
+            )
+        if not isinstance(self.estimator, str):
+            _check_importable(self.estimator, self.id)
+
+    @property
+    def import_path(self) -> str:
+        """Dotted path that the estimator is imported by; empty when there is none."""
+        made_by = self.estimator
+        return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether the step hands on exactly what it was given."""
+        return self.estimator == ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the pipeline is the same without it."""
+        return self.passes_on and not self.class_weights and not self.order
+
+    @property
+    def n_hyperparameters(self) -> int:
+        """How many hyperparameters can take more than one value."""
+        return sum(not isinstance(h, Constant) for h in self.hyperparameters.values())
+
+    def describe(self) -> dict[str, Any]:
+        """All that makes it what it is, as JSON values."""
+        serialized = self.hyperparameters.to_serialized_dict()
+        return {
+            "id": self.id,
+            "estimator": self.import_path,
+            "hyperparameters": serialized["hyperparameters"],
+            "conditions": serialized["conditions"],
+            "forbidden": serialized["forbiddens"],
+            "fixed": dict(self.fixed),
+            "sparse_estimator": self.sparse_estimator,
+            "sparse_fixed": dict(self.sparse_fixed),
+            "transforms": dict(self.transforms),
+            "flags": asdict(self.flags),
+            "class_weights": self.class_weights,
+            "order": list(self.order),
+        }
+
+
+def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
+    """Workers import estimators by name, so each must have one.
+
+    Raises:
+        ValueError: If it is a lambda, is defined inside a function or class, or has no name.
+    """
+    name = getattr(estimator, "__qualname__", "")
+    remedy = "workers import it by its name; define it at the top level of a module"
+    if "<lambda>" in name:
+        raise ValueError(f"the estimator of algorithm {algorithm!r} is a lambda: {remedy}")
+    if "<locals>" in name:
+        raise ValueError(
+            f"the estimator of algorithm {algorithm!r}, {name.rsplit('.', 1)[-1]}, is defined "
+            f"inside a function: {remedy}"
+        )
+    if not name.isidentifier():
+        what = f"is {estimator!r}" if not name else f"is {name}"
+        raise ValueError(f"the estimator of algorithm {algorithm!r} {what}: {remedy}")

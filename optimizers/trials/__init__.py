@@ -1,0 +1,1 @@
+"""What was observed: trials, their history, and the losses that models are fitted on."""

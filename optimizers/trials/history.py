@@ -1,0 +1,123 @@
+"""The trials so far, in the order of asking, as models want to see them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf, isnan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.trials.trial import Trial, TrialState
+
+__all__ = ["Constraint", "History"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit on a quantity that comes with each evaluation.
+
+    Attributes:
+        name: Of the quantity, as in `Evaluation.constraints`.
+        bound: Its largest allowed value, at least 0.
+    """
+
+    name: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound < inf:
+            raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
+
+    def excess(self, trial: Trial) -> float:
+        """By how many limits a complete trial is above it, at most 0 within.
+
+        Infinite if it was not measured or is no number.
+
+        Of a limit of 0, by how much.
+        """
+        value = trial.evaluation.constraints.get(self.name) if trial.evaluation else None
+        if value is None or isnan(value):
+            return inf
+        return (value - self.bound) / (self.bound or 1.0)
+
+
+class History:
+    """Trials by number; the only mutable state that optimizers share.
+
+    A trial enters when it is asked for, and each later state of it replaces the earlier one.
+
+    Args:
+        constraints: What an incumbent must keep within.
+    """
+
+    def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
+        self.constraints = tuple(constraints)
+        self._trials: dict[int, Trial] = {}
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials.values())
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._trials
+
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
+
+    def get(self, number: int) -> Trial | None:
+        """The trial of that number, if it was asked for."""
+        return self._trials.get(number)
+
+    def record(self, trial: Trial) -> None:
+        """Add a trial, or replace what is known of it."""
+        self._trials[trial.number] = trial
+
+    @property
+    def pending(self) -> tuple[Trial, ...]:
+        """Trials asked for whose outcome is not known yet."""
+        return tuple(t for t in self if not t.is_told)
+
+    @property
+    def complete(self) -> tuple[Trial, ...]:
+        """Trials with a loss."""
+        return tuple(t for t in self if t.state == TrialState.COMPLETE)
+
+    @property
+    def failed(self) -> tuple[Trial, ...]:
+        """Trials without one."""
+        return tuple(t for t in self if t.state == TrialState.FAILED)
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """Losses of the complete trials, shape (n,)."""
+        return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
+
+    @property
+    def costs_seconds(self) -> NDArray[np.float64]:
+        """Wall seconds of the complete trials as measured, shape (n,)."""
+        return np.array([t.cost_seconds for t in self.complete])
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The best complete trial on all training rows that keeps within the limits.
+
+        Of equals, the one asked for first.
+        """
+        feasible = [t for t in self._full if self.violation(t) <= 0]
+        return min(feasible, key=lambda t: (t.loss, t.number), default=None)
+
+    @property
+    def nearest_infeasible(self) -> Trial | None:
+        """Of the complete trials on all training rows that do not, the one that is least above."""
+        infeasible = [t for t in self._full if self.violation(t) > 0]
+        return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
+
+    def violation(self, trial: Trial) -> float:
+        """The most by which a complete trial is above a limit, in limits; at most 0 within all."""
+        return max((c.excess(trial) for c in self.constraints), default=0.0)
+
+    @property
+    def _full(self) -> list[Trial]:
+        return [t for t in self.complete if t.query.subset == 1.0]

@@ -1,0 +1,212 @@
+"""What came of evaluating a query: an evaluation, or a failure with its reason."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.space import Space
+
+__all__ = ["Evaluation", "Failure", "StepCost", "Trial", "TrialState"]
+
+
+class TrialState(StrEnum):
+    """Where a trial stands; the last three are told to the optimizer."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step of one fold took.
+
+    Attributes:
+        step: Name of the step.
+        fold: Number of the fold.
+        seconds: Time to make what it made; of a hit, the time that making it once took.
+        load_seconds: Time to read what it needed or served.
+        hit: Whether it was served from the cache.
+        key: Prefix key of what it made.
+    """
+
+    step: str
+    fold: int
+    seconds: float
+    load_seconds: float
+    hit: bool
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The outcome of a query that ran to its end.
+
+    Attributes:
+        loss: Mean of the folds' losses; smaller is better.
+        fold_losses: One loss per fold.
+        cost_seconds: Wall time as measured, hits of the cache included.
+        cost_uncached_seconds: What it would have taken with nothing cached.
+        steps: Per step and fold, what it took.
+        constraints: Measured quantities by name.
+        curve: Loss after each epoch, for iterative models.
+        predictions: Key of the held-out predictions, per fold.
+    """
+
+    loss: float
+    fold_losses: tuple[float, ...] = ()
+    cost_seconds: float = 0.0
+    cost_uncached_seconds: float = 0.0
+    steps: tuple[StepCost, ...] = ()
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[float, ...] = ()
+    predictions: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            **{
+                **document,
+                "fold_losses": tuple(document["fold_losses"]),
+                "steps": tuple(StepCost(**step) for step in document["steps"]),
+                "curve": tuple(document["curve"]),
+                "predictions": tuple(document["predictions"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trial has no loss.
+
+    Attributes:
+        kind: `error`; `timeout` or `memory` when it went over a limit; `crashed` when its worker
+            died.
+        message: One line for people.
+        traceback: Where it happened; empty when the worker died.
+        step: Name of the step that failed, if known.
+        fold: Number of the fold that failed, if known.
+        cost_seconds: Wall time spent until then.
+    """
+
+    kind: str
+    message: str
+    traceback: str = ""
+    step: str | None = None
+    fold: int | None = None
+    cost_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A numbered query and what has come of it so far.
+
+    Attributes:
+        number: Position in the order of asking, from 0.
+        query: What to evaluate.
+        state: Where it stands.
+        evaluation: The outcome, of a complete or stopped trial.
+        failure: The reason, of a failed one.
+        attempts: How often it was started.
+    """
+
+    number: int
+    query: Query
+    state: TrialState = TrialState.WAITING
+    evaluation: Evaluation | None = None
+    failure: Failure | None = None
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        has_ended_well = self.state in (TrialState.COMPLETE, TrialState.STOPPED)
+        if has_ended_well != (self.evaluation is not None):
+            raise ValueError(
+                f"trial {self.number} is {self.state}, which "
+                f"{'needs' if has_ended_well else 'excludes'} an evaluation"
+            )
+        if (self.state == TrialState.FAILED) != (self.failure is not None):
+            raise ValueError(
+                f"trial {self.number} is {self.state}; only a failed one has a failure"
+            )
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it has ended."""
+        return self.state in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
+
+    @property
+    def loss(self) -> float | None:
+        """The loss, if it has one."""
+        return self.evaluation.loss if self.evaluation else None
+
+    @property
+    def cost_seconds(self) -> float:
+        """Wall time spent on it; 0 before it has ended."""
+        if self.evaluation:
+            return self.evaluation.cost_seconds
+        return self.failure.cost_seconds if self.failure else 0.0
+
+    def completed(self, evaluation: Evaluation) -> Self:
+        """The trial with its outcome."""
+        return replace(self, state=TrialState.COMPLETE, evaluation=evaluation, failure=None)
+
+    def failed(self, failure: Failure) -> Self:
+        """The trial with the reason why it has no outcome."""
+        return replace(self, state=TrialState.FAILED, evaluation=None, failure=failure)
+
+    def started(self) -> Self:
+        """The trial running, once more."""
+        return replace(
+            self,
+            state=TrialState.RUNNING,
+            evaluation=None,
+            failure=None,
+            attempts=self.attempts + 1,
+        )
+
+    def measured(self, constraints: Mapping[str, float]) -> Self:
+        """With quantities that were measured later, of a complete trial."""
+        assert self.evaluation is not None  # noqa: S101 - the caller's duty
+        both = {**self.evaluation.constraints, **constraints}
+        return replace(self, evaluation=replace(self.evaluation, constraints=both))
+
+    def waiting(self) -> Self:
+        """The trial put back to wait for another start."""
+        return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return {
+            "number": self.number,
+            "state": str(self.state),
+            "query": self.query.to_json(),
+            "evaluation": self.evaluation.to_json() if self.evaluation else None,
+            "failure": self.failure.to_json() if self.failure else None,
+            "attempts": self.attempts,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
+        """The inverse of `to_json`, its query checked against a space."""
+        evaluation, failure = document["evaluation"], document["failure"]
+        return cls(
+            number=document["number"],
+            query=Query.from_json(document["query"], space),
+            state=TrialState(document["state"]),
+            evaluation=Evaluation.from_json(evaluation) if evaluation else None,
+            failure=Failure(**failure) if failure else None,
+            attempts=document["attempts"],
+        )

@@ -1,0 +1,169 @@
+"""Data sets: what a study learns from, imported once and kept under the digest of its content.
+
+A data set is a table (a frame of numbers and categories) or patient events (see `tasks.events`),
+with one label per row. Workers, resumed studies and retries read only the imported copy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.events import EventRows
+
+__all__ = ["Dataset", "import_dataset", "load_dataset"]
+
+_STRATA = 10
+_ROWS_PER_STRATUM = 20
+
+Label = str | int | float | bool
+"""A class as the user wrote it."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows with labels.
+
+    Attributes:
+        name: What the user calls it; not part of what it is.
+        kind: `table` or `events`.
+        X: The rows: a frame of n rows, or the events of n patients.
+        y: Positions in `classes`, or the numbers to predict, shape (n,).
+        classes: The classes in order; empty when numbers are to be predicted.
+        groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
+            stands alone.
+        is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
+        aside: Columns of a table that are no features, and that a limit takes its groups from; None
+            when there are none.
+        notes: What was done to the input that a user should know.
+        format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
+    """
+
+    name: str
+    kind: str
+    X: pd.DataFrame | EventRows
+    y: NDArray[np.int32] | NDArray[np.float64]
+    classes: tuple[Label, ...]
+    groups: NDArray[np.int64] | None = None
+    is_test: NDArray[np.bool_] | None = None
+    aside: pd.DataFrame | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    format: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        order = np.array(self.classes)
+        assert (order[:-1] < order[1:]).all(), self.classes  # noqa: S101 - positions rest on it
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The class of each row as the user wrote it, or its number, shape (n,)."""
+        return np.array(self.classes)[self.y] if self.classes else self.y
+
+    @property
+    def target(self) -> Literal["classes", "numbers"]:
+        """What is to be predicted."""
+        return "classes" if self.classes else "numbers"
+
+    @cached_property
+    def strata(self) -> NDArray[np.int32]:
+        """What parts of the rows are to have alike: classes, or tenths of the numbers."""
+        if self.classes:
+            return self.y.astype(np.int32)
+        n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
+        ranks = np.argsort(np.argsort(self.y, kind="stable"), kind="stable")
+        return (ranks * n_strata // len(self)).astype(np.int32)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a table, or different event codes."""
+        return self.X.shape[1]
+
+    def rows(self, rows: NDArray[np.intp]) -> pd.DataFrame | EventRows:
+        """The features of some rows, in that order."""
+        if isinstance(self.X, EventRows):
+            return self.X.take(rows)
+        return self.X.iloc[rows].reset_index(drop=True)
+
+    @property
+    def columns(self) -> pd.DataFrame | None:
+        """The features of a table and what is kept aside; None for events."""
+        if not isinstance(self.X, pd.DataFrame):
+            return None
+        return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
+
+    def digest(self) -> str:
+        """What the content is, whatever file it came from; the order of rows and columns counts."""
+        return content_digest(f"dataset {self.kind}", self._content())
+
+    def _content(self) -> Iterator[bytes]:
+        for label in self.classes:
+            yield f"{type(label).__name__} {label!r}".encode()
+        yield self.y.astype("<i4" if self.classes else "<f8").tobytes()
+        yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
+        if self.is_test is not None:
+            yield b"test" + np.packbits(self.is_test).tobytes()
+        frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
+        frames |= {} if self.aside is None else {"aside": self.aside}
+        for name, frame in frames.items():
+            yield name.encode()
+            yield from _frame_content(frame)
+
+
+def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
+    """Keep a data set in the store's records, if it is not there already; returns its digest."""
+    digest = dataset.digest()
+    record = f"data/{digest}"
+    if not store.records.is_whole(record):
+        about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
+        parts: dict[str, Any] = {"about": about, "y": canonical(dataset.y)}
+        if dataset.groups is not None:
+            parts["groups"] = canonical(dataset.groups)
+        if dataset.is_test is not None:
+            parts["is_test"] = canonical(dataset.is_test)
+        frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
+        frames |= {} if dataset.aside is None else {"aside": dataset.aside}
+        parts |= {name: canonical(frame) for name, frame in frames.items()}
+        store.records.put(record, parts)
+    return digest
+
+
+@lru_cache(maxsize=2)
+def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
+    """The data set of that digest, read once per process.
+
+    Raises:
+        RecordDamaged: If it is not in the store's records, or damaged.
+    """
+    parts: Mapping[str, Any] = store.records.get(f"data/{digest}")
+    about = parts["about"]
+    return Dataset(
+        name=about["name"],
+        kind=about["kind"],
+        X=parts["X"] if about["kind"] == "table" else EventRows.from_frames(parts),
+        y=parts["y"],
+        classes=tuple(about["classes"]),
+        groups=parts.get("groups"),
+        is_test=parts.get("is_test"),
+        aside=parts.get("aside"),
+    )
+
+
+def _frame_content(frame: pd.DataFrame) -> Iterator[bytes]:
+    for name in frame.columns:
+        column = frame[name]
+        yield str(name).encode()
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            yield "\0".join(column.cat.categories).encode()
+            yield column.cat.codes.to_numpy().astype("<i4").tobytes()
+        else:
+            yield np.ascontiguousarray(column.to_numpy()).tobytes()

@@ -1,0 +1,225 @@
+"""OMOP CDM 5.3 tables as events.
+
+A row of a clinical table is an event of the concept that it names: `DRUG//1118084`. What has no
+standard concept (concept 0) goes by the code of the source: `DRUG//SOURCE//0093-1059`. Persons give
+static events of their gender, race and ethnicity, and `MEDS_BIRTH`; deaths give `MEDS_DEATH`. What
+is derived from other tables (eras) or known only later (the end of a visit) is not read.
+
+Names of tables and columns may be in capitals.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.data.events import event_frame
+from prefect_tune.tasks.data.files import Place, columns_called, read_table, shards
+from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
+
+__all__ = ["is_omop", "omop_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clinical:
+    """A table whose rows are events.
+
+    Attributes:
+        table: Its name.
+        of: What its columns begin with, `<of>_concept_id` for instance, and in capitals its codes.
+        date: Column of the date, of which the one of the time has the ending `time`.
+        numbers: Columns that may hold the value. `value_as_number` is it whatever it holds; of
+            amounts, the first with any number but zero in the whole table, for zero in all rows
+            is how an amount that is not known is written.
+    """
+
+    table: str
+    of: str
+    date: str
+    numbers: tuple[str, ...] = ()
+
+    @property
+    def concept(self) -> str:
+        """Column of the concept."""
+        return f"{self.of}_concept_id"
+
+    @property
+    def source(self) -> str:
+        """Column of the source's own code."""
+        return f"{self.of}_source_value"
+
+
+_CLINICAL = (
+    _Clinical("condition_occurrence", "condition", "condition_start_date"),
+    _Clinical("drug_exposure", "drug", "drug_exposure_start_date", ("quantity", "days_supply")),
+    _Clinical("procedure_occurrence", "procedure", "procedure_date", ("quantity",)),
+    _Clinical("device_exposure", "device", "device_exposure_start_date", ("quantity",)),
+    _Clinical("measurement", "measurement", "measurement_date", ("value_as_number",)),
+    _Clinical("observation", "observation", "observation_date", ("value_as_number",)),
+    _Clinical("visit_occurrence", "visit", "visit_start_date"),
+)
+_STATIC = ("gender", "race", "ethnicity")
+_TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
+_AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
+"""How the names end of columns that CSV files hold as they are meant only when read as texts."""
+_VALUE = "value_as_number"
+_ANSWER = "value_as_concept_id"
+
+
+def is_omop(folder: Place) -> bool:
+    """Whether a folder holds clinical tables of OMOP.
+
+    Raises:
+        BadInput: If it holds two tables of one name.
+    """
+    return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
+
+
+def omop_events(folder: Place) -> Iterator[pd.DataFrame]:
+    """Events of each table of the folder: columns subject_id, time, code, numeric_value.
+
+    Raises:
+        BadInput: If there is no clinical table, or one lacks a column or holds a row without a
+            patient or date.
+    """
+    found = folder.tables(_TABLES)
+    if not any(clinical.table in found for clinical in _CLINICAL):
+        raise BadInput(
+            f"{folder.url} holds no clinical table of OMOP: "
+            f"{', '.join(c.table for c in _CLINICAL)} as .csv, .csv.gz or .parquet"
+        )
+    if "person" in found:
+        yield from _persons(found["person"])
+    for clinical in _CLINICAL:
+        if clinical.table in found:
+            yield from _clinical(found[clinical.table], clinical)
+    if "death" in found:
+        for table in _tables(found["death"], "death_date", ()):
+            times = _times(table, "death_date", found["death"].url)
+            yield event_frame(table["person_id"], times, "MEDS_DEATH")
+
+
+def _clinical(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
+    columns = (clinical.concept, clinical.source, *clinical.numbers, _ANSWER)
+    tables: Iterable[pd.DataFrame] = _tables(place, clinical.date, columns)
+    number = _VALUE
+    if clinical.numbers and number not in clinical.numbers:
+        tables = list(tables)  # all parts of a table must have the same
+        number = _amount(tables, clinical.numbers)
+    for table in tables:
+        need_column(clinical.concept, table.columns, place.url)
+        yield _events(table, clinical, number, place.url)
+
+
+def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
+    """The first column with any number but zero in any part of a table; empty if there is none."""
+    for name in columns:
+        parts = (pd.to_numeric(t[name], errors="coerce") for t in tables if name in t)
+        if any((part.fillna(0) != 0).any() for part in parts):
+            return name
+    return ""
+
+
+def _tables(place: Place, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The parts of a table with the named columns, in small letters."""
+    needed = {"person_id", date, f"{date}time", *columns}
+    for shard in shards(place):
+        texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
+        table = read_table(shard, texts, only=needed)
+        table.columns = table.columns.str.lower()
+        need_column("person_id", table.columns, place.url)
+        yield table
+
+
+def _persons(place: Place) -> Iterator[pd.DataFrame]:
+    columns = ["year_of_birth", "month_of_birth", "day_of_birth"]
+    kinds = [f"{of}_{what}" for of in _STATIC for what in ("concept_id", "source_value")]
+    for table in _tables(place, "birth_date", [*columns, *kinds]):
+        for of in _STATIC:
+            if f"{of}_concept_id" in table:
+                codes = _codes(table, of, place.url)
+                known = codes != f"{of.upper()}//0"
+                yield event_frame(table["person_id"], None, codes)[known]
+        yield event_frame(table["person_id"], _births(table, place.url), "MEDS_BIRTH").dropna(
+            subset="time"
+        )
+
+
+def _births(table: pd.DataFrame, where: str) -> pd.Series:
+    """Times of birth; of one known by its year only, the first day of the year."""
+    if "year_of_birth" not in table:
+        return _times(table, "birth_date", where, required=False)
+    part = {
+        name: _whole(table[f"{name}_of_birth"], where)
+        if f"{name}_of_birth" in table
+        else pd.Series(pd.NA, index=table.index, dtype="Int64")
+        for name in ("year", "month", "day")
+    }
+    built = part["year"].astype("string")
+    for name in ("month", "day"):
+        built += "-" + part[name].fillna(1).astype("string").str.zfill(2)
+    births = utc_times(built.rename("year_of_birth"), where, at_end_of_day=False)
+    if "birth_datetime" in table:
+        exact = utc_times(table["birth_datetime"], where, at_end_of_day=False)
+        births = exact.fillna(births)
+    return births
+
+
+def _events(table: pd.DataFrame, clinical: _Clinical, number: str, where: str) -> pd.DataFrame:
+    codes = _codes(table, clinical.of, where)
+    value = pd.Series(np.nan, index=table.index)
+    if number in table:
+        value = pd.to_numeric(table[number], errors="coerce")
+    if _ANSWER in table:
+        answer = _whole(table[_ANSWER], where).fillna(0)
+        is_answer = value.isna() & (answer != 0)
+        codes = codes.mask(is_answer, codes + "//" + answer.astype("string"))
+    return event_frame(table["person_id"], _times(table, clinical.date, where), codes, value)
+
+
+def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
+    """The concept, or the source's code where there is no concept."""
+    concepts = _whole(table[f"{of}_concept_id"], where).fillna(0)
+    codes = f"{of.upper()}//" + concepts.astype("string")
+    if f"{of}_source_value" in table:
+        texts = table[f"{of}_source_value"].astype("string")
+        codes = codes.mask((concepts == 0) & texts.notna(), f"{of.upper()}//SOURCE//" + texts)
+    return codes
+
+
+def _whole(column: pd.Series, where: str) -> pd.Series:
+    """Whole numbers, also where a file wrote them as floats.
+
+    Raises:
+        BadInput: If one is none.
+    """
+    numbers = pd.to_numeric(column, errors="coerce")
+    bad = column[column.notna() & ~(numbers % 1 == 0).fillna(value=False)]
+    if len(bad):
+        raise BadInput(
+            f"{where} has {str(bad.iloc[0])!r} in its column {column.name!r}, which holds whole "
+            "numbers"
+        )
+    return numbers.astype("Int64")
+
+
+def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
+    """Time of each row, else the end of its date.
+
+    The CDM writes a time that is not known as midnight, so midnight is a date without a time.
+
+    Raises:
+        BadInput: If there is neither column, or a row has neither.
+    """
+    given = [name for name in (f"{date}time", date) if name in table]
+    if not given:
+        raise BadInput(f"{where} has no column {date!r}")
+    parsed = [Times.of(table[name], where) for name in given]
+    times = parsed[0].utc.fillna(parsed[-1].utc)
+    is_midnight = parsed[0].is_midnight.where(parsed[0].utc.notna(), parsed[-1].is_midnight)
+    missing = int(times.isna().sum())
+    if missing and required:
+        raise BadInput(f"{where} has {missing} rows without {' or '.join(given)}")
+    return end_of_day(times, is_midnight)

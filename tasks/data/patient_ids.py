@@ -1,0 +1,77 @@
+"""Patients' ids: whole numbers of 64 bits or texts, exactly as they are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.whole_numbers import EXACT, without_point_zero
+
+__all__ = ["as_ids", "joined_ids", "like_ids"]
+
+_WHOLE = r"0|-?[1-9]\d{0,19}"
+"""A text that a whole number is written as; `007` and `+7` are other texts than `7`."""
+_TYPES = (np.int64, np.uint64)
+
+
+def as_ids(column: pd.Series, where: str) -> pd.Series:
+    """Whole numbers as int64 or uint64, all else as texts; there are no gaps.
+
+    Texts are whole numbers if all of them are written as such, so that an id is the same in a CSV
+    file, which knows no types, and in a Parquet file.
+
+    Raises:
+        BadInput: If they are floats that are not whole, or too large to be exact.
+    """
+    if pd.api.types.is_float_dtype(column):
+        numbers = column.to_numpy(dtype=np.float64)
+        bad = numbers[(numbers % 1 != 0) | (np.abs(numbers) > EXACT)]
+        if len(bad):
+            raise BadInput(
+                f"{where} has patient ids as floats, which does not keep them exactly, for "
+                f"instance {bad[0]!r}; write whole numbers or texts"
+            )
+        return pd.Series(numbers.astype(np.int64), index=column.index)
+    if pd.api.types.is_unsigned_integer_dtype(column) and len(column):
+        return column.astype(np.int64 if column.max() <= np.iinfo(np.int64).max else np.uint64)
+    if pd.api.types.is_integer_dtype(column):
+        return column.astype(np.int64)
+    number, uniques = pd.factorize(column.astype(object).map(str))
+    texts = without_point_zero(pd.Series(uniques, dtype=object))
+    known = _as_numbers(texts)
+    return pd.Series((texts if known is None else known).to_numpy()[number], index=column.index)
+
+
+def _as_numbers(texts: pd.Series) -> pd.Series | None:
+    """Texts as whole numbers, if all of them are."""
+    if not len(texts) or not texts.astype("string").str.fullmatch(_WHOLE).all():
+        return None
+    numbers = [int(text) for text in texts]
+    for kind in _TYPES:
+        if np.iinfo(kind).min <= min(numbers) and max(numbers) <= np.iinfo(kind).max:
+            return pd.Series(np.array(numbers, dtype=kind))
+    return None
+
+
+def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
+    """The ids of several tables as one column; texts if one of them has texts."""
+    if len({column.dtype for column in columns}) > 1:
+        columns = [column.map(str) for column in columns]
+        return as_ids(pd.concat(columns, ignore_index=True), "")
+    return pd.concat(columns, ignore_index=True)
+
+
+def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
+    """Ids as the known ones are, so that the number 17 and the text "17" are the same patient.
+
+    What is not known stays as it is.
+    """
+    if ids.dtype == known.dtype:
+        return ids
+    by_text: dict[str, Any] = {str(one): one for one in known.unique()}
+    texts = ids.map(str)
+    if texts.isin(list(by_text)).all():
+        return texts.map(by_text).astype(known.dtype)
+    return pd.Series([by_text.get(text, text) for text in texts], index=ids.index, dtype=object)

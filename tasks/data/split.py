@@ -1,0 +1,236 @@
+"""Which rows are for testing, and which fold holds each of the others out.
+
+A split is made once per study and kept with it. Folds are stratified by class, and rows of one
+group never stand in two folds. Test rows are looked at once, after the search has ended.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+
+from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+
+__all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split"]
+
+TEST = -1
+"""The fold of test rows."""
+LEARN = -2
+"""The fold of rows that no fold holds out, when one part is held out only once."""
+REFIT = 1000
+"""Number of the fold that trains on all training rows and holds out the test rows."""
+_MOST_FOLDS = 100
+_MOST_PARTS = 20
+"""Into how many parts groups are dealt, of which some are the test part."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A partition of the rows.
+
+    Attributes:
+        fold: Number of the fold that holds a row out, or `TEST` or `LEARN`, shape (n,).
+        n_folds: How many folds there are.
+        seed: Source of the draws of subsets.
+    """
+
+    fold: NDArray[np.int16]
+    n_folds: int
+    seed: int
+
+    def digest(self) -> str:
+        """What the split is."""
+        return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
+
+    def held_out(self, fold: int) -> NDArray[np.intp]:
+        """Rows that a fold holds out, in order; of the refit, the test rows."""
+        return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
+
+    def training(
+        self, fold: int, y: NDArray[np.int32], subset: float = 1.0, draw: int = 0
+    ) -> NDArray[np.intp]:
+        """Rows that a fold trains on, in order.
+
+        Subsets of one draw are nested, hold every class, and keep the classes' shares within a row.
+
+        Args:
+            fold: Number of the fold.
+            y: Class or stratum of every row of the data set, shape (n,).
+            subset: Share of the rows to take, in (0, 1].
+            draw: Which of the independent families of subsets.
+        """
+        rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
+        if subset == 1.0:
+            return rows
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, draw)))
+        priority = rng.permutation(len(rows))
+        taken = []
+        for label in np.unique(y[rows]):
+            members = np.flatnonzero(y[rows] == label)
+            members = members[np.argsort(priority[members])]
+            taken.append(members[: max(1, round(subset * len(members)))])
+        return rows[np.sort(np.concatenate(taken))]
+
+
+def make_split(
+    dataset: Dataset,
+    n_folds: int | None,
+    test_size: float | None,
+    seed: int,
+    holdout: float | None = None,
+) -> Split:
+    """A stratified split; rows of one group stay together.
+
+    Args:
+        dataset: The rows; those given as test rows are the test part.
+        n_folds: Folds of cross-validation; None with a `holdout`.
+        test_size: Share of test rows to choose; None when they were given.
+        seed: Source of randomness.
+        holdout: Share of the training rows to hold out, once, instead of cross-validation.
+
+    Raises:
+        BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
+    """
+    _check_numbers(n_folds, test_size, holdout)
+    _check_classes(dataset, 2 if n_folds is None else n_folds)
+    fold = np.full(len(dataset), TEST, dtype=np.int16)
+    try:
+        training = _training_rows(dataset, test_size, seed)
+        if holdout is not None:
+            fold[training] = LEARN
+            fold[_part(dataset, training, holdout, seed + 1)] = 0
+        else:
+            assert n_folds is not None  # noqa: S101 - checked above
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a class too rare for the folds; see below
+                parts = _splitter(dataset, n_folds, seed + 1, training)
+                for number, (_, held_out) in enumerate(parts):
+                    fold[training[held_out]] = number
+    except ValueError as error:
+        into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
+        raise BadInput(
+            f"the rows cannot be split into {into} and a test part of {test_size}: {error}"
+        ) from error
+    _check_parts(dataset, fold)
+    return Split(fold, 1 if n_folds is None else n_folds, seed)
+
+
+def import_split(split: Split, store: ArtifactStore) -> str:
+    """Keep a split in the store's records; returns its digest."""
+    digest = split.digest()
+    if not store.records.is_whole(f"splits/{digest}"):
+        about = {"n_folds": split.n_folds, "seed": split.seed}
+        store.records.put(f"splits/{digest}", {"fold": canonical(split.fold), "about": about})
+    return digest
+
+
+@lru_cache(maxsize=4)
+def load_split(store: ArtifactStore, digest: str) -> Split:
+    """The split of that digest, read once per process.
+
+    Raises:
+        RecordDamaged: If it is not in the store's records, or damaged.
+    """
+    parts = store.records.get(f"splits/{digest}")
+    return Split(parts["fold"], **parts["about"])
+
+
+def _splitter(
+    dataset: Dataset, n_parts: int, seed: int, rows: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    y = dataset.strata[rows]
+    if dataset.groups is None:
+        yield from StratifiedKFold(n_parts, shuffle=True, random_state=seed).split(y, y)
+    else:
+        grouped = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
+        yield from grouped.split(y, y, dataset.groups[rows])
+
+
+def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float | None) -> None:
+    if (n_folds is None) == (holdout is None):
+        raise BadInput(
+            f"--folds {n_folds} with --holdout {holdout}: rows are held out by cross-validation "
+            "or once; take one of them"
+        )
+    if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
+        raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
+    for option, share in (("test-size", test_size), ("holdout", holdout)):
+        if share is not None and not 0 < share <= 0.5:
+            part = "test" if option == "test-size" else "held-out"
+            raise BadInput(f"--{option} {share}: the share of {part} rows is in (0, 0.5]")
+
+
+def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:
+    """The rows that are not for testing, in order."""
+    if dataset.is_test is not None:
+        return np.flatnonzero(~dataset.is_test)
+    assert test_size is not None  # noqa: S101 - the caller's duty
+    rows = np.arange(len(dataset))
+    return np.setdiff1d(rows, _part(dataset, rows, test_size, seed))
+
+
+def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
+    """A share of some rows, stratified; whole groups, as near to it as equal parts allow."""
+    if dataset.groups is None:
+        y = dataset.strata[rows]
+        taken: NDArray[np.intp] = train_test_split(
+            rows, test_size=size, stratify=y, random_state=seed
+        )[1]
+        return taken
+    groups, y = dataset.groups[rows], dataset.strata[rows]
+    fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
+    n_parts = min(
+        range(2, min(fewest, _MOST_PARTS) + 1),
+        key=lambda n: (round(abs(max(1, round(size * n)) / n - size), 6), n),
+    )
+    parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
+    return np.concatenate(parts[: max(1, round(size * n_parts))])
+
+
+def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
+    """Every class in every fold and in the test part, or a metric may not be defined there.
+
+    A test part that was given may lack some, if it has two.
+    """
+    names = {TEST: "the test part", LEARN: "the part to learn from"}
+    for part in np.unique(fold):
+        missing = set(range(len(dataset.classes))) - set(dataset.y[fold == part])
+        if part == TEST and dataset.is_test is not None:
+            if dataset.classes and len(dataset.classes) - len(missing) < 2:
+                raise BadInput("the rows of --test are all of one class; two are needed")
+            continue
+        if missing:
+            raise BadInput(
+                f"class {dataset.classes[min(missing)]!r} has too few rows: "
+                f"{names.get(int(part), f'fold {part}')} would have none; leave its rows out, or "
+                "take fewer --folds or another --test-size or --holdout"
+            )
+
+
+def _check_classes(dataset: Dataset, n_folds: int) -> None:
+    units = np.arange(len(dataset)) if dataset.groups is None else dataset.groups
+    of = "rows" if dataset.groups is None else "groups"
+    rows = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
+    needed = n_folds + (dataset.is_test is None)
+    and_test = " and the test part" if dataset.is_test is None else ""
+    if not dataset.classes and len(np.unique(units[rows])) < needed:
+        raise BadInput(
+            f"{len(np.unique(units[rows]))} {of} are fewer than the {n_folds} folds{and_test} need "
+            f"({needed})"
+        )
+    for position, label in enumerate(dataset.classes):
+        count = len(np.unique(units[rows[dataset.y[rows] == position]]))
+        if count < needed:
+            raise BadInput(
+                f"class {label!r} has {count} {of}, fewer than the {n_folds} folds"
+                f"{and_test} need ({needed}); leave its rows out, take fewer --folds, or predict "
+                "numbers with --metric r2"
+            )

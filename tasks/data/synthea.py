@@ -1,0 +1,114 @@
+"""CSV exports of Synthea as events.
+
+A row of a table is an event of its code: `CONDITION//444814009`. Observations have their value, and
+one that is a text is part of the code; medications have their number of dispenses. Patients give
+static events of gender, race and ethnicity, `MEDS_BIRTH` and `MEDS_DEATH`. What is known only
+later, such as the end of an encounter, is not read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.data.events import event_frame
+from prefect_tune.tasks.data.files import Place, columns_called, read_table, shards
+from prefect_tune.tasks.data.timestamps import utc_times
+
+__all__ = ["is_synthea", "synthea_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clinical:
+    """What the codes of a table begin with, and its column of values if it has one."""
+
+    prefix: str
+    value: str = ""
+
+
+_CLINICAL: Mapping[str, _Clinical] = {
+    "conditions": _Clinical("CONDITION"),
+    "medications": _Clinical("DRUG", "dispenses"),
+    "procedures": _Clinical("PROCEDURE"),
+    "observations": _Clinical("OBSERVATION", "value"),
+    "encounters": _Clinical("ENCOUNTER"),
+    "immunizations": _Clinical("IMMUNIZATION"),
+    "allergies": _Clinical("ALLERGY"),
+    "careplans": _Clinical("CAREPLAN"),
+    "devices": _Clinical("DEVICE"),
+}
+_TABLES = {"patients", *_CLINICAL}
+_STATIC = ("gender", "race", "ethnicity")
+_STARTS = ("start", "date")
+"""Names of the column of the time; versions of Synthea differ."""
+
+
+def is_synthea(folder: Place) -> bool:
+    """Whether a folder is such an export.
+
+    Raises:
+        BadInput: If it holds two tables of one name.
+    """
+    found = folder.tables(_TABLES)
+    return "patients" in found and len(found) > 1
+
+
+def synthea_events(folder: Place) -> Iterator[pd.DataFrame]:
+    """Events of each table of the folder: columns subject_id, time, code, numeric_value.
+
+    Raises:
+        BadInput: If a table is missing, lacks a column, or holds a row without a time.
+    """
+    found = folder.tables(_TABLES)
+    if "patients" not in found or len(found) == 1:
+        raise BadInput(
+            f"{folder.url} is no CSV export of Synthea: there is no patients.csv with at least one "
+            f"of {', '.join(f'{name}.csv' for name in _CLINICAL)}"
+        )
+    yield from _patients(found["patients"])
+    for name, clinical in _CLINICAL.items():
+        if name in found:
+            yield from _events(found[name], clinical)
+
+
+def _patients(place: Place) -> Iterator[pd.DataFrame]:
+    for table in _tables(place, ("id", "birthdate", "deathdate", *_STATIC)):
+        for needed in ("id", "birthdate"):
+            need_column(needed, table.columns, place.url)
+        for name in _STATIC:
+            if name in table:
+                codes = f"{name.upper()}//" + table[name].astype("string")
+                yield event_frame(table["id"], None, codes).dropna(subset="code")
+        for name, code in (("birthdate", "MEDS_BIRTH"), ("deathdate", "MEDS_DEATH")):
+            if name in table:
+                times = utc_times(table[name], place.url, at_end_of_day=name == "deathdate")
+                yield event_frame(table["id"], times, code).dropna(subset="time")
+
+
+def _events(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
+    for table in _tables(place, ("patient", "code", clinical.value, *_STARTS)):
+        start = next((name for name in _STARTS if name in table), _STARTS[0])
+        for needed in ("patient", "code", start):
+            need_column(needed, table.columns, place.url)
+        times = utc_times(table[start], place.url, at_end_of_day=True)
+        if times.isna().any():
+            raise BadInput(f"{place.url} has {int(times.isna().sum())} rows without {start}")
+        codes = f"{clinical.prefix}//" + table["code"].astype("string")
+        value = pd.Series(np.nan, index=table.index)
+        if clinical.value in table:
+            given = table[clinical.value]
+            value = pd.to_numeric(given, errors="coerce")
+            is_text = value.isna() & given.notna()
+            codes = codes.mask(is_text, codes + "//" + given.astype("string"))
+        # An observation of the population, such as QALYs, has no code in older versions.
+        yield event_frame(table["patient"], times, codes, value).dropna(subset="code")
+
+
+def _tables(place: Place, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    for shard in shards(place):
+        texts = columns_called(shard, ("code", "patient", "id"))
+        table = read_table(shard, texts, only=set(columns) - {""})
+        table.columns = table.columns.str.lower()
+        yield table

@@ -1,0 +1,54 @@
+"""Rules that fit the value of a hyperparameter to the data before an estimator gets it.
+
+An algorithm names them in its `transforms`. What they make of a value is what enters keys, so two
+values that come out the same share their artifacts.
+"""
+
+from collections.abc import Callable, Mapping
+from math import log
+from typing import Any
+
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.fitting.facts import Facts
+
+__all__ = ["TRANSFORMS", "fitted_value"]
+
+
+def _logp_max_features(value: Any, facts: Facts) -> int:
+    p = facts.columns
+    return max(1, min(p // 2, int(value * (log(p) + 1))))
+
+
+_WORDS = {"none": None, "false": False, "true": True}
+
+TRANSFORMS: Mapping[str, Callable[[Any, Facts], Any]] = {
+    "clip_n": lambda value, facts: min(value, facts.rows),
+    "clip_p": lambda value, facts: min(value, facts.columns),
+    "clip_below_p": lambda value, facts: max(1, min(value, facts.columns - 1)),
+    "clip_min_n_p": lambda value, facts: min(value, facts.rows, facts.columns),
+    "depth_factor": lambda value, facts: max(1, round(value * facts.columns)),
+    "logp_max_features": _logp_max_features,
+    "power_of_p": lambda value, facts: max(1, int(facts.columns**value)),
+    "share_of_p": lambda value, facts: max(1, round(value * facts.columns)),
+    "two_class_loss": lambda value, facts: "log_loss" if facts.n_classes > 2 else value,
+    "truth": lambda value, _: bool(value),
+    "word": lambda value, _: _WORDS.get(value, value),
+    "inert": lambda value, _: value,
+}
+"""By the names that algorithms use; n is the number of training rows, p that of columns.
+
+`word` reads none, true and false as Python does. `two_class_loss` is for a loss that is not defined
+for more than two classes. A hyperparameter that is `inert` stands in the
+paper's table and changes nothing; the estimator does not get it.
+"""
+
+
+def fitted_value(rule: str, value: Any, facts: Facts) -> Any:
+    """What the estimator gets.
+
+    Raises:
+        UnknownName: If there is no such rule.
+    """
+    if rule not in TRANSFORMS:
+        raise UnknownName("rule that fits a hyperparameter to the data", rule, TRANSFORMS)
+    return TRANSFORMS[rule](value, facts)

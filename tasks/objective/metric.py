@@ -1,0 +1,246 @@
+"""Metrics: a name, a unit, bounds, a loss to minimise, and the loss of chance.
+
+Two are our own, the error in percent and the area under the curve; all others are scikit-learn's
+scorers of classes and of numbers by their names.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
+from sklearn.utils.metaestimators import available_if
+
+from prefect_tune.optimizers.optimizer import Objective
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
+
+Target = Literal["classes", "numbers"]
+DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
+"""By what is predicted."""
+_OF_NUMBERS = frozenset(
+    {
+        "d2_absolute_error_score",
+        "explained_variance",
+        "max_error",
+        "neg_max_error",
+        "neg_mean_absolute_error",
+        "neg_mean_absolute_percentage_error",
+        "neg_mean_gamma_deviance",
+        "neg_mean_poisson_deviance",
+        "neg_mean_squared_error",
+        "neg_mean_squared_log_error",
+        "neg_median_absolute_error",
+        "neg_root_mean_squared_error",
+        "neg_root_mean_squared_log_error",
+        "r2",
+    }
+)
+"""scikit-learn's scorers of predicted numbers; they know no largest loss."""
+_OF_CLASSES: Mapping[str, float] = {
+    **dict.fromkeys(("accuracy", "average_precision", "balanced_accuracy", "top_k_accuracy"), 1.0),
+    **{
+        f"{score}{average}": 1.0
+        for score in ("f1", "jaccard", "precision", "recall")
+        for average in ("", "_macro", "_micro", "_weighted")
+    },
+    **{f"roc_auc{way}": 1.0 for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")},
+    "matthews_corrcoef": 2.0,
+    "neg_brier_score": 2.0,
+    "d2_brier_score": float("inf"),
+    "d2_log_loss_score": float("inf"),
+    "neg_log_loss": float("inf"),
+}
+"""scikit-learn's scorers of predicted classes, and the largest loss that each can give."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says about n rows.
+
+    Attributes:
+        label: Position of the predicted class, or the predicted number, shape (n,).
+        score: Probability of each class, shape (n, c), or values that order rows the same way;
+            None when the model gives neither.
+    """
+
+    label: NDArray[Any]
+    score: NDArray[np.float64] | None = None
+
+
+Loss = Callable[[NDArray[Any], Predictions, int], float]
+"""From true classes or numbers, predictions and the number of classes to a loss."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How good predictions are, as a loss to minimise.
+
+    Attributes:
+        name: What `--metric` calls it.
+        unit: Unit of the loss.
+        lower: Smallest loss possible.
+        upper: Largest loss possible.
+        compute: Computes it.
+        target: What it judges.
+        positive: Of two classes, the position of the one to be found (precision, recall, f1).
+    """
+
+    name: str
+    unit: str
+    lower: float
+    upper: float
+    compute: Loss
+    target: Target = "classes"
+    positive: int = 1
+
+    def loss(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
+        """The loss of predictions.
+
+        Args:
+            y: True classes or numbers, shape (n,).
+            predictions: For the same rows.
+            n_classes: How many classes there are, in these rows or not; 0 for numbers.
+
+        Raises:
+            ValueError: If the metric is not defined for these rows, or the scores are not finite.
+        """
+        if n_classes == 2 and self.positive == 0:
+            score = predictions.score
+            turned = None if score is None else np.ascontiguousarray(score[:, ::-1])
+            y, predictions = 1 - y, Predictions(1 - predictions.label, turned)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a class was never predicted is in the loss
+            loss = self.compute(y, predictions, n_classes)
+        if not np.isfinite(loss):
+            raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
+        return loss
+
+    def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
+        """What a method may know of it, the loss of the best blind guess included.
+
+        Args:
+            y: True classes or numbers of the training rows, shape (n,).
+            n_classes: How many classes there are; 0 for numbers.
+
+        Raises:
+            BadInput: If it is not defined for this target.
+        """
+        try:
+            chance = min(self.loss(y, guess, n_classes) for guess in _guesses(y, n_classes))
+        except ValueError as error:
+            of = f"{n_classes} classes" if n_classes else "numbers"
+            raise BadInput(
+                f"--metric {self.name} is not defined for these {of}: {error}"
+            ) from error
+        return Objective(self.name, self.unit, self.lower, self.upper, chance)
+
+
+def metric_named(name: str, positive: int = 1) -> Metric:
+    """The metric of that name.
+
+    Args:
+        name: `error`, `auroc`, or one of scikit-learn's scorers.
+        positive: Of two classes, the position of the one to be found.
+
+    Raises:
+        UnknownName: If there is none.
+    """
+    own = {"error": _ERROR, "auroc": _AUROC}
+    if name in own:
+        return replace(own[name], positive=positive)
+    known = sorted({*_OF_NUMBERS, *_OF_CLASSES}.intersection(get_scorer_names()))
+    if name not in known:
+        raise UnknownName("metric", name, [*own, *known])
+    target: Target = "numbers" if name in _OF_NUMBERS else "classes"
+    is_loss = name.startswith("neg_") or name == "max_error"
+    compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)
+    unit = name.removeprefix("neg_") if is_loss else f"1 - {name}"
+    upper = _OF_CLASSES.get(name, float("inf"))
+    return Metric(name, unit, 0.0, upper, compute, target, positive)
+
+
+def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:
+    """Constant predictions, from the target alone."""
+    if not n_classes:
+        return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
+    shares = np.bincount(y, minlength=n_classes) / len(y)
+    score = np.tile(shares, (len(y), 1))
+    return [Predictions(np.full(len(y), np.argmax(shares), dtype=np.int32), score)]
+
+
+def _error(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:  # noqa: ARG001
+    return float(100 * np.mean(predictions.label != y))
+
+
+def _auroc(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
+    """One class against the rest, weighted by the classes' shares."""
+    score = predictions.score
+    if score is None:
+        score = np.eye(n_classes)[predictions.label]
+    if n_classes == 2:
+        return 1 - float(roc_auc_score(y, score[:, 1]))
+    shares = np.bincount(y, minlength=n_classes) / len(y)
+    areas = [roc_auc_score(y == c, score[:, c]) if shares[c] else 0.0 for c in range(n_classes)]
+    return 1 - float(shares @ areas)
+
+
+def _loss_of_scorer(
+    name: str, best: float, y: NDArray[Any], predictions: Predictions, n_classes: int
+) -> float:
+    """How far a scorer of scikit-learn stays below its best score."""
+    said = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
+    try:
+        return best - float(get_scorer(name)(said, np.empty((len(y), 1)), y))
+    except AttributeError as error:
+        raise ValueError(f"{name} needs probabilities, and this model gives none") from error
+
+
+class _Regressor(RegressorMixin, BaseEstimator):
+    """A fitted model that says what was predicted, for scikit-learn's scorers."""
+
+    def __init__(self, predictions: Predictions) -> None:
+        self.predictions = predictions
+        self.fitted_ = True
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
+        return self.predictions.label
+
+
+class _Classifier(ClassifierMixin, BaseEstimator):
+    """The same for classes, which are their positions."""
+
+    def __init__(self, predictions: Predictions, n_classes: int) -> None:
+        self.predictions, self.n_classes = predictions, n_classes
+        self.classes_ = np.arange(n_classes)
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
+        return self.predictions.label
+
+    @available_if(lambda self: self.predictions.score is not None)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:  # noqa: ARG002
+        score = self.predictions.score
+        return score if score is None or self.n_classes != 2 else score[:, 1]
+
+    @available_if(lambda self: _are_probabilities(self.predictions.score))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:  # noqa: ARG002
+        return self.predictions.score
+
+
+def _are_probabilities(score: NDArray[np.float64] | None) -> bool:
+    return (
+        score is not None
+        and bool(score.min() >= 0)
+        and np.allclose(score.sum(axis=1), 1, atol=1e-4)
+    )
+
+
+_ERROR = Metric("error", "percent", 0.0, 100.0, _error)
+_AUROC = Metric("auroc", "1 - area", 0.0, 1.0, _auroc)

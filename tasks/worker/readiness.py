@@ -1,0 +1,40 @@
+"""Whether a worker can work for a study: it reads the store, and has the flow's versions."""
+
+from importlib.metadata import version
+from typing import Any
+
+import sklearn
+
+from prefect_tune.storage.signing import key_fingerprint
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.fitting.fitting import imported
+from prefect_tune.tasks.problem import StudyContext, open_store
+
+__all__ = ["make_ready", "worker_facts"]
+
+
+def make_ready(context: StudyContext) -> None:
+    """Load what the first trials of a study would load: its data, and the code of its space."""
+    load_dataset(open_store(context.store), context.problem.dataset)
+    for step in context.problem.find_space().steps:
+        for algorithm in step.algorithms:
+            for path in (algorithm.import_path, algorithm.sparse_estimator):
+                if path:
+                    imported(path)
+
+
+def worker_facts(context: StudyContext) -> dict[str, Any]:
+    """What must be the same in the flow and on each of its workers.
+
+    Raises:
+        StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+    """
+    store = open_store(context.store)
+    load_dataset(store, context.problem.dataset)
+    return {
+        "store": store.id,
+        "space": context.problem.find_space().digest,
+        "scikit-learn": sklearn.__version__,
+        "prefect-tune": version("prefect-tune"),
+        "signing key with the fingerprint": key_fingerprint(),
+    }

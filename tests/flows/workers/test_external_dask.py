@@ -1,0 +1,164 @@
+"""A Dask scheduler with workers that others started, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import distributed
+import psutil
+import pytest
+from inputs import QUICK, table, write_table
+from processes import wait_for
+
+from prefect_tune.flows.study.study import StudyFailed
+from prefect_tune.flows.tuning import tune
+from prefect_tune.tasks.bad_input import BadInput
+
+NO_DATABASE = """
+from prefect_tune.storage import opening
+
+def refused(*_):
+    raise opening.DatabaseRefused("the database of the study: here it cannot be reached")
+
+opening._database = refused
+"""
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+@contextmanager
+def cluster(
+    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
+) -> Iterator[str]:
+    """A scheduler with workers in an environment with these variables; their address."""
+    note = folder / "scheduler.json"
+    folder.mkdir(exist_ok=True)
+    dask = [sys.executable, "-m", "dask"]
+    common = ["--scheduler-file", str(note)]
+    commands = [[*dask, "scheduler", "--port", "0", "--no-dashboard", *common]]
+    commands += [[*dask, "worker", *common, *worker_options, "--no-dashboard"]] * n_workers
+    processes = []
+    try:
+        for command in commands:
+            processes.append(
+                subprocess.Popen(
+                    command,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=folder,
+                    env={**os.environ, **variables},
+                )
+            )
+            wait_for(note.exists)
+        address = wait_for(lambda: _address(note))
+        yield address
+    finally:
+        for process in processes:
+            for member in psutil.Process(process.pid).children(recursive=True):
+                member.kill()
+            process.kill()
+            process.wait()
+
+
+def _address(note: Path) -> str:
+    import json
+
+    return json.loads(note.read_text())["address"]
+
+
+def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
+    with cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address:
+        summary = tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=5,
+            dask=address,
+            store=str(tmp_path / "store"),
+            study="far",
+            **QUICK,
+        )
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 5, 0)
+
+
+def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
+    starts, end = tmp_path / "starts", tmp_path / "end"
+
+    def work_of_others() -> None:
+        from time import sleep
+
+        with starts.open("a") as file:
+            file.write("started\n")
+        while not end.exists():
+            sleep(0.1)
+
+    table(20_000).to_parquet(tmp_path / "large.parquet", index=False)
+    with (
+        cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address,
+        distributed.Client(address) as other,
+    ):
+        future = other.submit(work_of_others)
+        wait_for(starts.exists)
+        with pytest.raises(StudyFailed):  # its only trial is cut
+            tune(
+                data=str(tmp_path / "large.parquet"),
+                target="target",
+                budget="0.5s",
+                workers=1,
+                **QUICK,
+                dask=address,
+                store=str(tmp_path / "store"),
+            )
+        end.touch()
+        future.result(timeout=60)
+    assert starts.read_text() == "started\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        (
+            ("--no-nanny", "--nthreads", "1"),
+            {},
+            r"worker tcp://.* has no nanny.*start it with --nanny",
+        ),
+        (("--nanny", "--nthreads", "2"), {}, r"worker tcp://.* has 2 threads.*--nthreads 1"),
+        (
+            ("--nanny", "--nthreads", "1"),
+            {"PREFECT_TUNE_SIGNING_KEY": "another"},
+            "has signing key with the fingerprint .+, and here it is",
+        ),
+        (
+            ("--nanny", "--nthreads", "1", "--preload", "no_database"),
+            {},
+            "cannot work for this study: the database .* here it cannot be reached",
+        ),
+    ],
+)
+def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables, message) -> None:
+    (tmp_path / "dask").mkdir()
+    (tmp_path / "dask" / "no_database.py").write_text(NO_DATABASE)
+    with (
+        cluster(tmp_path / "dask", *options, n_workers=1, **variables) as address,
+        pytest.raises(BadInput, match=message),
+    ):
+        tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=1,
+            dask=address,
+            store=str(tmp_path / "store"),
+        )
+
+
+def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path) -> None:
+    with pytest.raises(BadInput, match="no scheduler with a worker answers there"):
+        tune(
+            data=str(write_table(tmp_path)),
+            target="target",
+            trials=1,
+            dask="tcp://127.0.0.1:9",
+            store=str(tmp_path / "store"),
+        )

@@ -1,0 +1,38 @@
+"""Local worker processes, forked from one that has imported everything."""
+
+import os
+import signal
+import sys
+from time import sleep
+
+import distributed
+import pytest
+from processes import wait_for
+
+from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.tasks.worker.dask_runner import end_worker
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        (pid,), (parent,) = client.run(os.getpid).values(), client.run(os.getppid).values()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
+        client.wait_for_workers(1, timeout=60)
+        assert list(client.run(os.getppid).values()) == [parent]
+
+
+def test_a_worker_is_ended_whatever_it_does_and_one_that_took_its_place_is_left_alone() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        ((address, pid),) = client.run(os.getpid).items()
+        busy = client.submit(sleep, 1000, pure=False)
+        wait_for(lambda: client.processing()[address])
+        busy.cancel(force=True)
+        client.run(end_worker, address, workers=[address], nanny=True)
+        wait_for(lambda: address not in client.processing())
+        client.wait_for_workers(1, timeout=60)
+        ((other_address, other_pid),) = client.run(os.getpid).items()
+        assert other_pid != pid
+        client.run(end_worker, address, workers=[other_address], nanny=True)
+        assert client.run(os.getpid) == {other_address: other_pid}

@@ -1,0 +1,433 @@
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from contracts.optimizer import OptimizerContract
+from flash_worlds import (
+    BENCHMARK,
+    FIRST_THIRTY,
+    additive_log_seconds,
+    additive_losses,
+    counted_space,
+)
+from worlds import evaluation, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Configuration,
+    Encoding,
+    Evaluation,
+    Failure,
+    Flash,
+    History,
+    Objective,
+    Query,
+    StepCost,
+    Told,
+    Trial,
+    replay,
+)
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.space.candidates import CandidateSpace
+from prefect_tune.optimizers.space.configuration import default_configuration, sample_configuration
+from prefect_tune.tasks.catalogue.spaces import space_named
+
+
+class TestFlash(OptimizerContract):
+    method = "flash"
+
+
+class TestFlashWithTpe(OptimizerContract):
+    method = "flash"
+    options: ClassVar[dict[str, Any]] = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
+
+
+class TestFlashOfThePaper(OptimizerContract):
+    method = "flash"
+    options: ClassVar[dict[str, Any]] = {"variant": "paper", "n_init": 4, "n_prune": 4}
+    # Every second ask is random, and hyperparameters of Phases 1 and 2 are drawn: in worlds of 12
+    # paths that is random search, and all there is to prove is that it is no worse by a point.
+    margin = -1.0
+    margin_share = 0.0
+
+
+def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
+    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
+    queries = []
+    paths = list(optimizer.space.paths())
+    for number in range(n):
+        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
+        seconds = None if budget is None else budget.seconds_left
+        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
+        loss = float(paths.index(query.configuration.path)) + 1
+        optimizer.tell(told(number, query, loss))
+        queries.append(query)
+    return queries
+
+
+def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
+    """The thirty picks from path 0, then thirty more asked for, in the deterministic world."""
+    space = counted_space(BENCHMARK)
+    optimizer = Flash(space, 0, Objective(), **options)
+    paths = list(space.paths())
+    losses, seconds = additive_losses(), np.exp(additive_log_seconds())
+    picks: list[int] = []
+    for number in range(60):
+        if number < 30:
+            query = Query(default_configuration(space, paths[FIRST_THIRTY[number]]))
+            optimizer.apply(Asked(number, query, Budget()))
+        else:
+            query = optimizer.ask(Budget())
+        i = paths.index(query.configuration.path)
+        outcome = evaluation(float(losses[i]), float(seconds[i]))
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        picks.append(i)
+    return optimizer, picks
+
+
+def test_the_benchmark_world_of_the_paper() -> None:
+    optimizer, picks = benchmark_world({"variant": "paper"})
+    assert picks[30:35] == [329, 262, 686, 216, 548]
+    assert len(set(picks[30:])) >= 25
+    optimizer.ask(Budget())
+    decisions = optimizer.decisions
+    best = default_configuration(optimizer.space, list(optimizer.space.paths())[238]).path
+    assert all(a in ids for a, ids in zip(best, decisions["subspace"].values(), strict=True))
+    ranked = [tuple(entry["path"]) for entry in decisions["ranking"]]
+    assert ranked[0] == best
+    assert len(ranked) == 10
+    for path in ranked:
+        assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
+
+
+def test_without_xi_the_papers_phase_two_stays_with_one_path() -> None:
+    _, picks = benchmark_world({"variant": "paper", "xi": 0.0})
+    assert set(picks[30:]) == {238}
+
+
+def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
+    optimizer, picks = benchmark_world({})
+    assert 238 in picks[30:]
+    assert len(set(picks)) == 60  # no path twice
+    optimizer.ask(Budget())
+    best = list(optimizer.space.paths())[238]
+    subspace = optimizer.decisions["subspace"]
+    assert all(a in ids for a, ids in zip(best, subspace.values(), strict=True))
+
+
+def test_the_top_paths_of_the_ranking_before_any_pruning_run() -> None:
+    optimizer, _ = benchmark_world({"variant": "paper"})
+    fresh = Flash(optimizer.space, 0, Objective(), variant="paper", n_init=30, n_prune=0)
+    replay(
+        fresh,
+        [
+            event
+            for t in list(optimizer.history)[:30]
+            for event in (Asked(t.number, t.query, Budget()), Told(t))
+        ],
+    )
+    fresh.ask(Budget())
+    paths = list(fresh.space.paths())
+    ranking = fresh.decisions["ranking"]
+    top = [paths.index(tuple(entry["path"])) for entry in ranking]
+    assert top == [238, 239, 243, 182, 308, 248, 252, 322, 244, 602]
+    assert [entry["log_eips"] for entry in ranking[:3]] == pytest.approx(
+        [-1.267258, -1.574899, -1.792015], abs=5e-7
+    )
+    assert fresh.decisions["n_subspace_paths"] == 50
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
+def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
+    options: dict[str, Any],
+) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
+    run(optimizer, 20)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
+    late = [t.query.configuration.path for t in list(optimizer.history)[12:]]
+    assert all(
+        a in ids for p in late for a, ids in zip(p, decisions["subspace"].values(), strict=True)
+    )
+    assert json.loads(json.dumps(decisions)) == decisions
+
+
+def test_phase_one_begins_with_every_model_on_plain_data() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    paths = [query.configuration.path for query in run(optimizer, 30)]
+    models = [a.id for a in optimizer.space.searched[-1].algorithms]
+    assert paths[: len(models)] == [("none", "none", "none", model) for model in models]
+    assert {path[2] for path in paths} == {a.id for a in optimizer.space.searched[2].algorithms}
+    one_hot = np.array([Encoding(optimizer.space).one_hot(path) for path in paths])
+    assert np.linalg.matrix_rank(one_hot) == 30  # all effects can be told apart
+
+
+@pytest.mark.parametrize("options", [{}, {"n_init": 4}, {"variant": "paper"}])
+def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, Any]) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), **options)
+    for number in range(24):
+        optimizer.tell(told(number, optimizer.ask(Budget()), None))
+    counts = Counter(t.query.configuration.path for t in optimizer.history)
+    assert set(counts.values()) == {2}  # of 12 paths
+
+
+def test_many_pending_queries_are_for_different_paths() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_init=2)
+    paths = {optimizer.ask(Budget()).configuration.path for _ in range(12)}
+    assert len(paths) == 12
+
+
+def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective())
+    queries = run(optimizer, 6)
+    for query in queries:
+        assert query.configuration == default_configuration(
+            optimizer.space, query.configuration.path
+        )
+    seen = {(s, c.algorithm) for q in queries for s, c in q.configuration.choices}
+    assert len(seen) == 7
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
+)
+def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    run(optimizer, 16, budget)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
+    assert len(decisions["notes"]) == 1
+    assert "phases of 12 + 12; they are 5 + 3" in decisions["notes"][0]
+
+
+def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
+        optimizer.tell(told(number, query, 5.0 + number))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
+
+
+def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    left = 20.0
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_left=left))
+        seconds = 4.0 if number < 2 else 0.5
+        left -= seconds
+        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
+    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
+
+
+def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    queries = run(optimizer, 12, Budget(trials_left=12))
+    assert optimizer.decisions["n_init"] == 6
+    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
+
+
+def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
+    run(optimizer, 13, Budget(trials_left=13))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
+    assert optimizer.decisions["notes"] == []
+
+
+def test_without_pruning_phase_three_has_the_whole_space() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
+    run(optimizer, 8)
+    assert optimizer.decisions["phase"] == 3
+    assert optimizer.decisions["n_subspace_paths"] == 12
+    assert "ranking" not in optimizer.decisions
+
+
+def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
+    optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
+    run(optimizer, 8)
+    assert optimizer.decisions["n_subspace_paths"] == 4
+    assert "r is 50, and the paths are 4" in optimizer.decisions["notes"][0]
+
+
+@pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (1, 6)])
+@pytest.mark.parametrize("phase3", ["smac", "tpe"])
+def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) -> None:
+    optimizer = Flash(counted_space(counts), 0, Objective(), phase3=phase3)
+    assert len({q.configuration for q in run(optimizer, 18)}) == 18
+
+
+@pytest.mark.parametrize("cost", ["steps", "total", "literal", "none"])
+@pytest.mark.parametrize("loss", [None, 0.0, 7.0])
+def test_failures_equal_losses_and_costs_of_zero_raise_nothing(
+    cost: str, loss: float | None
+) -> None:
+    optimizer = Flash(counted_space((3, 3)), 0, Objective(), cost=cost)
+    for number in range(14):
+        query = optimizer.ask(Budget(trials_left=14 - number, seconds_left=10.0))
+        trial = Trial(number, query).started()
+        if loss is None:
+            optimizer.tell(told(number, query, None))
+        else:
+            optimizer.tell(trial.completed(evaluation(loss, 0.0)))
+    assert len(optimizer.history) == 14
+
+
+def test_a_batch_of_pending_queries_takes_different_paths() -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective())
+    run(optimizer, 7)
+    assert optimizer.decisions["phase"] == 2
+    asked = [optimizer.ask(Budget()).configuration.path for _ in range(4)]
+    assert len(set(asked)) == 4
+
+
+def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
+    """An evaluation with one fold, its steps served from a cache that never evicts."""
+    costs, key = [], ""
+    for step, choice in query.configuration.choices:
+        key += f"/{choice.to_json()}"
+        hit = key in seen
+        seen.add(key)
+        took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
+        costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
+    spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
+    total = sum(c.seconds for c in costs)
+    return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
+    space = counted_space((2, 2))
+    history, seen = History(), set[str]()
+    paths = list(space.paths())
+    seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
+    for number, i in enumerate([0, 1, 3]):
+        query = Query(default_configuration(space, paths[i]))
+        outcome = steps_of(query, seen, seconds)
+        if not is_cached:
+            seen.clear()
+        history.record(Trial(number, query).started().completed(outcome))
+    is_new = np.array([False, False, True, False])
+    predicted = PathCost(space, paths).seconds(history, is_new)
+    held = 0.01 if is_cached else 8.0
+    # Paths that ran with their defaults will draw new values, and nothing of them is held.
+    assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+
+
+def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
+    space = counted_space((2, 2))
+    rng, history, seen = np.random.default_rng(0), History(), set[str]()
+    seconds = {"step0.a0": 8.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 1.0}
+    ran = [sample_configuration(space, rng, path) for path in space.paths()]
+    for number, configuration in enumerate([*ran, ran[0]]):
+        query = Query(configuration)
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    other = sample_configuration(space, rng, ran[0].path)
+    mixed = Configuration((ran[0].choices[0], other.choices[1]))
+    candidates = CandidateSpace(space)
+    predicted = PathCost(space, list(space.paths())).of_candidates(history, candidates)
+    encoded = candidates.encode([mixed, other])
+    assert predicted(encoded, candidates.features(encoded)) == pytest.approx([0.01 + 1, 8 + 1])
+
+
+def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> None:
+    optimizer = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8)
+    run(optimizer, 17)
+    decided = optimizer.decisions
+    assert {step: set(ids) >= {"a0", "a1"} for step, ids in decided["subspace"].items()} == {
+        "step0": True, "step1": True,
+    }  # fmt: skip
+    assert decided["n_subspace_paths"] < 16
+    paper = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8, variant="paper")
+    run(paper, 17)
+    assert paper.decisions["n_subspace_paths"] == 1
+
+
+def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
+    space = counted_space((2, 2))
+    history, seen, paths = History(), set[str](), list(space.paths())
+    seconds = {"step0.a0": 8.0, "step0.a1": 4.0, "step1.a0": 1.0}
+    for number, i in enumerate([0, 2]):
+        query = Query(default_configuration(space, paths[i]))
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
+    failure = Failure("error", "it failed", step="step1", cost_seconds=10.0)
+    history.record(Trial(2, query).started().failed(failure))
+    cost = PathCost(space, paths)
+    assert cost.seconds(history, None) == pytest.approx([8 + 1, 8 + 2, 4 + 1, 4 + 2])
+    alone = History()
+    alone.record(Trial(0, query).started().failed(failure))
+    held = cost.seconds(alone, np.ones(4, dtype=np.bool_))
+    assert held[0] < held[2]  # the first step of (a0, ...) was made
+
+
+def phase_two_seconds(cost: str, seed: int) -> float:
+    """Seconds of twelve runs of Phase 2 where the middle step is dear, and its prefix cached."""
+    optimizer = Flash(counted_space((4, 4, 4)), seed, Objective(), cost=cost, n_init=10, n_prune=12)
+    seen: set[str] = set()
+    spent = 0.0
+    for number in range(22):
+        query = optimizer.ask(Budget())
+        outcome = steps_of(query, seen, {f"step1.a{j}": 30.0 for j in range(4)})
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        spent += outcome.cost_seconds if number >= 10 else 0.0
+    return spent
+
+
+def test_paths_that_share_what_is_cached_are_preferred() -> None:
+    steps, total, none = (
+        sum(phase_two_seconds(cost, seed) for seed in range(3))
+        for cost in ("steps", "total", "none")
+    )
+    assert steps < 0.5 * min(total, none)
+
+
+def test_a_dear_path_of_the_design_waits_until_the_others_ran() -> None:
+    optimizer = Flash(counted_space((2, 5)), 1, Objective())
+    seen: set[str] = set()
+    seconds = {"step1.a3": 500.0}
+    order = []
+    for number in range(6):
+        query = optimizer.ask(Budget())
+        order.append(query.configuration.path)
+        outcome = steps_of(query, seen, seconds)
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+    first = next(i for i, path in enumerate(order) if path[1] == "a3")
+    later = [i for i, path in enumerate(order) if path[1] == "a3" and i > first]
+    assert later in ([], [5], [4, 5])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"r": 0}, "r is at least 1; got 0"),
+        ({"n_init": 0}, "n_init is at least 1"),
+        ({"n_prune": 2.5}, "n_prune is a whole number; got 2.5"),
+        ({"n_init": True}, "n_init is a whole number; got True"),
+        ({"xi": "abc"}, "xi is a number; got 'abc'"),
+        ({"ridge": float("inf")}, "ridge is a finite number"),
+        ({"xi": -1.0}, "xi is at least 0"),
+        ({"ridge": 0.0}, "ridge is above 0"),
+        ({"phase3": "bohb"}, "phase3 is smac or tpe; got 'bohb'"),
+        ({"variant": None}, "variant is default or paper"),
+        ({"failure_cost": "none"}, "failure_cost is bound or worst or chance"),
+        ({"pruning": "no"}, "pruning is true or false"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Flash(mixed_space(), 0, Objective(), **options)
+
+
+def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
+    space = counted_space((4, 5, 5))
+    optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
+    queries = run(optimizer, 40, Budget(trials_left=40))
+    inside = optimizer.decisions["subspace"]
+    is_outside = [
+        any(choice.algorithm not in inside[step] for step, choice in q.configuration.choices)
+        for q in queries[8:]
+    ]
+    assert 0.2 < sum(is_outside) / len(is_outside) <= 0.6

@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+from ConfigSpace import Categorical, Float, Integer, OrdinalHyperparameter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefect_tune.optimizers.methods.admm.splitting import (
+    constraint_penalty,
+    distances,
+    integer_update,
+    next_multiplier,
+    reward,
+    slack,
+)
+from prefect_tune.optimizers.space.configuration import from_unit
+from prefect_tune.optimizers.space.grids import Grid, grid_of
+
+
+def one_to(n: int) -> Grid:
+    grid = grid_of(Integer("k", (1, n)))
+    assert grid is not None
+    return grid
+
+
+@given(st.floats(-100, -1e-6), st.floats(0, 1), st.floats(0, 5), st.floats(0.1, 100))
+def test_a_quantity_far_below_its_limit_is_no_violation(
+    value: float, bound: float, multiplier: float, rho_g: float
+) -> None:
+    low = value - multiplier / rho_g
+    assert constraint_penalty(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
+    assert next_multiplier(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
+
+
+def test_an_integer_of_very_many_values_is_taken_for_continuous() -> None:
+    assert grid_of(Integer("k", (1, 2_000_000_000))) is None
+    assert grid_of(Integer("k", (1, 10_000))) is not None
+
+
+def test_three_iterations_of_an_active_integer() -> None:
+    grid = one_to(10)
+    delta, dual = 2 / 9, 0.0
+    expected = [
+        # chosen value, b, relaxed, penalty at rho = 1, delta after, lambda after
+        (4, 0.222222, 0.277778, 0.001543, 0.333333, -0.055556),
+        (4, 0.388889, 0.388889, 0.0, 0.333333, 0.0),
+        (6, 0.333333, 0.5, 0.013889, 0.555556, -0.055556),
+    ]
+    for value, b, relaxed, penalty, delta_after, dual_after in expected:
+        assert delta - dual == pytest.approx(b, abs=1e-6)
+        assert 0.5 * distances(grid, delta, dual)[value - 1] == pytest.approx(penalty, abs=1e-6)
+        got, delta, dual = integer_update(grid, delta, dual, value - 1)
+        assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
+
+
+def test_an_inactive_integer_remembers_and_clears_its_multiplier() -> None:
+    grid = one_to(10)
+    relaxed, delta, dual = integer_update(grid, 3 / 9, 0.03, None)
+    assert (relaxed, delta, dual) == pytest.approx((0.303333, 0.333333, 0.0), abs=1e-6)
+    assert integer_update(grid, delta, dual, None)[0] == pytest.approx(1 / 3)
+
+
+def test_a_clipped_multiplier_moves_an_inactive_integer_once() -> None:
+    grid = one_to(10)
+    relaxed, delta, dual = integer_update(grid, 0.0, 0.2, None)
+    assert (relaxed, delta, dual) == pytest.approx((0.0, 0.222222, -0.022222), abs=1e-6)
+    relaxed, delta, dual = integer_update(grid, delta, dual, None)
+    assert (relaxed, delta, dual) == pytest.approx((0.244444, 0.222222, 0.0), abs=1e-6)
+
+
+@given(
+    n=st.integers(2, 30),
+    b=st.floats(-0.5, 1.5),
+    values=st.lists(st.floats(0, 0.3), min_size=30, max_size=30),
+    rho=st.floats(0.001, 10),
+)
+def test_eliminating_the_relaxed_integer_is_exact(
+    n: int, b: float, values: list[float], rho: float
+) -> None:
+    """The augmented least over a fine grid of relaxed integers is that of the cells' points."""
+    grid = one_to(n)
+    losses = np.array(values[:n])
+    fine = np.linspace(0, 1, 4001)
+    rounded = np.minimum(np.floor(fine * (n - 1) + 0.5 + 1e-12), n - 1).astype(int)
+    brute = (losses[rounded] + 0.5 * rho * (fine - b) ** 2).min()
+    exact = (losses + 0.5 * rho * distances(grid, b, 0.0)).min()
+    assert exact <= brute + 1e-7
+    assert exact >= brute - rho * 2 / 4000
+
+
+@given(n=st.integers(2, 40), position=st.floats(-1, 2), target=st.floats(-1, 2))
+def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
+    n: int, position: float, target: float
+) -> None:
+    grid = one_to(n)
+    i = grid.projected(position)
+    clipped = np.clip(position, 0, 1)
+    assert abs(grid.positions[i] - clipped) <= np.abs(grid.positions - clipped).min() + 1e-12
+    assert grid.projected(grid.positions[i]) == i
+    cells = grid.nearest_in_cells(target)
+    assert (np.abs(cells - grid.positions) <= 0.5 / (n - 1) + 1e-12).all()
+    assert cells[i] == pytest.approx(target) or not 0 <= target <= 1 or grid.projected(target) != i
+
+
+def test_half_way_is_up() -> None:
+    grid = Grid(np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.5, 1.0]))
+    assert [grid.projected(x) for x in (0.2499, 0.25, 0.75)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "hyperparameter",
+    [
+        Integer("a", (1, 50)),
+        Integer("b", (50, 10_000), log=True),
+        Categorical("c", ["x", "y", "z"]),
+        Categorical("d", [True, False]),
+        OrdinalHyperparameter("e", [1, 2, 5]),
+    ],
+    ids=lambda h: h.name,
+)
+def test_each_unit_of_a_grid_is_another_value(hyperparameter) -> None:
+    grid = grid_of(hyperparameter)
+    assert grid is not None
+    values = [from_unit(hyperparameter, u) for u in grid.units]
+    assert len(set(values)) == len(values) == hyperparameter.size
+    assert list(grid.index(grid.units)) == list(range(len(values)))
+    assert grid.is_ordered == (hyperparameter.name != "c")
+
+
+def test_a_number_has_no_grid() -> None:
+    assert grid_of(Float("x", (0.0, 1.0))) is None
+
+
+@pytest.mark.parametrize(
+    ("g", "bound", "mu", "u", "residual", "penalty", "after"),
+    [
+        (0.09, 0.07, 0.0, 0.0, 0.02, 0.0002, 0.02),
+        (0.05, 0.07, 0.0, 0.02, 0.0, 0.0, 0.0),
+        (0.05, 0.07, 0.01, 0.01, -0.01, 0.0, 0.0),
+        (0.0, 0.07, 0.02, 0.05, -0.02, 0.0, 0.0),
+        (0.02, 0.07, 0.10, 0.0, -0.05, 0.00125, 0.05),
+    ],
+)
+def test_slacks(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
+    best = float(slack(g, bound, mu, 1.0))
+    assert best == pytest.approx(u)
+    assert g - bound + best == pytest.approx(residual)
+    assert float(constraint_penalty(g, bound, mu, 1.0)) == pytest.approx(penalty)
+    assert next_multiplier(g, bound, mu, 1.0) == pytest.approx(after, abs=1e-12)
+
+
+@given(g=st.floats(0, 5), mu=st.floats(0, 5), rho_g=st.floats(0.1, 50))
+def test_without_slack_the_term_is_the_squared_excess(g: float, mu: float, rho_g: float) -> None:
+    classic = 0.5 * rho_g * max(0.0, g - 1 + mu / rho_g) ** 2
+    assert float(constraint_penalty(g, 1.0, mu, rho_g)) == pytest.approx(classic, abs=1e-9)
+    assert next_multiplier(g, 1.0, mu, rho_g) == pytest.approx(
+        max(mu + rho_g * (g - 1), 0.0), abs=1e-9
+    )
+
+
+def test_rewards() -> None:
+    losses = [0.05, 0.21, 0.35, 0.7, 0.9, -0.1]
+    assert reward(losses, 0.7) == pytest.approx([0.928571, 0.7, 0.5, 0.0, 0.0, 1.0], abs=1e-6)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from flash_worlds import BENCHMARK, FIRST_THIRTY, TOY, one_hot_paths
+
+from prefect_tune.optimizers.paths.design import Design, design_order, design_rank
+
+
+def log_pseudo_determinant(paths: np.ndarray) -> float:
+    eigenvalues = np.linalg.eigvalsh(paths.T @ paths)
+    return float(np.log(eigenvalues[eigenvalues > 1e-8]).sum())
+
+
+def eigenvalue_picks(paths: np.ndarray, n: int, first: int) -> list[int]:
+    """The paper's rule as written: the product of the largest l eigenvalues, lowest index first."""
+    chosen = [first]
+    while len(chosen) < n:
+        largest = min(len(chosen) + 1, paths.shape[1])
+        information = paths[chosen].T @ paths[chosen]
+        candidates = information + np.einsum("bi,bj->bij", paths, paths)
+        values = np.linalg.eigvalsh(candidates)[:, -largest:]
+        scores = np.log(np.maximum(values, 1e-300)).sum(axis=1)
+        chosen.append(int(np.flatnonzero(scores >= scores.max() - 1e-8)[0]))
+    return chosen
+
+
+def test_the_toy_graph_goes_on_by_the_pseudo_inverse() -> None:
+    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=[5])
+    assert order == [5, 0, 1, 2, 3, 4, 0, 1]
+
+
+def test_the_benchmark_graph_gives_the_thirty_picks_and_the_six_after_them() -> None:
+    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=[0])
+    assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
+
+
+def test_the_cumulative_determinants_are_the_worked_ones() -> None:
+    paths = one_hot_paths(BENCHMARK)
+    expected = {
+        2: 2.772589,
+        4: 5.4161,
+        8: 10.109526,
+        14: 15.950773,
+        20: 20.449449,
+        25: 21.994592,
+        29: 19.965931,
+        30: 18.069729,
+    }
+    for n, value in expected.items():
+        assert log_pseudo_determinant(paths[FIRST_THIRTY[:n]]) == pytest.approx(value, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "n", "first"), [(TOY, 4, 5), (BENCHMARK, 12, 0), ((3, 3), 5, 2)]
+)
+def test_the_picks_are_those_of_the_eigenvalues(
+    counts: tuple[int, ...], n: int, first: int
+) -> None:
+    paths = one_hot_paths(counts)
+    assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(seed: int) -> None:
+    paths = one_hot_paths(BENCHMARK)
+    order = design_order(paths, design_rank(33, 4), "d_optimal", np.random.default_rng(seed))
+    assert np.linalg.matrix_rank(paths[order]) == 30
+    assert log_pseudo_determinant(paths[order]) == pytest.approx(18.069729, abs=5e-7)
+    assert paths[order[:14]].any(axis=0).all()
+
+
+def test_the_bayesian_design_leaves_the_least_uncertain_worst_path() -> None:
+    paths = one_hot_paths(BENCHMARK)
+
+    def worst(design: Design) -> float:
+        chosen = paths[design_order(paths, 30, design, np.random.default_rng(0), start=[0])]
+        inverse = np.linalg.inv(chosen.T @ chosen + np.eye(33))
+        return float(np.einsum("ij,jk,ik->i", paths, inverse, paths).max())
+
+    assert worst("bayes_d") < worst("d_optimal") < worst("random")
+    assert worst("bayes_d") == pytest.approx(1.267, abs=0.05)
+
+
+@pytest.mark.parametrize("design", ["d_optimal", "bayes_d", "random"])
+@pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
+def test_small_graphs_are_filled_without_a_warning(design: Design, counts: tuple[int, ...]) -> None:
+    paths = one_hot_paths(counts)
+    order = design_order(paths, 7, design, np.random.default_rng(0))
+    assert len(order) == 7
+    assert set(order) == set(range(len(paths))) or len(paths) > 3

@@ -1,0 +1,61 @@
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from prefect_tune.optimizers import make_optimizer
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.tasks.catalogue.spaces import space_named
+
+
+@dataclass
+class Options:
+    count: int = 1
+    share: float = 0.5
+    limit: float | None = None
+    is_fast: bool = True
+    rule: Literal["one", "other"] = "one"
+    perhaps: Literal["one", "other"] | None = None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"share": 1}, {"limit": None}, {"limit": 2.5}, {"perhaps": None}, {"perhaps": "other"}],
+)
+def test_values_of_the_annotated_kind_are_taken(given: dict[str, Any]) -> None:
+    check_options(Options(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"count": 2.5}, "count is a whole number; got 2.5"),
+        ({"count": True}, "count is a whole number; got True"),
+        ({"count": None}, "count is a whole number; got None"),
+        ({"share": "x"}, "share is a number; got 'x'"),
+        ({"share": float("nan")}, "share is a finite number; got nan"),
+        ({"limit": "x"}, "limit is a number; got 'x'"),
+        ({"is_fast": "no"}, "is_fast is true or false; got 'no'"),
+        ({"rule": "two"}, "rule is one or other; got 'two'"),
+        ({"rule": None}, "rule is one or other; got None"),
+    ],
+)
+def test_other_values_are_refused_by_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_options(Options(**given))
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("smac", {"n_trees": 2.5}, "n_trees is a whole number"),
+        ("smac", {"is_log": "no"}, "is_log is true or false"),
+        ("tpe", {"n_candidates": 2.5}, "n_candidates is a whole number"),
+        ("flash", {"xi": "abc"}, "xi is a number"),
+    ],
+)
+def test_methods_check_their_options_before_any_work(
+    method: str, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make_optimizer(method, space_named("small"), 0, None, given)

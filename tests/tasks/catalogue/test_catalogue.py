@@ -1,0 +1,405 @@
+"""Every algorithm of every space: it builds, runs, repeats itself, and its flags are true."""
+
+import re
+import warnings
+from dataclasses import replace
+from inspect import signature
+
+import numpy as np
+import pytest
+from ConfigSpace.hyperparameters import Constant
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.class_weight import compute_class_weight
+
+from prefect_tune.optimizers import Algorithm, Choice
+from prefect_tune.optimizers.space.configuration import (
+    active_hyperparameters,
+    default_choice,
+    from_unit,
+    sample_choice,
+)
+from prefect_tune.storage.codec import canonical
+from prefect_tune.tasks.catalogue import classification
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.fitting.facts import Facts
+from prefect_tune.tasks.fitting.fitting import FoldData, build, fit_model, fit_transformer, recipe
+
+RNG = np.random.default_rng(0)
+N = 45
+POSITION = np.arange(N) % 3
+SIGNED = RNG.normal(size=(N, 6)) * [1, 1, 5, 1, 1, 1] + POSITION[:, None] * [1, 0, 0, 2, 0, 0]
+NEW = RNG.normal(size=(12, 6)) * 3
+CLASSES = np.array(["a", "b", "c"])
+NUMBERS = SIGNED[:, 0] * 2 + np.abs(SIGNED[:, 3]) + 1
+
+FAILURES = {
+    "kernel_pca": "negative eigenvalues",
+    "quadratic_discriminant": "covariance matrix of class|not positive definite|singular",
+    "fast_ica": "makes values that are not finite|infs or NaNs",
+}
+"""The only failures that depend on values, and their reasons."""
+
+Case = tuple[str, Algorithm]
+
+
+def cases() -> dict[str, Case]:
+    """Each algorithm once, also when several spaces use it."""
+    found: dict[int, tuple[str, Case]] = {}
+    for space in SPACES.values():
+        for step in space.steps:
+            for algorithm in step.algorithms:
+                if algorithm.passes_on or step.name in ("construct features", "impute", "encode"):
+                    continue
+                is_model = step is space.steps[-1]
+                kind = space.target if is_model else f"transform for {space.target}"
+                name = f"{space.name}: {step.name}: {algorithm.id}"
+                found.setdefault(id(algorithm), (name, (kind, algorithm)))
+    return dict(found.values())
+
+
+def small(algorithm: Algorithm) -> Algorithm:
+    """With fewer trees and passes than it is declared with, where those are fixed."""
+    fewer = {"n_estimators": 6, "max_iter": 50}
+    fixed = {k: min(v, fewer.get(k, v)) if k in fewer else v for k, v in algorithm.fixed.items()}
+    return replace(algorithm, fixed=fixed)
+
+
+CASES = {name: (kind, small(algorithm)) for name, (kind, algorithm) in cases().items()}
+every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+MODELS = {name: case for name, case in CASES.items() if case[0] in ("classes", "numbers")}
+every_model = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
+
+
+def fold(kind: str, *, as_sparse: bool = False) -> FoldData:
+    matrices = [SIGNED, NEW]
+    if as_sparse:
+        matrices = [sparse.csr_array(np.where(np.abs(m) > 1, m, 0)) for m in matrices]
+    train, held_out = map(canonical, matrices)
+    if kind.endswith("numbers"):
+        return FoldData(train, held_out, NUMBERS, np.array([]))
+    return FoldData(train, held_out, CLASSES[POSITION], CLASSES)
+
+
+def run(case: Case, choice: Choice, data: FoldData, *, balanced: bool = False):
+    kind, algorithm = case
+    facts = replace(Facts.of(data.train), n_classes=len(data.classes))
+    how = recipe(algorithm, choice, facts, balanced=balanced)
+    if kind in ("classes", "numbers"):
+        return fit_model(how, 7, data)
+    return fit_transformer(how, 7, data)
+
+
+def bytes_of(kind: str, came) -> bytes:
+    if kind in ("classes", "numbers"):
+        predictions = came[1]
+        score = b"" if predictions.score is None else predictions.score.tobytes()
+        return predictions.label.tobytes() + score
+    made = came.parts["held_out"]
+    return (made.toarray() if sparse.issparse(made) else made).tobytes()
+
+
+def extreme(algorithm: Algorithm, u: float) -> Choice:
+    values: dict = {}
+    for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
+        values[hyperparameter.name] = from_unit(hyperparameter, u)
+    return Choice(algorithm.id, tuple(sorted(values.items())))
+
+
+def one_by_one(algorithm: Algorithm) -> list[Choice]:
+    """Each choice of each categorical and both ends of each number, the others at their default."""
+    found = []
+    for varied in algorithm.hyperparameters.values():
+        choices = getattr(varied, "choices", ())
+        for u in [(i + 0.5) / len(choices) for i in range(len(choices))] if choices else (0.0, 1.0):
+            values: dict = {}
+            for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
+                is_varied = hyperparameter.name == varied.name
+                value = from_unit(hyperparameter, u) if is_varied else hyperparameter.default_value
+                values[hyperparameter.name] = getattr(value, "item", lambda v=value: v)()
+            found.append(quick(Choice(algorithm.id, tuple(sorted(values.items())))))
+    return list(dict.fromkeys(found))
+
+
+def quick(choice: Choice) -> Choice:
+    """The same with fewer trees and passes."""
+    most = {"n_estimators": 6, "max_iter": 50, "max_iter_predict": 25}
+    values = tuple((k, min(v, most[k]) if k in most else v) for k, v in choice.values)
+    return Choice(choice.algorithm, values)
+
+
+def default(algorithm: Algorithm) -> Choice:
+    return quick(default_choice(algorithm))
+
+
+def draws(algorithm: Algorithm, n: int) -> list[Choice]:
+    rng = np.random.default_rng(1)
+    return [quick(sample_choice(algorithm, rng)) for _ in range(n)]
+
+
+@every
+def test_it_runs_with_its_defaults_at_both_ends_of_its_ranges_and_with_draws(case) -> None:
+    kind, algorithm = case
+    ends = [quick(extreme(algorithm, u)) for u in (0.0, 1.0)]
+    alone = one_by_one(algorithm)
+    for choice in dict.fromkeys([default(algorithm), *ends, *alone, *draws(algorithm, 3)]):
+        try:
+            came = run(case, choice, fold(kind))
+        except (ValueError, np.linalg.LinAlgError) as error:
+            if re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
+                continue
+            raise
+        if kind == "classes" and came[1].score is not None:
+            assert came[1].score.shape == (12, 3)
+
+
+@every
+def test_it_repeats_itself_under_a_seed(case) -> None:
+    kind, algorithm = case
+    choice, data = default(algorithm), fold(kind)
+    assert bytes_of(kind, run(case, choice, data)) == bytes_of(kind, run(case, choice, data))
+
+
+@every
+def test_it_can_be_cloned(case) -> None:
+    _, algorithm = case
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=True)
+    estimator = build(how, 3)
+    assert repr(clone(estimator)) == repr(estimator)
+
+
+@every
+def test_it_takes_a_seed_exactly_if_its_flag_says_so(case) -> None:
+    _, algorithm = case
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
+    seeds = {v for k, v in build(how, 3).get_params().items() if k.endswith("random_state")}
+    assert (3 in seeds) == algorithm.flags.stochastic
+    if not algorithm.flags.stochastic and None in seeds:  # takes one and makes no use of it
+        assert algorithm.id in {"pca", "kernel_svm", "svm", "lasso", "logistic_regression"} | {
+            "elastic_net",
+            "select_percentile",
+        }
+
+
+@every
+def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
+    kind, algorithm = case
+    choice, data = default(algorithm), fold(kind, as_sparse=True)
+    if not algorithm.flags.accepts_sparse:
+        with pytest.raises((TypeError, ValueError)):
+            run(case, choice, data)
+        return
+    came = run(case, choice, data)
+    if kind.startswith("transform"):
+        layout = {"same": "sparse"}.get(algorithm.flags.output, algorithm.flags.output)
+        assert came.facts["layout"] == layout
+    for choice in [*one_by_one(algorithm), *draws(algorithm, 2)]:
+        try:
+            run(case, choice, data)
+        except ValueError as error:
+            if not re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
+                raise
+
+
+@every
+def test_it_hands_on_dense_data_for_dense_data(case) -> None:
+    kind, algorithm = case
+    if kind.startswith("transform"):
+        made = run(case, default(algorithm), fold(kind))
+        expected = "sparse" if algorithm.flags.output == "sparse" else "dense"
+        assert made.facts["layout"] == expected
+
+
+@every
+def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
+    """Without its repair it fails on negative numbers; without the flag it would not need one."""
+    kind, algorithm = case
+    needs = algorithm.flags.needs_nonnegative
+    if not needs:
+        return  # the first test gives every algorithm negative numbers
+    values = dict(default(algorithm).values)
+    if isinstance(needs, tuple):
+        choice = next(
+            c
+            for c in (sample_choice(algorithm, np.random.default_rng(s)) for s in range(100))
+            if dict(c.values)[needs[0]] == needs[1]
+        )
+        values = dict(choice.values)
+    choice = Choice(algorithm.id, tuple(sorted(values.items())))
+    data = fold(kind)
+    how = recipe(algorithm, choice, Facts.of(data.train), balanced=False)
+    assert how.repairs == ("clip",)
+    run(case, choice, data)
+    bare = build(how, 0)[-1]
+    with pytest.raises(ValueError, match="egative"):
+        bare.fit(data.train, data.y)
+
+
+@every_model
+def test_class_weights_reach_it_exactly_if_its_flag_says_so(case) -> None:
+    kind, algorithm = case
+    if kind == "numbers":
+        assert algorithm.flags.weights == "none"
+        return
+    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
+    estimator = build(how, 0)
+    parameters = {k.rsplit("__", 1)[-1] for k in estimator.get_params()}
+    last = estimator[-1] if how.repairs else estimator
+    can = {
+        "class_weight": "class_weight" in parameters,
+        "sample_weight": "sample_weight" in signature(last.fit).parameters,
+    }
+    if algorithm.flags.weights == "none":
+        assert algorithm.id == "mlp" or not any(can.values())  # mlp: not before scikit-learn 1.7
+    else:
+        assert can[algorithm.flags.weights]
+
+
+@every_model
+def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
+    """As scikit-learn itself fits it with the weight of each training row's class."""
+    kind, algorithm = case
+    rare = np.r_[0:45:3, 1:45:9]  # 15 of class a, 5 of class b
+    y = CLASSES[POSITION[rare]]
+    data = FoldData(SIGNED[rare], NEW, y, CLASSES)
+    if kind == "numbers":
+        return
+    choice = default(algorithm)
+    balanced = run(case, choice, data, balanced=True)[1]
+    if algorithm.flags.weights == "none":
+        plain = run(case, choice, data)[1]
+        assert bytes_of(kind, (None, plain)) == bytes_of(kind, (None, balanced))
+        return
+    how = recipe(algorithm, choice, Facts.of(data.train), balanced=False)
+    weights = dict(
+        zip("ab", compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y), strict=True)
+    )
+    by_hand = build(how, 7)
+    steps = "estimator__" if how.repairs else ""
+    if algorithm.flags.weights == "class_weight":
+        by_hand.set_params(**{f"{steps}class_weight": {str(k): v for k, v in weights.items()}})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            by_hand.fit(SIGNED[rare], y)
+    else:
+        by_hand.fit(SIGNED[rare], y, **{f"{steps}sample_weight": [weights[label] for label in y]})
+    assert (CLASSES[balanced.label] == by_hand.predict(NEW)).all()
+    if hasattr(by_hand, "predict_proba"):
+        expected = by_hand.predict_proba(NEW)
+        np.testing.assert_allclose(balanced.score[:, :2], expected, rtol=1e-9)
+
+
+def training_goes_on_as_flagged(case: Case) -> None:
+    kind, algorithm = case
+    flags, data = algorithm.flags, fold(kind)
+    how = recipe(algorithm, default(algorithm), Facts.of(data.train), balanced=False)
+    made = build(how, 0)
+    bare = clone(made[-1] if how.repairs else made)
+    parameters = bare.get_params(deep=False)
+    steady = {"early_stopping": False, "shuffle": False}  # so that epochs follow one another alike
+    if flags.iterative == "partial_fit":
+        bare.set_params(**{k: v for k, v in steady.items() if k in parameters})
+    if flags.iterative == "none":
+        assert not hasattr(bare, "partial_fit")
+        assert "warm_start" not in parameters or algorithm.id in {"gaussian_process", "mlp"}
+        return
+    train = np.maximum(data.train, 0)
+    y = NUMBERS if kind.endswith("numbers") else POSITION
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if flags.iterative == "partial_fit":
+            assert hasattr(bare, "partial_fit")
+            goes_on_by_partial_fit(kind, bare, flags.epochs, train, y)
+        else:
+            assert {"warm_start", flags.epochs} <= set(parameters)
+            goes_on_by_warm_start(bare, flags.epochs, train, y)
+
+
+def goes_on_by_partial_fit(kind: str, bare, epochs: str, train, y) -> None:
+    """Each call is one epoch; without a number of epochs, one is the whole fit."""
+    more = {"classes": [0, 1, 2]} if kind == "classes" else {}
+    once = clone(bare).partial_fit(train, y, **more)
+    if not epochs:
+        np.testing.assert_allclose(outcome(once), outcome(clone(bare).fit(train, y)))
+        return
+    long = clone(bare).set_params(**{epochs: 2}).fit(train, y)
+    short = outcome(once).copy()
+    twice = outcome(once.partial_fit(train, y))
+    np.testing.assert_allclose(twice, outcome(long), rtol=1e-6)
+    assert not np.allclose(twice, short, rtol=1e-6)
+
+
+def goes_on_by_warm_start(bare, epochs: str, train, y) -> None:
+    """Trees are added to those there are; passes start from where the last ones ended."""
+    is_trees = epochs == "n_estimators"
+    few = clone(bare).set_params(**{epochs: 3, "warm_start": True}).fit(train, y)
+    short = outcome(few).copy()
+    further = outcome(few.set_params(**{epochs: 6 if is_trees else 3}).fit(train, y))
+    long = outcome(clone(bare).set_params(**{epochs: 6 if is_trees else 3000}).fit(train, y))
+    assert further.shape != short.shape or not np.array_equal(further, short)
+    if is_trees:
+        np.testing.assert_allclose(further, long)
+    else:
+        assert np.linalg.norm(further - long) < np.linalg.norm(short - long)
+
+
+def outcome(estimator) -> np.ndarray:
+    """What was learned: coefficients, or what is made of new rows."""
+    if hasattr(estimator, "coef_"):
+        return np.asarray(estimator.coef_)
+    new = np.maximum(NEW, 0)
+    for method in ("predict_proba", "predict", "transform"):
+        if hasattr(estimator, method):
+            made = getattr(estimator, method)(new)
+            return np.asarray(made.toarray() if sparse.issparse(made) else made)
+    raise AssertionError("it neither predicts nor transforms")
+
+
+@every
+def test_its_training_goes_on_exactly_as_its_flag_says(case) -> None:
+    training_goes_on_as_flagged(case)
+
+
+WRONG = [
+    (classification.SGD, {"epochs": ""}),
+    (classification.K_NEAREST, {"iterative": "warm_start", "epochs": "n_neighbors"}),
+    (classification.RANDOM_FOREST, {"epochs": "max_depth"}),
+    (classification.LOGISTIC_REGRESSION, {"iterative": "partial_fit"}),
+    (classification.GAUSSIAN_NB, {"iterative": "none"}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "flags"), WRONG)
+def test_a_wrong_flag_is_found(algorithm, flags) -> None:
+    planted = replace(small(algorithm), flags=replace(algorithm.flags, **flags))
+    with pytest.raises(AssertionError):
+        training_goes_on_as_flagged(("classes", planted))
+
+
+WEIGHED = {n: c for n, c in CASES.items() if "transform" in c[0] and c[1].flags.weights != "none"}
+
+
+@pytest.mark.parametrize("case", WEIGHED.values(), ids=WEIGHED)
+def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
+    _, algorithm = case
+    rare = np.r_[0:45:3, 1:45:9]
+    y = CLASSES[POSITION[rare]]
+    data = FoldData(SIGNED[rare], NEW, y, CLASSES)
+    fitted = run(case, default(algorithm), data, balanced=True).parts["estimator"]
+    weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
+    plain = recipe(algorithm, default(algorithm), Facts.of(data.train), balanced=False)
+    for weight, is_same in ((dict(zip("ab", weights, strict=True)), True), (None, False)):
+        by_hand = build(plain, 7).set_params(estimator__class_weight=weight).fit(data.train, y)
+        learned, expected = (
+            e.estimator_.coef_
+            if hasattr(e.estimator_, "coef_")
+            else e.estimator_.feature_importances_
+            for e in (fitted, by_hand)
+        )
+        assert np.allclose(learned, expected) == is_same
+
+
+def test_constants_are_no_hyperparameters() -> None:
+    best = CASES["admm_large: select: select_best"][1]
+    assert [type(h) for h in best.hyperparameters.values()] == [Constant]
+    assert best.n_hyperparameters == 0

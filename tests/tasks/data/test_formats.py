@@ -1,0 +1,363 @@
+"""Folders and files of patient events: what they are taken for, and which events they give."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import BIG, events, omop_tables, table, write_meds, write_omop, write_synthea
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.files import Place
+from prefect_tune.tasks.data.formats import recognised
+from prefect_tune.tasks.data.source import Source, read_features, read_source
+
+
+def read(folder, **options) -> Dataset:
+    return read_source(Source(str(folder), **{"labels": "labels.csv", **options}))
+
+
+def events_of(dataset: Dataset, row: int) -> list[tuple[str, str, float | None]]:
+    assert isinstance(dataset.X, EventRows)
+    frame = dataset.X.events.iloc[dataset.X.start[row] : dataset.X.stop[row]]
+    return [
+        ("" if pd.isna(time) else time.isoformat(), code, None if np.isnan(value) else value)
+        for time, code, value in zip(frame["time"], frame["code"], frame["value"], strict=True)
+    ]
+
+
+def test_omop_tables_become_events_of_concepts(tmp_path) -> None:
+    dataset = read(write_omop(tmp_path / "cdm"))
+    assert dataset.format == "omop"
+    assert dataset.X.rows["subject_id"].tolist() == [BIG, BIG + 1]
+    assert events_of(dataset, 0) == [
+        ("", "GENDER//8507", None),
+        ("", "RACE//SOURCE//white", None),
+        ("1950-03-04T00:00:00", "MEDS_BIRTH", None),
+        ("2020-01-05T08:30:00", "CONDITION//192671", None),
+        ("2020-01-06T23:59:59.999999", "DRUG//1118084", 30.0),
+        ("2020-02-01T23:59:59.999999", "MEASUREMENT//3006322", 36.6),
+        ("2021-01-01T23:59:59.999999", "MEDS_DEATH", None),
+    ]
+    assert events_of(dataset, 1) == [
+        ("", "GENDER//8532", None),
+        ("1960-01-01T00:00:00", "MEDS_BIRTH", None),
+        ("2020-01-05T23:59:59.999999", "CONDITION//SOURCE//X1", None),
+        ("2020-01-06T23:59:59.999999", "DRUG//1124300", 0.0),
+        ("2020-02-01T23:59:59.999999", "MEASUREMENT//3006322//4188539", None),
+    ]
+
+
+def test_omop_tables_are_the_same_data_in_any_kind_of_file_and_letters(tmp_path) -> None:
+    digests = {
+        read(write_omop(tmp_path / f"{suffix}{capitals}", suffix, capitals=capitals)).digest()
+        for suffix in ("csv", "csv.gz", "parquet")
+        for capitals in (False, True)
+    }
+    assert len(digests) == 1
+
+
+def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
+    dataset = read(write_synthea(tmp_path / "synthea"))
+    assert dataset.format == "synthea"
+    assert dataset.classes == ("no", "yes")
+    assert events_of(dataset, 0) == [
+        ("", "GENDER//F", None),
+        ("1950-03-04T00:00:00", "MEDS_BIRTH", None),
+        ("2020-01-05T23:59:59.999999", "CONDITION//10509002", None),
+        ("2020-01-07T03:41:29", "DRUG//1043400", 3.0),
+        ("2020-02-01T00:00:00", "OBSERVATION//8302-2", 171.5),
+    ]
+    assert [code for _, code, _ in events_of(dataset, 1)] == [
+        "GENDER//M",
+        "MEDS_BIRTH",
+        "CONDITION//10509002",
+        "OBSERVATION//72166-2//Never smoker",
+        "MEDS_DEATH",
+    ]
+
+
+@pytest.mark.parametrize("write", [write_omop, write_synthea])
+def test_a_model_takes_the_same_format_to_predict(tmp_path, write) -> None:
+    folder = write(tmp_path / "data")
+    dataset = read(folder)
+    X = read_features(str(folder), "labels.csv", dataset)
+    assert isinstance(X, EventRows)
+    assert X.events.equals(dataset.X.events)
+
+
+def test_what_data_is_taken_for(tmp_path) -> None:
+    log, labels = events()
+    log.to_csv(tmp_path / "log.csv", index=False)
+    log.rename(columns={"subject_id": "patient_id"}).to_parquet(tmp_path / "log.parquet")
+    table().to_csv(tmp_path / "table.csv", index=False)
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    (tmp_path / "parts").mkdir()
+    log.to_parquet(tmp_path / "parts" / "0.parquet")
+    seen = {
+        "log.csv": "events",
+        "log.parquet": "events",
+        "table.csv": "table",
+        "parts": "events",
+        str(write_meds(tmp_path / "meds")): "meds",
+        str(write_omop(tmp_path / "omop")): "omop",
+        str(write_synthea(tmp_path / "synthea")): "synthea",
+    }
+    for name, kind in seen.items():
+        place = Place.at(str(tmp_path / name))
+        assert recognised(place, None, None, None) == kind
+        assert recognised(place, "events", None, None) == "events"
+    with_target = Place.at(str(tmp_path / "log.csv"))
+    assert recognised(with_target, None, "code", None) == "table"
+    assert recognised(Place.at(str(tmp_path / "table.csv")), None, None, "labels.csv") == "events"
+
+
+def test_a_folder_of_parts_is_one_table(tmp_path) -> None:
+    frame = table()
+    (tmp_path / "parts").mkdir()
+    frame[:70].to_parquet(tmp_path / "parts" / "0.parquet", index=False)
+    frame[70:].to_parquet(tmp_path / "parts" / "1.parquet", index=False)
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    parts, whole = (
+        read_source(Source(str(tmp_path / n), "target")) for n in ("parts", "whole.csv")
+    )
+    assert parts.digest() == whole.digest()
+
+
+def test_meds_of_earlier_versions_and_without_values_is_read(tmp_path) -> None:
+    """Version 0.3 has all columns, 0.4 may leave values out; older ones have patient_id."""
+    folder = write_meds(tmp_path / "meds")
+    again = write_meds(tmp_path / "older")
+    for path in (again / "data" / "train").glob("*.parquet"):
+        frame = pd.read_parquet(path).rename(columns={"subject_id": "patient_id"})
+        frame.assign(text_value="x", hadm_id=1).to_parquet(path, index=False)
+    first, second = (read(f, labels="labels/task") for f in (folder, again))
+    assert first.digest() == second.digest()
+    for path in (folder / "data" / "train").glob("*.parquet"):
+        pd.read_parquet(path).drop(columns="numeric_value").to_parquet(path, index=False)
+    assert read(folder, labels="labels/task").X.events["value"].isna().all()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_large_ids_survive_whatever_their_type_in_the_labels(tmp_path, suffix, as_text) -> None:
+    log, labels = events()
+    log["subject_id"] += BIG
+    labels["subject_id"] += BIG
+    if as_text:
+        labels["subject_id"] = labels["subject_id"].astype(str)
+    for frame, name in ((log, "log"), (labels, "labels")):
+        path = tmp_path / f"{name}.{suffix}"
+        frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    dataset = read(tmp_path / f"log.{suffix}", labels=str(tmp_path / f"labels.{suffix}"))
+    assert dataset.X.rows["subject_id"].tolist() == labels["subject_id"].astype(int).tolist()
+
+
+def test_ids_that_lost_digits_are_refused(tmp_path) -> None:
+    log, labels = events()
+    log["subject_id"] = log["subject_id"] + float(BIG)
+    log.to_parquet(tmp_path / "log.parquet")
+    labels.to_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(BadInput, match="patient ids as floats"):
+        read(tmp_path / "log.parquet", labels=str(tmp_path / "labels.parquet"))
+
+
+def test_a_label_before_the_first_event_with_a_time_is_refused(tmp_path) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    (folder / "labels.csv").write_text(
+        f"subject_id,prediction_time,label\n{BIG},1949-01-01,0\n{BIG + 1},2022-01-01,1\n"
+    )
+    with pytest.raises(BadInput, match=f"1 of 2 labels .* patient {BIG}; drop"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("measurement", lambda f: f.drop(columns="person_id"), "no column 'person_id'"),
+        ("drug_exposure", lambda f: f.drop(columns="drug_concept_id"), "no column 'drug_concept"),
+        ("measurement", lambda f: f.drop(columns="measurement_date"), "no column 'measurement_da"),
+        ("measurement", lambda f: f.assign(measurement_date="soon"), "do not parse.*'soon'"),
+        ("measurement", lambda f: f.assign(measurement_date=None), "2 rows without measurement_d"),
+        ("condition_occurrence", lambda f: f.assign(condition_concept_id="x"), "'x' in its column"),
+        (
+            "person",
+            lambda f: f.assign(year_of_birth="unknown"),
+            "person.csv has 'unknown' in its c",
+        ),
+        ("person", lambda f: f.assign(year_of_birth=1950.5), "'1950.5' in its column 'year_of_b"),
+    ],
+)
+def test_omop_tables_that_cannot_be_used_are_refused_by_name(
+    tmp_path, name, change, message
+) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    change(omop_tables()[name]).to_csv(folder / f"{name}.csv", index=False)
+    with pytest.raises(BadInput, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("conditions", "START,CODE\n2020-01-01,1\n", "no column 'patient'"),
+        ("conditions", "PATIENT,CODE\na-1,1\n", "no column 'start'"),
+        ("conditions", "START,PATIENT,CODE\n,a-1,1\n", "1 rows without start"),
+        ("patients", "Id\na-1\n", "no column 'birthdate'"),
+    ],
+)
+def test_synthea_tables_that_cannot_be_used_are_refused_by_name(
+    tmp_path, name, text, message
+) -> None:
+    folder = write_synthea(tmp_path / "synthea")
+    (folder / f"{name}.csv").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize("time", ["01/02/2020", "2020", "2020-05", "next week"])
+def test_times_that_could_mean_two_things_are_refused(tmp_path, time) -> None:
+    log, labels = events()
+    log["time"] = log["time"].astype(str).replace("NaT", None)
+    log.loc[5, "time"] = time
+    log.to_parquet(tmp_path / "log.parquet")
+    labels.to_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(BadInput, match=r"1 times that do not parse .* ISO 8601"):
+        read(tmp_path / "log.parquet", labels=str(tmp_path / "labels.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group": "site"}, "--group names a column of a table.*stay in one fold"),
+        ({"drop": ("site",)}, "--drop names a column of a table"),
+    ],
+)
+def test_options_of_tables_are_refused_for_events(tmp_path, options, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        read(write_omop(tmp_path / "cdm"), **options)
+
+
+@pytest.mark.parametrize("name", ["digits", "iris", "wine", "breast_cancer", "diabetes"])
+def test_the_sets_of_scikit_learn_are_tables(name) -> None:
+    dataset = read_source(Source(f"sklearn:{name}"))
+    assert dataset.kind == dataset.format == "table"
+    assert "target" not in dataset.X
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [("sklearn:linnerud", "three targets"), ("sklearn:irs", "Did you mean 'iris'")],
+)
+def test_other_sets_of_scikit_learn_are_refused(data, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_source(Source(data))
+
+
+def written_parts(folder, name: str, *parts: pd.DataFrame) -> None:
+    (folder / name).mkdir(parents=True)
+    for number, part in enumerate(parts):
+        part.to_parquet(folder / name / f"{number}.parquet")
+
+
+def omop_parts(folder, name: str, columns: dict[str, tuple]) -> Dataset:
+    """A table of OMOP in two parts of five patients each; a column has one value in each part."""
+    of = name.split("_", maxsplit=1)[0]
+    part = pd.DataFrame({"person_id": range(5), f"{of}_concept_id": 7})
+    dates = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
+    parts = [
+        part.assign(
+            person_id=part["person_id"] + 5 * number,
+            **{dates: "2020-01-01"},
+            **{column: values[number] for column, values in columns.items()},
+        )
+        for number in (0, 1)
+    ]
+    written_parts(folder, name, *parts)
+    (folder / "labels.csv").write_text(
+        "patient,date,label\n" + "".join(f"{i},2021-01-01,{i % 2}\n" for i in range(10))
+    )
+    return read(folder)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "days", "expected"),
+    [
+        ((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}),
+        ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0}),
+    ],
+)
+def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
+    tmp_path, quantity, days, expected
+) -> None:
+    dataset = omop_parts(
+        tmp_path / "cdm", "drug_exposure", {"quantity": quantity, "days_supply": days}
+    )
+    assert set(dataset.X.events["value"]) == expected
+
+
+def test_a_measured_zero_is_a_value_and_no_answer(tmp_path) -> None:
+    columns = {"value_as_number": (0.0, 1.0), "value_as_concept_id": (4188539, 4188539)}
+    dataset = omop_parts(tmp_path / "cdm", "measurement", columns)
+    assert dataset.X.codes == ["MEASUREMENT//7"]
+    assert set(dataset.X.events["value"]) == {0.0, 1.0}
+
+
+def test_midnight_in_omop_is_that_of_where_it_was_noted(tmp_path) -> None:
+    times = pd.to_datetime(["2020-01-01T00:00", "2020-01-01T01:00"]).tz_localize("Europe/Berlin")
+    dataset = omop_parts(tmp_path / "cdm", "measurement", {"measurement_datetime": tuple(times)})
+    ends = dataset.X.events["time"].astype(str)
+    assert set(ends) == {"2020-01-01 22:59:59.999999", "2020-01-01 00:00:00.000000"}
+
+
+@pytest.mark.parametrize("write", [write_omop, write_synthea])
+def test_files_that_are_no_tables_are_passed_over(tmp_path, write) -> None:
+    folder = write(tmp_path / "data")
+    before = read(folder).digest()
+    for path in list(folder.glob("*.csv")):
+        (folder / f"{path.name}.bak").write_text("x")
+        (folder / f"{path.stem}.old.csv").write_text("x")
+        (folder / f"{path.stem}.txt").write_text("x")
+    assert read(folder).digest() == before
+
+
+@pytest.mark.parametrize(("write", "name"), [(write_omop, "person"), (write_synthea, "conditions")])
+def test_two_files_of_the_same_table_are_refused_by_name(tmp_path, write, name) -> None:
+    folder = write(tmp_path / "data")
+    (folder / f"{name.upper()}.parquet").write_text("x")
+    with pytest.raises(BadInput, match=rf"{name}\..* are both the table {name}; remove one"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["m[1]", "what?", "a*b"])
+@pytest.mark.parametrize("suffix", [".parquet", ".pq"])
+def test_a_folder_may_have_any_name(tmp_path, name, suffix) -> None:
+    folder = write_meds(tmp_path / name)
+    for path in list(folder.rglob("*.parquet")):
+        path.rename(path.with_suffix(suffix))
+    assert len(read(folder, labels=str(folder / "labels" / "task"))) == 80
+
+
+def test_a_label_after_birth_and_before_all_else_is_refused(tmp_path) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    (folder / "labels.csv").write_text(
+        f"subject_id,prediction_time,label\n{BIG},1980-01-01,0\n{BIG + 1},2022-01-01,1\n"
+    )
+    with pytest.raises(BadInput, match=rf"1 of 2 labels .*birth aside.* patient {BIG}; drop"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["Label", "LABEL", "Boolean_Value"])
+def test_columns_of_labels_are_known_in_letters_of_any_size(tmp_path, name) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    labels = pd.read_csv(folder / "labels.csv").rename(columns={"label": name})
+    labels.to_csv(folder / "labels.csv", index=False)
+    assert read(folder).classes == (0, 1)
+
+
+def test_a_label_without_a_class_is_refused_where_it_is(tmp_path) -> None:
+    folder = write_omop(tmp_path / "cdm")
+    text = (folder / "labels.csv").read_text()
+    (folder / "test.csv").write_text(text.replace(",0\n", ",\n"))
+    with pytest.raises(BadInput, match=r"1 of 2 rows of .*test.csv have no 'label'"):
+        read(folder, test="test.csv")

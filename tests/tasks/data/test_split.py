@@ -1,0 +1,170 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import REFIT, TEST, import_split, load_split, make_split
+
+
+def dataset(n: int = 120, share: float = 0.3, *, per_group: int = 0) -> Dataset:
+    y = (np.random.default_rng(1).random(n) < share).astype(np.int32)
+    groups = np.arange(n, dtype=np.int64) // per_group if per_group else None
+    frame = pd.DataFrame({"x": np.zeros(n)})
+    return Dataset("d", "table", frame, y, ("a", "b"), groups)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20)
+def test_every_row_is_held_out_once_or_is_for_testing(seed) -> None:
+    data = dataset()
+    split = make_split(data, 3, 0.2, seed)
+    held_out = [split.held_out(f) for f in range(3)]
+    test = split.held_out(REFIT)
+    assert len(test) == 24
+    assert sorted(np.concatenate([*held_out, test])) == list(range(120))
+    for fold in range(3):
+        training = split.training(fold, data.y)
+        assert not set(training) & (set(held_out[fold]) | set(test))
+        assert abs(data.y[held_out[fold]].mean() - data.y.mean()) < 0.05
+    assert set(split.training(REFIT, data.y)) == set(range(120)) - set(test)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20)
+def test_rows_of_one_group_never_stand_in_two_folds(seed) -> None:
+    data = dataset(per_group=4)
+    split = make_split(data, 3, 0.25, seed)
+    for group in range(30):
+        assert len(set(split.fold[data.groups == group])) == 1
+
+
+@pytest.mark.parametrize("test_size", [0.1, 0.2, 0.25, 0.3, 0.4, 0.5])
+def test_the_test_part_of_groups_is_as_large_as_asked(test_size) -> None:
+    split = make_split(dataset(1200, per_group=4), 3, test_size, 0)
+    assert (split.fold == TEST).mean() == pytest.approx(test_size, abs=0.02)
+
+
+@given(st.integers(0, 3), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
+def test_subsets_of_one_draw_are_nested_and_hold_every_class(draw, first, second) -> None:
+    data = dataset()
+    split = make_split(data, 3, 0.2, 0)
+    small, large = sorted((first, second))
+    inner = split.training(0, data.y, small, draw)
+    outer = split.training(0, data.y, large, draw)
+    assert set(inner) <= set(outer) <= set(split.training(0, data.y))
+    assert set(data.y[inner]) == {0, 1}
+    share = np.array([(data.y[inner] == c).sum() for c in (0, 1)])
+    whole = np.array([(data.y[split.training(0, data.y)] == c).sum() for c in (0, 1)])
+    assert (np.abs(share - np.maximum(1, small * whole)) <= 0.5).all()
+
+
+def test_draws_of_subsets_differ() -> None:
+    data = dataset()
+    split = make_split(data, 3, 0.2, 0)
+    assert set(split.training(0, data.y, 0.2, 0)) != set(split.training(0, data.y, 0.2, 1))
+
+
+def test_a_split_comes_back_as_it_was(tmp_path) -> None:
+    store = ArtifactStore(StoreAddress(str(tmp_path)))
+    split = make_split(dataset(), 3, 0.2, 5)
+    back = load_split(store, import_split(split, store))
+    assert back.fold.tolist() == split.fold.tolist()
+    assert back.digest() == split.digest()
+    assert (split.fold == TEST).sum() == 24
+
+
+def test_another_seed_is_another_split() -> None:
+    digests = {make_split(dataset(), 3, 0.2, seed).digest() for seed in range(5)}
+    assert len(digests) == 5
+
+
+@pytest.mark.parametrize(
+    ("n_folds", "test_size", "message"),
+    [
+        (1, 0.2, "--folds 1: cross-validation takes 2 to 100"),
+        (3, 0.0, "--test-size 0.0: the share of test rows"),
+        (3, 0.7, "--test-size 0.7"),
+        (60, 0.2, "fewer than the 60 folds and the test part need"),
+    ],
+)
+def test_a_split_that_cannot_be_made_is_refused(n_folds, test_size, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        make_split(dataset(), n_folds, test_size, 0)
+
+
+def test_a_class_that_a_part_would_lack_is_named() -> None:
+    y = np.array([0] * 30 + [1] * 4, dtype=np.int32)
+    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(34)}), y, ("a", "b"))
+    with pytest.raises(BadInput, match=r"class 'b' has too few rows|cannot be split"):
+        make_split(data, 3, 0.5, 0)
+
+
+def test_more_classes_than_test_rows_are_refused() -> None:
+    y = np.repeat(np.arange(10), 4).astype(np.int32)
+    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(40)}), y, tuple(range(10)))
+    with pytest.raises(BadInput, match="cannot be split into 3 folds"):
+        make_split(data, 3, 0.2, 0)
+
+
+def test_a_class_that_is_too_rare_is_named() -> None:
+    data = dataset(share=0.02)
+    with pytest.raises(BadInput, match=r"class 'b' has \d rows, fewer than"):
+        make_split(data, 5, 0.2, 0)
+
+
+@pytest.mark.parametrize("per_group", [0, 4])
+@pytest.mark.parametrize("holdout", [0.2, 0.5])
+def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
+    data = dataset(1200, per_group=per_group)
+    split = make_split(data, None, 0.2, 3, holdout)
+    assert split.n_folds == 1
+    held_out, test = split.held_out(0), split.held_out(REFIT)
+    training = split.training(0, data.y)
+    assert sorted(np.concatenate([held_out, test, training])) == list(range(1200))
+    assert len(held_out) == pytest.approx(holdout * 960, abs=30)
+    assert sorted(split.training(REFIT, data.y)) == sorted(np.concatenate([held_out, training]))
+    if per_group:
+        for group in range(300):
+            assert len(set(split.fold[data.groups == group])) == 1
+
+
+@pytest.mark.parametrize("holdout", [None, 0.25])
+def test_given_test_rows_are_the_test_part(holdout) -> None:
+    is_test = np.arange(120) >= 90
+    data = replace(dataset(), is_test=is_test)
+    split = make_split(data, 3 if holdout is None else None, None, 0, holdout)
+    assert split.held_out(REFIT).tolist() == np.flatnonzero(is_test).tolist()
+    assert not set(split.training(0, data.y)) & set(np.flatnonzero(is_test))
+
+
+def test_given_test_rows_of_one_class_are_refused() -> None:
+    data = dataset()
+    is_test = (np.arange(120) >= 60) & (data.y == 0)
+    with pytest.raises(BadInput, match="all of one class"):
+        make_split(replace(data, is_test=is_test), 3, None, 0)
+
+
+def test_a_class_that_only_the_test_rows_have_is_named() -> None:
+    data = dataset()
+    with pytest.raises(BadInput, match="class 'b' has 0 rows, fewer than the 3 folds need"):
+        make_split(replace(data, is_test=data.y == 1), 3, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("n_folds", "holdout", "message"),
+    [
+        (None, 0.0, "--holdout 0.0: the share of held-out rows"),
+        (None, 0.9, "--holdout 0.9"),
+        (3, 0.2, "take one of them"),
+        (None, None, "take one of them"),
+    ],
+)
+def test_a_hold_out_that_cannot_be_made_is_refused(n_folds, holdout, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        make_split(dataset(), n_folds, 0.2, 0, holdout)

@@ -1,0 +1,251 @@
+import pickle
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import write_table
+from sklearn.dummy import DummyClassifier
+from studies import context_of, draw, evaluate
+
+from prefect_tune.optimizers import UnknownName
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.objective.constraint import (
+    HeldOut,
+    Quantity,
+    kept_aside,
+    limits_of,
+    parse_constraint,
+    written_limits,
+)
+from prefect_tune.tasks.objective.latency import latency_us
+from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.problem import open_store
+
+LATENCY = Quantity("latency_us")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "bound"),
+    [
+        ("latency_us<=10", "latency_us", 10.0),
+        (" model_size_bytes <= 1e6 ", "model_size_bytes", 1e6),
+        ("false_positive_rate<=0", "false_positive_rate", 0.0),
+        ("disparate_impact(age)<=0.1", "disparate_impact(age)", 0.1),
+        (
+            "disparate_impact(age, bins=20:30:40, metric=auroc) <= 0.07",
+            "disparate_impact(age, bins=20:30:40, metric=auroc)",
+            0.07,
+        ),
+    ],
+)
+def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
+    quantity, constraint = parse_constraint(text)
+    assert (constraint.name, constraint.bound) == (name, bound) == (quantity.text, bound)
+    settings = {"constraint": written_limits([(quantity, constraint)])}
+    assert limits_of(settings) == [(quantity, constraint)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("latency_us", "write QUANTITY<=VALUE"),
+        ("latency_us<10", "write QUANTITY<=VALUE"),
+        ("latency_us>=10", "write QUANTITY<=VALUE"),
+        ("latency_us<=fast", "'fast' is no number"),
+        ("latency_us<=-1", "a limit is a number from 0"),
+        ("latency_us<=inf", "a limit is a number from 0"),
+        ("latency_us(age)<=1", "latency_us takes nothing once; got 'age'"),
+        ("disparate_impact<=0.1", "name the column of the groups"),
+        ("disparate_impact(age, bins=20)<=0.1", "three or more rising edges"),
+        ("disparate_impact(age, bins=40:20:60)<=0.1", "three or more rising edges"),
+        ("disparate_impact(age, sex)<=0.1", "once; got 'sex'"),
+        ("nowhere.py:f<=1", "nowhere.py cannot be read"),
+        ("false_positive_rate<=5", "is a share, from 0 to 1; 5 percent are 0.05"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(text, message) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        parse_constraint(text)
+    assert text.split("<=")[0] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [("latencyus<=1", "latency_us"), ("disparate_impact(age, metric=aurc)<=1", "auroc")],
+)
+def test_an_unknown_quantity_or_metric_is_named_with_the_nearest(text, guess) -> None:
+    with pytest.raises(UnknownName, match=guess):
+        parse_constraint(text)
+
+
+def held_out(y, label, score=None, column=None) -> HeldOut:
+    frame = pd.DataFrame({"age": np.arange(len(y), dtype=float) if column is None else column})
+    return HeldOut(
+        X=frame,
+        columns=frame,
+        y=np.array(y, dtype=np.int32),
+        classes=("no", "yes"),
+        predictions=Predictions(np.array(label, dtype=np.int32), score),
+        metric=metric_named("error"),
+        pipeline=lambda: None,
+    )
+
+
+def test_false_positives_are_a_share_of_the_negatives() -> None:
+    found = held_out([0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1])
+    assert Quantity("false_positive_rate").measure(found) == 0.25
+    assert Quantity("false_positive_rate").measure(held_out([1, 1], [1, 0])) == 0.0
+    other = replace(found, metric=metric_named("error", positive=0))
+    assert Quantity("false_positive_rate").measure(other) == 0.5
+
+
+def test_disparate_impact_is_the_largest_difference_between_groups() -> None:
+    groups = pd.Series(["a", "a", "b", "b", "c", "c", None], dtype="category")
+    found = held_out([0, 1, 0, 1, 0, 1, 1], [0, 1, 0, 0, 1, 0, 0], column=groups)
+    assert Quantity("disparate_impact", "age").measure(found) == 100.0  # errors 0, 50, 100 percent
+
+
+def test_bins_leave_out_what_lies_outside_and_hold_their_last_edge() -> None:
+    ages = pd.Series([10.0, 20.0, 29.0, 30.0, 40.0, 41.0, np.nan])
+    found = held_out([0] * 7, [1, 0, 1, 1, 1, 0, 0], column=ages)
+    quantity = Quantity("disparate_impact", "age", bins=(20.0, 30.0, 40.0))
+    assert quantity.measure(found) == 50.0  # errors 50 percent of [20, 30), 100 of [30, 40]
+
+
+def test_a_group_on_which_the_metric_is_not_defined_is_left_out() -> None:
+    groups = pd.Series(["a"] * 4 + ["b"] * 4 + ["c"] * 2, dtype="category")
+    score = np.array([0.1, 0.9, 0.2, 0.8, 0.9, 0.1, 0.2, 0.8, 0.5, 0.5])
+    y = [0, 1, 0, 1, 0, 1, 0, 1, 1, 1]
+    found = held_out(y, [0] * 10, np.column_stack([1 - score, score]), groups)
+    quantity = Quantity("disparate_impact", "age", metric="auroc")
+    assert quantity.measure(found) == pytest.approx(0.75)  # areas 1 and 0.25; c has one class
+
+
+def test_disparate_impact_of_the_worked_example() -> None:
+    y = [1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0]
+    score = np.array([0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6])
+    groups = pd.Series(list("aaaabbbbbccc"), dtype="category")
+    label = (score >= 0.5).astype(int)
+    found = held_out(y, label, np.column_stack([1 - score, score]), groups)
+    areas = Quantity("disparate_impact", "age", metric="auroc")
+    assert areas.measure(found) == pytest.approx(0.5)  # areas 1, 0.5 and 0.5
+    assert Quantity("false_positive_rate").measure(found) == 0.5
+
+
+def test_with_fewer_than_two_groups_to_compare_it_is_not_measured() -> None:
+    groups = pd.Series(["a"] * 4 + ["b"] * 2, dtype="category")
+    score = np.array([0.1, 0.9, 0.2, 0.8, 0.5, 0.5])
+    found = held_out([0, 1, 0, 1, 1, 1], [0] * 6, np.column_stack([1 - score, score]), groups)
+    assert np.isnan(Quantity("disparate_impact", "age", metric="auroc").measure(found))
+    without_scores = held_out([0, 1, 0, 1, 1, 0], [0] * 6, None, groups)
+    assert np.isnan(
+        Quantity("disparate_impact", "age", metric="neg_log_loss").measure(without_scores)
+    )
+
+
+def test_latency_is_per_row_of_the_batch() -> None:
+    X = pd.DataFrame({"a": np.zeros(3000)})
+    model = DummyClassifier().fit(X, np.arange(3000) % 2)
+    seen = []
+    model.predict, predict = (lambda rows: seen.append(len(rows)) or predict(rows)), model.predict
+    assert 0 < latency_us(model, X) < 1e5
+    assert set(seen) == {1000}
+    assert len(seen) >= 6  # a warm-up and five repeats at least
+
+
+def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
+    y = (np.arange(len(X)) % n_classes).astype(np.int32)
+    return Dataset("d", "table", X, y, tuple(f"c{i}" for i in range(n_classes)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("disparate_impact(agge)<=1", "no column 'agge'. Did you mean 'age'"),
+        ("disparate_impact(one)<=1", "has fewer than two groups there (1)"),
+        ("disparate_impact(age, bins=90:95:99)<=1", "has fewer than two groups there (0)"),
+        ("disparate_impact(sex, bins=1:2:3)<=1", "holds categories, and bins are of numbers"),
+        ("false_positive_rate<=1", "takes two classes, and the data has 3"),
+        ("disparate_impact(many)<=1", "has 30 different numbers, too many to take each"),
+        ("disparate_impact(day, bins=1:2:3)<=1", "holds categories, and bins are of numbers"),
+        ("disparate_impact(age, metric=r2)<=1", "r2 is no metric of classes"),
+    ],
+)
+def test_what_cannot_be_measured_on_the_data_is_refused(text, message) -> None:
+    X = pd.DataFrame({"age": np.arange(30.0) % 9, "one": np.ones(30), "many": np.arange(30.0)})
+    X["sex"] = pd.Series(list("abcabcabca") * 3, dtype="category")
+    X["day"] = pd.date_range("2020-01-01", periods=30)
+    quantity, _ = parse_constraint(text)
+    with pytest.raises(BadInput, match=re.escape(message)):
+        quantity.check(dataset(X, 3))
+
+
+def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
+    limited = replace(context_of(tmp_path), quantities=(LATENCY, Quantity("model_size_bytes")))
+    query = draw(limited, 0)
+    first = evaluate(limited, query).constraints
+    assert set(first) == {"latency_us", "model_size_bytes"}
+    assert all(value > 0 for value in first.values())
+    assert evaluate(limited, query).constraints == first
+    records = open_store(limited.store).records
+    key = evaluate(limited, query).predictions[0]
+    assert records.exists(f"quantities/{key[:2]}/{key}/{LATENCY.digest[:16]}")
+
+
+def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> None:
+    plain = context_of(tmp_path)
+    query = draw(plain, 0)
+    assert evaluate(plain, query).constraints == {}
+    later = evaluate(replace(plain, quantities=(LATENCY,)), query)
+    assert all(step.hit for step in later.steps)
+    assert later.constraints["latency_us"] > 0
+
+
+def test_a_function_of_ones_own_sees_the_fitted_pipeline_and_the_held_out_rows(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "def n_steps(model, X, y):\n    assert len(model.predict(X)) == len(y)\n"
+        "    return len(model.steps)\n"
+    )
+    quantity, _ = parse_constraint("mine.py:n_steps<=2")
+    context = replace(context_of(tmp_path), quantities=(pickle.loads(pickle.dumps(quantity)),))
+    found = evaluate(context, draw(context, 0)).constraints["mine.py:n_steps"]
+    assert found >= 3
+    with pytest.raises(BadInput, match="has no function 'other'"):
+        parse_constraint("mine.py:other<=2")
+
+
+def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
+    table = str(write_table(tmp_path))
+    aside = kept_aside(["disparate_impact(colour)<=1"], ["colour", "b"])
+    assert aside == ("colour",)
+    kept = read_source(Source(table, target="target"))
+    dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))
+    assert "colour" not in dropped.X
+    quantity = Quantity("disparate_impact", "colour")
+    quantity.check(dropped)
+    pd.testing.assert_series_equal(dropped.columns["colour"], kept.X["colour"])
+    store = ArtifactStore(StoreAddress(str(tmp_path / "other")))
+    assert list(load_dataset(store, import_dataset(dropped, store)).aside) == ["colour"]
+    without = read_source(Source(table, target="target", drop=("colour",)))
+    assert without.digest() != dropped.digest()
+    store.close()
+
+
+def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_path) -> None:
+    def lost(*_: object) -> float:
+        raise StoreLost("gone")
+
+    made = replace(context_of(tmp_path), quantities=(Quantity("model_size_bytes"),))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Quantity, "measure", lost)
+        with pytest.raises(StoreLost, match="gone"):
+            evaluate(made, draw(made, 0))
