@@ -15,17 +15,16 @@ import numpy as np
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.history import Constraint, History
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
     "Asked",
     "Budget",
-    "Constraint",
     "Event",
     "Measured",
     "NoOptions",
-    "Objective",
     "Optimizer",
     "Retried",
     "SpaceExhausted",
@@ -36,27 +35,6 @@ __all__ = [
 
 class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
     """Every configuration of the space has been asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What is minimised, as far as a method may know it.
-
-    Attributes:
-        metric: Name of the metric.
-        unit: Unit of the loss, for instance "percent".
-        lower: Smallest loss possible; -inf when there is none.
-        upper: Largest loss possible; inf when there is none.
-        chance: Loss of guessing without features; None when not known.
-        constraints: Limits on quantities besides the loss.
-    """
-
-    metric: str = "error"
-    unit: str = "percent"
-    lower: float = 0.0
-    upper: float = 100.0
-    chance: float | None = None
-    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from prefect_tune.optimizers.optimizer import Objective, Optimizer
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import Objective
 
 __all__ = ["METHODS", "Method", "make_optimizer"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.optimizer import Budget, Optimizer
 from prefect_tune.optimizers.options import check_options
 from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import (
@@ -25,6 +25,7 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.told_losses import FailureCost, log_losses, told_losses
 
 __all__ = ["ForestSearch", "LogCost", "Smac", "SmacOptions"]

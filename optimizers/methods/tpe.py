@@ -23,7 +23,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Objective, Optimizer
+from prefect_tune.optimizers.optimizer import Budget, Optimizer
 from prefect_tune.optimizers.options import check_options
 from prefect_tune.optimizers.space.configuration import (
     Choice,
@@ -37,6 +37,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.told_losses import FailureCost, told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 

@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.optimizer import Objective
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial, TrialState
 
 __all__ = ["FailureCost", "failure_loss", "log_losses", "told_losses"]

@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
 from sklearn.utils.metaestimators import available_if
 
-from prefect_tune.optimizers.optimizer import Objective
 from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]

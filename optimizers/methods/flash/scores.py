@@ -5,11 +5,11 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
-from prefect_tune.optimizers.optimizer import Objective
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.told_losses import told_losses
 
 __all__ = ["LEAST_SHARE", "PathScores", "ranked"]

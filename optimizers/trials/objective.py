@@ -1,0 +1,28 @@
+"""What is minimised, as far as a method may know it."""
+
+from dataclasses import dataclass
+
+from prefect_tune.optimizers.trials.history import Constraint
+
+__all__ = ["Objective"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is minimised, as far as a method may know it.
+
+    Attributes:
+        metric: Name of the metric.
+        unit: Unit of the loss, for instance "percent".
+        lower: Smallest loss possible; -inf when there is none.
+        upper: Largest loss possible; inf when there is none.
+        chance: Loss of guessing without features; None when not known.
+        constraints: Limits on quantities besides the loss.
+    """
+
+    metric: str = "error"
+    unit: str = "percent"
+    lower: float = 0.0
+    upper: float = 100.0
+    chance: float | None = None
+    constraints: tuple[Constraint, ...] = ()
