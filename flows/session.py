@@ -22,9 +22,10 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import reap
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.refit import model_record, refit
+from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.worker.dask_runner import drain_events
 
 __all__ = ["bury_former_run", "run_study"]

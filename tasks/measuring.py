@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.record_ids import quantity_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.objective.constraint import HeldOut, Quantity
 from prefect_tune.tasks.path_run import Node, Prefix
@@ -46,7 +47,7 @@ def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -
     if quantity.needs == "predictions":
         return _measured(quantity, held_out)
     records = prefix.store.records
-    record = f"quantities/{model.key[:2]}/{model.key}/{quantity.digest[:16]}"
+    record = quantity_record(model.key, quantity.digest)
     if records.exists(record):
         try:
             kept: float = records.get(record)["measured"]["value"]

@@ -22,6 +22,7 @@ from prefect_tune.optimizers.space.space import Step
 from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
+from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
@@ -155,7 +156,7 @@ class Node:
         )
         self.lineage = {**self.fold.origin, "steps": list(self.steps)}
         self.key = prefix_key(self.lineage)
-        self.record = f"predictions/{self.key[:2]}/{self.key}"
+        self.record = predictions_record(self.key)
         self.hit: bool | None = None
         self.seconds = 0.0
         self.load_seconds = 0.0

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage.record_ids import dataset_record, split_record
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.objective.constraint import Quantity
@@ -88,7 +89,7 @@ class StudyContext:
 
 def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:
     """Ids of the records of a problem's data and split."""
-    return f"data/{problem['dataset']}", f"splits/{problem['split']}"
+    return dataset_record(problem["dataset"]), split_record(problem["split"])
 
 
 @lru_cache(maxsize=4)

@@ -13,6 +13,7 @@ from prefect.states import Completed
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.evaluate import ReportedSteps
@@ -20,7 +21,7 @@ from prefect_tune.tasks.path_run import Prefix, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.worker.threads import one_thread
 
-__all__ = ["Refitted", "model_record", "refit"]
+__all__ = ["Refitted", "refit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,6 @@ class Refitted:
     test_loss: float
     seconds: float
     n_task_runs: int
-
-
-def model_record(study: str) -> str:
-    """Id of the record that holds a study's final model."""
-    return f"models/{study}"
 
 
 @task(

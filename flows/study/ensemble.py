@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
@@ -93,7 +94,7 @@ def _held_out(study: Study, trial: Trial) -> NDArray[np.float64] | None:
     folds = []
     for key in trial.evaluation.predictions if trial.evaluation else ():
         try:
-            parts = study.store.records.get(f"predictions/{key[:2]}/{key}")
+            parts = study.store.records.get(predictions_record(key))
         except RecordDamaged:
             return None
         folds.append(shares(Predictions(parts["label"], parts.get("score")), n_classes))

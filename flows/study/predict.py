@@ -9,6 +9,7 @@ import pandas as pd
 from prefect_tune.flows.study.study import read_trials
 from prefect_tune.flows.study.summary import find_study
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.record_ids import model_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -17,7 +18,6 @@ from prefect_tune.tasks.data.source import read_features
 from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.objective.constraint import limits_of
 from prefect_tune.tasks.problem import Problem
-from prefect_tune.tasks.refit import model_record
 
 __all__ = ["final_model", "predict"]
 

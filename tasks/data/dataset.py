@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.record_ids import dataset_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.events import EventRows
 
@@ -122,7 +123,7 @@ class Dataset:
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     """Keep a data set in the store's records, if it is not there already; returns its digest."""
     digest = dataset.digest()
-    record = f"data/{digest}"
+    record = dataset_record(digest)
     if not store.records.is_whole(record):
         about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
         parts: dict[str, Any] = {"about": about, "y": canonical(dataset.y)}
@@ -144,7 +145,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
-    parts: Mapping[str, Any] = store.records.get(f"data/{digest}")
+    parts: Mapping[str, Any] = store.records.get(dataset_record(digest))
     about = parts["about"]
     return Dataset(
         name=about["name"],

@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.record_ids import split_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
@@ -126,9 +127,10 @@ def make_split(
 def import_split(split: Split, store: ArtifactStore) -> str:
     """Keep a split in the store's records; returns its digest."""
     digest = split.digest()
-    if not store.records.is_whole(f"splits/{digest}"):
+    record = split_record(digest)
+    if not store.records.is_whole(record):
         about = {"n_folds": split.n_folds, "seed": split.seed}
-        store.records.put(f"splits/{digest}", {"fold": canonical(split.fold), "about": about})
+        store.records.put(record, {"fold": canonical(split.fold), "about": about})
     return digest
 
 
@@ -139,7 +141,7 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
-    parts = store.records.get(f"splits/{digest}")
+    parts = store.records.get(split_record(digest))
     return Split(parts["fold"], **parts["about"])
 
 

@@ -12,6 +12,7 @@ from studies import context_of, draw, evaluate
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.record_ids import quantity_record
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.source import Source, read_source
@@ -195,7 +196,7 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     assert evaluate(limited, query).constraints == first
     records = open_store(limited.store).records
     key = evaluate(limited, query).predictions[0]
-    assert records.exists(f"quantities/{key[:2]}/{key}/{LATENCY.digest[:16]}")
+    assert records.exists(quantity_record(key, LATENCY.digest))
 
 
 def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> None:
