@@ -194,8 +194,8 @@ def _run_all(comparison: Comparison, to_do: Sequence[Run]) -> None:
     """
     observer, flow_run_id = current_observer(), UUID(str(flow_run.id))
     ledger = Ledger(comparison.store.database)
-    records = [ledger.study(run.prepared.study) for run in to_do]
-    for former in {record.settings.get("flow_run_id") for record in records if record}:
+    studies = [ledger.study(run.prepared.study) for run in to_do]
+    for former in {stored.settings.get("flow_run_id") for stored in studies if stored}:
         bury_former_run(former, flow_run_id)
     with get_client(sync_client=True) as client:
         client.update_flow_run(flow_run_id, name=f"{comparison.name} (compare)")
@@ -320,9 +320,9 @@ def _score(study: Study, running: DaskTrials, job: _Job, observer: _RunObserver)
         StoreLost: If the store cannot go on.
         _Interrupted: If the flow is to end.
     """
-    record = study.ledger.study(study.name)
-    assert record is not None  # noqa: S101 - it is ours
-    curve = curve_of(study.ledger, record, comparison="", method="", repeat=0)
+    stored = study.ledger.study(study.name)
+    assert stored is not None  # noqa: S101 - it is ours
+    curve = curve_of(study.ledger, stored, comparison="", method="", repeat=0)
     states = [state_at(curve, fraction)["incumbent"] for fraction in FRACTIONS]
     incumbents = sorted({int(number) for state in states for number in state.dropna()})
     losses = dict(study.result.get(TEST_LOSSES, {}))
@@ -370,11 +370,11 @@ def _message(study: Study) -> str:
 def _context(run: Run) -> StudyContext:
     """What the workers need for a run; its cached artifacts are its own."""
     prepared = run.prepared
-    record = Ledger(prepared.store.database).study(prepared.study)
-    assert record is not None  # noqa: S101 - it was prepared
+    stored = Ledger(prepared.store.database).study(prepared.study)
+    assert stored is not None  # noqa: S101 - it was prepared
     return StudyContext(
         prepared.study,
-        Problem.from_json(record.problem),
+        Problem.from_json(stored.problem),
         prepared.store.address,
         use_cache=prepared.settings.use_cache,
         memory_limit_bytes=prepared.trial_limits.memory_bytes,

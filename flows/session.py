@@ -54,11 +54,11 @@ def run_study(
         )
     with Study.opened(preparation.store, preparation.study, preparation.resolved) as study:
         flow_run_id = UUID(str(flow_run.id))
-        former_run = study.record.settings.get("flow_run_id")
+        former_run = study.stored.settings.get("flow_run_id")
         settings = {**preparation.resolved, "flow_run_id": str(flow_run_id)}
         study.ledger.update_study(study.name, settings=settings)
         bury_former_run(former_run, flow_run_id)
-        former_state = study.record.state
+        former_state = study.stored.state
         at_start(study)
         with get_client(sync_client=True) as client:
             client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")

@@ -7,7 +7,7 @@ the studies. `lease` says who is making what. All tables are in one `database`.
 
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
-from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged, Records
 from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
 
@@ -20,7 +20,7 @@ __all__ = [
     "StoreAddress",
     "StoreLost",
     "StoreRefused",
-    "StudyRecord",
+    "StoredStudy",
     "canonical_json",
     "content_digest",
     "prefix_key",

@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from prefect_tune.storage.database import Database, Document, epoch, metadata
 from prefect_tune.storage.lease import check_held
 
-__all__ = ["Ledger", "LedgerEvent", "StudyRecord"]
+__all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
 
 study_table = Table(
     "studies",
@@ -68,7 +68,7 @@ session_table = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRecord:
+class StoredStudy:
     """A study as the ledger has it.
 
     Attributes:
@@ -130,7 +130,7 @@ class Ledger:
             return False
         return True
 
-    def study(self, name: str) -> StudyRecord | None:
+    def study(self, name: str) -> StoredStudy | None:
         """The study of that name, if there is one."""
         with self._database.read() as connection:
             row = connection.execute(select(study_table).where(study_table.c.name == name)).first()
@@ -139,7 +139,7 @@ class Ledger:
             seconds = connection.execute(
                 select(func.sum(session_table.c.seconds)).where(session_table.c.study == name)
             ).scalar()
-        return StudyRecord(**row._mapping, seconds=float(seconds or 0.0))  # noqa: SLF001
+        return StoredStudy(**row._mapping, seconds=float(seconds or 0.0))  # noqa: SLF001
 
     def study_names(self) -> list[str]:
         """All studies, newest first."""

@@ -70,18 +70,18 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """Whether its search has ended, with or without a result."""
-        record = Ledger(self.prepared.store.database).study(self.prepared.study)
-        return record is not None and record.state in {"complete", "failed"}
+        stored = Ledger(self.prepared.store.database).study(self.prepared.study)
+        return stored is not None and stored.state in {"complete", "failed"}
 
     @property
     def is_done(self) -> bool:
         """Whether it has ended with the budget that it has now, and its incumbents are scored."""
-        record = Ledger(self.prepared.store.database).study(self.prepared.study)
-        if record is None or record.state not in {"complete", "failed"}:
+        stored = Ledger(self.prepared.store.database).study(self.prepared.study)
+        if stored is None or stored.state not in {"complete", "failed"}:
             return False
-        now, scores = self.prepared.resolved, record.result.get(TEST_LOSSES, {})
+        now, scores = self.prepared.resolved, stored.result.get(TEST_LOSSES, {})
         is_scored = None not in scores.values()
-        same = all(record.settings[name] == now[name] for name in ("trials", "budget_seconds"))
+        same = all(stored.settings[name] == now[name] for name in ("trials", "budget_seconds"))
         return same and is_scored
 
 
@@ -124,10 +124,10 @@ class Comparison:
         ledger = Ledger(self.store.database)
         curves = []
         for run in self.runs:
-            record = ledger.study(run.prepared.study)
-            assert record is not None  # noqa: S101 - it is being compared
+            stored = ledger.study(run.prepared.study)
+            assert stored is not None  # noqa: S101 - it is being compared
             about = {"comparison": self.name, "method": run.entrant.label, "repeat": run.repeat}
-            curves.append(curve_of(ledger, record, **about))
+            curves.append(curve_of(ledger, stored, **about))
         return pd.concat(curves, ignore_index=True)
 
     def outcome(self) -> dict[str, Any]:
@@ -237,10 +237,10 @@ def _former_runs(ledger: Ledger, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for study in ledger.study_names():
         match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)
-        record = ledger.study(study) if match else None
-        if match is None or record is None:
+        stored = ledger.study(study) if match else None
+        if match is None or stored is None:
             continue
-        entrant = entrant_of(record.settings["method"], record.settings["option"])
+        entrant = entrant_of(stored.settings["method"], stored.settings["option"])
         if entrant.suffix == match[2]:  # or it is a study that is named so by chance
             found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
     return found
@@ -270,7 +270,7 @@ def _as_before(ledger: Ledger, studies: Mapping[str, int], settings: TuneSetting
     Raises:
         BadInput: If something was given that cannot change.
     """
-    former = next((record for name in studies if (record := ledger.study(name))), None)
+    former = next((stored for name in studies if (stored := ledger.study(name))), None)
     if former is None:
         return settings
     known: dict[str, Any] = {name: former.settings[name] for name in _SHARED}

@@ -6,7 +6,7 @@ import pandas as pd
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.optimizers.optimizer import Asked, Told
-from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.ledger import Ledger, StoredStudy
 
 __all__ = ["TEST_LOSSES", "curve_of"]
 
@@ -23,12 +23,12 @@ _TYPES = {
 }
 
 
-def curve_of(ledger: Ledger, record: StudyRecord, **about: Any) -> pd.DataFrame:
+def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
     """One row for the start of a study, and one for each trial that has ended, in that order.
 
     Args:
         ledger: Where the study is.
-        record: The study.
+        stored: The study.
         about: Further columns, the same in all rows.
 
     Returns:
@@ -36,20 +36,20 @@ def curve_of(ledger: Ledger, record: StudyRecord, **about: Any) -> pd.DataFrame:
         of the study to the end of the trial; `incumbent` is the best trial until then, and
         `test_loss` its loss on the test rows where that was measured.
     """
-    settings, problem = record.settings, record.problem
+    settings, problem = stored.settings, stored.problem
     common = {
         "data": settings["data_name"],
         "dataset": problem["dataset"],
         "space": problem["space"],
         "metric": problem["metric"],
         "seed": problem["seed"],
-        "study": record.name,
+        "study": stored.name,
         "budget_seconds": settings["budget_seconds"],
         "budget_trials": settings["trials"],
         **about,
     }
-    tested = record.result.get(TEST_LOSSES, {})
-    rows = [{**common, **row} for row in _progress(ledger, record.name)]
+    tested = stored.result.get(TEST_LOSSES, {})
+    rows = [{**common, **row} for row in _progress(ledger, stored.name)]
     for row in rows:
         row["test_loss"] = tested.get(str(row["incumbent"]))
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS)).astype(_TYPES)

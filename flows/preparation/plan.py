@@ -141,24 +141,24 @@ def prepare(
     ledger = Ledger(store.database)
     name = settings.study or default_name
     notes: list[str] = []
-    record = ledger.study(name) if name else None
-    if record is None:
+    stored = ledger.study(name) if name else None
+    if stored is None:
         resolved = _new(settings, store, notes, read)
         problem = resolved.pop("problem")
         free = (name,) if name else _default_names(resolved)
         created = next((n for n in free if ledger.create_study(n, problem, resolved)), None)
         if created is not None:
             store.records.link(records_of(problem), created)
-        record = ledger.study(created or name or "")
+        stored = ledger.study(created or name or "")
         is_new = created is not None
     else:
         is_new = False
-    if record is None:
+    if stored is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
     if not is_new:
-        _check_not_busy(store, record.name)
-        notes = [f"continues study {record.name}"]
-        resolved = continued(record, settings, store, notes, read)
+        _check_not_busy(store, stored.name)
+        notes = [f"continues study {stored.name}"]
+        resolved = continued(stored, settings, store, notes, read)
     if settings.cache_budget_bytes is not None:
         before = store.index.budget_bytes()
         store.set_budget(settings.cache_budget_bytes)
@@ -171,7 +171,7 @@ def prepare(
     return Prepared(
         settings,
         store,
-        record.name,
+        stored.name,
         resolved,
         resolved["trials"],
         resolved["budget_seconds"],
@@ -198,7 +198,7 @@ def prepare_retry(
             cannot be used.
     """
     opened = open_store(store_address(store, database))
-    record = find_study(opened, study)
+    stored = find_study(opened, study)
     _check_not_busy(opened, study)
     failed = failed_trials(opened, study)
     for number in trials or ():
@@ -208,7 +208,7 @@ def prepare_retry(
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
     parameters = dict.fromkeys(OPTIONS) | {
-        "data": record.settings["source"]["data"],
+        "data": stored.settings["source"]["data"],
         "workers": workers,
         "dask": dask,
         "store": store,
@@ -216,10 +216,10 @@ def prepare_retry(
         "task_runs": task_runs,
         "trial_timeout": trial_timeout,
         "trial_memory": trial_memory,
-        "no_cache": not record.settings["use_cache"],
+        "no_cache": not stored.settings["use_cache"],
     }
     settings = TuneSettings.parse(parameters)
-    resolved = {**record.settings, **changed_settings(settings)}
+    resolved = {**stored.settings, **changed_settings(settings)}
     return Prepared(settings, opened, study, resolved, None, None, ())
 
 

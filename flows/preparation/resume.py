@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read, find_limits, said_of_limits
-from prefect_tune.storage.ledger import StudyRecord
+from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -24,12 +24,12 @@ _FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "
 
 
 def continued(
-    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, notes: list[str], read: Read
+    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, notes: list[str], read: Read
 ) -> dict[str, Any]:
     """The study's settings with a new budget, after checking that nothing else changes.
 
     Args:
-        record: The study.
+        stored: The study.
         settings: What is given now.
         store: Where its data is.
         notes: Gets what a user should know.
@@ -38,27 +38,27 @@ def continued(
     Raises:
         BadInput, UnknownName: If something cannot change or be used.
     """
-    former = record.settings
+    former = stored.settings
     for name in _FIXED:
         given = getattr(settings, name)
         if name == "space" and given is not None and is_user_space(given):
-            _check_same_code(record, given)
+            _check_same_code(stored, given)
         elif given is not None and given != former[name]:
             raise BadInput(
-                f"study {record.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
+                f"study {stored.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
                 f"be continued with {given}; choose another --study name"
             )
     if settings.options and dict(settings.options) != former["option"]:
         raise BadInput(
-            f"study {record.name!r} has the options {former['option']} of its method, and cannot "
+            f"study {stored.name!r} has the options {former['option']} of its method, and cannot "
             f"be continued with {dict(settings.options)}; choose another --study name"
         )
-    _check_same_data(record, settings, store, read)
+    _check_same_data(stored, settings, store, read)
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         trials, budget_seconds = former["trials"], former["budget_seconds"]
     if settings.constraints is not None:
-        former = _with_limits(record, settings.constraints, store, notes)
+        former = _with_limits(stored, settings.constraints, store, notes)
     return {
         **former,
         **changed_settings(settings),
@@ -69,19 +69,19 @@ def continued(
 
 
 def _with_limits(
-    record: StudyRecord, texts: Sequence[str], store: ArtifactStore, notes: list[str]
+    stored: StoredStudy, texts: Sequence[str], store: ArtifactStore, notes: list[str]
 ) -> dict[str, Any]:
     """The study's settings with other limits.
 
     Raises:
         BadInput: If one needs a column that is gone, or is of a function that has changed.
     """
-    problem, former = Problem.from_json(record.problem), record.settings
+    problem, former = Problem.from_json(stored.problem), stored.settings
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     for column in kept_aside(texts, former["source"]["drop"]):
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
-                f"--constraint of column {column!r}: study {record.name!r} left it out with "
+                f"--constraint of column {column!r}: study {stored.name!r} left it out with "
                 "--drop and kept no values; choose another --study, with the limit from its start"
             )
     limits = find_limits(texts, dataset, split)
@@ -90,7 +90,7 @@ def _with_limits(
         if measured.get(text, digest) != digest:
             raise BadInput(
                 f"--constraint {text}: the function's file has changed since study "
-                f"{record.name!r} measured it; give the function another name, or choose another "
+                f"{stored.name!r} measured it; give the function another name, or choose another "
                 "--study name"
             )
     notes += said_of_limits(limits, dataset, split, former["method"])
@@ -108,42 +108,42 @@ def changed_settings(settings: TuneSettings) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_same_code(record: StudyRecord, space: str) -> None:
+def _check_same_code(stored: StoredStudy, space: str) -> None:
     """A user's own space is what its file says: the text must be the same."""
     found, code = find_space(space)
-    problem = Problem.from_json(record.problem)
+    problem = Problem.from_json(stored.problem)
     if (code, found.digest) != (problem.space_code, problem.space_digest):
         raise BadInput(
-            f"study {record.name!r} was made with another space than what {space} now holds, and "
+            f"study {stored.name!r} was made with another space than what {space} now holds, and "
             "cannot be continued with it; choose another --study name"
         )
 
 
 def _check_same_data(
-    record: StudyRecord, settings: TuneSettings, store: ArtifactStore, read: Read
+    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, read: Read
 ) -> None:
     """Same input by name: the imported copy counts. Other input: its content must be the same.
 
     What is damaged of the imported data and of the split is written again.
     """
-    problem = Problem.from_json(record.problem)
-    data, split = records_of(record.problem)
-    former = record.settings["source"]
+    problem = Problem.from_json(stored.problem)
+    data, split = records_of(stored.problem)
+    former = stored.settings["source"]
     given = replace(
         settings.source, predicts=former["predicts"], aside=tuple(former.get("aside", ()))
     )
-    is_same_input = plain_source(given) == record.settings["source"]
+    is_same_input = plain_source(given) == stored.settings["source"]
     if not is_same_input or not store.records.is_whole(data):
         dataset = read(given)
         if dataset.digest() != problem.dataset:
             raise BadInput(
-                f"study {record.name!r} was made with other data "
-                f"({record.settings['source']['data']}) than {settings.source.data} holds; choose "
+                f"study {stored.name!r} was made with other data "
+                f"({stored.settings['source']['data']}) than {settings.source.data} holds; choose "
                 "another --study name"
             )
         import_dataset(dataset, store)
     if not store.records.is_whole(split):
-        again = split_of(load_dataset(store, problem.dataset), record.settings)
+        again = split_of(load_dataset(store, problem.dataset), stored.settings)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)

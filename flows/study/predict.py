@@ -66,11 +66,11 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
 
 
 def _check_limits(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
-    record = find_study(store, study)
-    constraints = [constraint for _, constraint in limits_of(record.settings)]
+    stored = find_study(store, study)
+    constraints = [constraint for _, constraint in limits_of(stored.settings)]
     if not constraints:
         return
-    space = Problem.from_json(record.problem).find_space()
+    space = Problem.from_json(stored.problem).find_space()
     members = {about["trial"], *(member["trial"] for member in about["members"])}
     for trial in read_trials(Ledger(store.database), study, space):
         above = [c.name for c in constraints if c.excess(trial) > 0]

@@ -83,19 +83,19 @@ class Study:
     ) -> None:
         self.store, self.name = store, name
         self.ledger = Ledger(store.database, lease=study_lease(name))
-        record = self.ledger.study(name)
-        if record is None:
+        stored = self.ledger.study(name)
+        if stored is None:
             raise BadInput(f"there is no study {name!r} in the store {store.address.url}")
-        self.record = record
-        self.result = dict(record.result)
-        self.problem = Problem.from_json(record.problem)
+        self.stored = stored
+        self.result = dict(stored.result)
+        self.problem = Problem.from_json(stored.problem)
         self.space = self.problem.find_space()
         if self.space.digest != self.problem.space_digest:
             raise BadInput(
                 f"study {name!r} searches a space {self.space.name!r} that this version of "
                 "prefect-tune knows otherwise; continue it with the version that made it"
             )
-        self.settings = dict(record.settings if settings is None else settings)
+        self.settings = dict(stored.settings if settings is None else settings)
         self.limits = limits_of(self.settings)
         self.optimizer = self._replayed()
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, self.space)}
@@ -135,7 +135,7 @@ class Study:
     @property
     def seconds(self) -> float:
         """Time spent on it, that of this session included."""
-        spent = self.record.seconds
+        spent = self.stored.seconds
         return spent + (monotonic() - self._session_started if self._session is not None else 0.0)
 
     @property
@@ -301,7 +301,7 @@ class Study:
             self.ledger.beat(session, monotonic() - self._session_started)
 
     def _replayed(self) -> Optimizer:
-        settings = self.record.settings
+        settings = self.stored.settings
         metric = self.problem.find_metric()
         dataset = load_dataset(self.store, self.problem.dataset)
         training = load_split(self.store, self.problem.split).fold != TEST

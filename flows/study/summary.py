@@ -9,7 +9,7 @@ from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial, TrialState
 from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.ledger import Ledger, StudyRecord
+from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.constraint import limits_of
 from prefect_tune.tasks.problem import Problem
@@ -25,17 +25,17 @@ __all__ = [
 ]
 
 
-def find_study(store: ArtifactStore, name: str) -> StudyRecord:
+def find_study(store: ArtifactStore, name: str) -> StoredStudy:
     """The study of that name.
 
     Raises:
         UnknownName: If there is none.
     """
     ledger = Ledger(store.database)
-    record = ledger.study(name)
-    if record is None:
+    stored = ledger.study(name)
+    if stored is None:
         raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
-    return record
+    return stored
 
 
 def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
@@ -44,21 +44,21 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     Raises:
         UnknownName: If there is no such study.
     """
-    record = find_study(store, name)
+    stored = find_study(store, name)
     ledger = Ledger(store.database)
-    problem = Problem.from_json(record.problem)
+    problem = Problem.from_json(stored.problem)
     trials = read_trials(ledger, name, problem.find_space())
-    history = History([constraint for _, constraint in limits_of(record.settings)])
+    history = History([constraint for _, constraint in limits_of(stored.settings)])
     for trial in trials:
         history.record(trial)
     incumbent = history.incumbent
     return {
-        "study": record.name,
-        "method": record.settings["method"],
+        "study": stored.name,
+        "method": stored.settings["method"],
         "metric": problem.metric,
         "space": problem.space,
-        "data": record.settings["source"]["data"],
-        "state": _state(store, record),
+        "data": stored.settings["source"]["data"],
+        "state": _state(store, stored),
         "n_trials": sum(t.is_told for t in trials),
         "n_failed": len(history.failed),
         "n_waiting": sum(not t.is_told for t in trials),
@@ -67,14 +67,14 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "nearest_infeasible": None
         if incumbent is not None or history.nearest_infeasible is None
         else _incumbent(history.nearest_infeasible),
-        "ensemble": record.result.get("ensemble"),
-        "test_loss": record.result.get("test_loss"),
-        "holdout": record.settings["holdout"],
-        "chance_loss": record.settings["chance_loss"],
-        "decisions": record.result.get("decisions", {}),
+        "ensemble": stored.result.get("ensemble"),
+        "test_loss": stored.result.get("test_loss"),
+        "holdout": stored.settings["holdout"],
+        "chance_loss": stored.settings["chance_loss"],
+        "decisions": stored.result.get("decisions", {}),
         "cache": _cache(store, trials),
         "seconds": {
-            "total": record.seconds,
+            "total": stored.seconds,
             "evaluating": sum(t.cost_seconds for t in trials),
             "asking": sum(e.body["seconds"] for e in ledger.events(name) if e.kind == Asked.kind),
         },
@@ -133,17 +133,17 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     """Have the user's code known that an artifact was made with, if a study still has it."""
     users = (trial["study"] for trial in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
-        record = Ledger(store.database).study(name)
-        if record is not None and record.problem.get("space_code"):
-            Problem.from_json(record.problem).find_space()
+        stored = Ledger(store.database).study(name)
+        if stored is not None and stored.problem.get("space_code"):
+            Problem.from_json(stored.problem).find_space()
             return
 
 
-def _state(store: ArtifactStore, record: StudyRecord) -> str:
+def _state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Where a study stands; one that was running when its process was killed is interrupted."""
-    holder = store.leases.holder(study_lease(record.name))
+    holder = store.leases.holder(study_lease(stored.name))
     is_running = holder is not None and not holder.is_dead
-    return "interrupted" if record.state == "running" and not is_running else record.state
+    return "interrupted" if stored.state == "running" and not is_running else stored.state
 
 
 def _incumbent(trial: Trial) -> dict[str, Any]:

@@ -170,9 +170,9 @@ def test_a_study_is_not_continued_with_something_else(finished, change, message)
 
 
 def _problem(finished: Finished) -> dict[str, Any]:
-    record = Ledger(finished.store.database).study("table")
-    assert record is not None
-    return dict(record.problem)
+    stored = Ledger(finished.store.database).study("table")
+    assert stored is not None
+    return dict(stored.problem)
 
 
 def test_a_study_of_events_groups_folds_by_patient_and_finds_the_space(tmp_path) -> None:

@@ -21,8 +21,8 @@ def trial(number: int, state: str = "waiting") -> dict:
 
 def test_a_study_is_entered_once(ledger) -> None:
     assert not ledger.create_study("s", {}, {})
-    record = ledger.study("s")
-    assert (record.problem, record.settings, record.state) == (
+    stored = ledger.study("s")
+    assert (stored.problem, stored.settings, stored.state) == (
         {"metric": "error"},
         {"trials": 3},
         "new",
