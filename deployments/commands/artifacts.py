@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prefect_tune.deployments.commands.parts import (
-    DATABASE,
-    JSON,
-    STORE,
-    existing_store,
-    print_json,
-    told_plainly,
-    written,
-)
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.output import print_json, written
+from prefect_tune.deployments.commands.store import existing_store
 
 if TYPE_CHECKING:
     from prefect_tune.storage.cache.entry import Entry

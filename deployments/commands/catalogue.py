@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.parts import JSON, print_json, told_plainly
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.options import JSON
+from prefect_tune.deployments.commands.output import print_json
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm

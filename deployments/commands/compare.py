@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.flow_run import add_options, grouped_by, run_flow
-from prefect_tune.deployments.commands.parts import JSON, print_json, told_plainly
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.flow_run import run_flow
+from prefect_tune.deployments.commands.options import (
+    JSON,
+    KEEP_SERVER,
+    QUIET,
+    add_options,
+    grouped_by,
+)
+from prefect_tune.deployments.commands.output import print_json
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 
 if TYPE_CHECKING:
@@ -18,8 +26,8 @@ __all__ = ["compare", "standings"]
 @click.command(cls=grouped_by(COMPARE_OPTIONS))
 @add_options(COMPARE_OPTIONS)
 @JSON
-@click.option("--quiet", is_flag=True, help="Say nothing along the way.")
-@click.option("--keep-server", is_flag=True, help="Leave the embedded Prefect server up.")
+@QUIET
+@KEEP_SERVER
 def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any) -> None:
     """Compare methods of search on DATA, or continue a comparison.
 

@@ -1,20 +1,17 @@
-"""Commands that run a flow: their options from where they are stated, and the flow followed."""
+"""Running a flow from a command, and following it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from signal import SIGINT, signal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from prefect_tune.deployments.commands.parts import is_of_server, told_plainly
-from prefect_tune.flows.preparation.options import Option
+from prefect_tune.deployments.commands.errors import is_of_server, told_plainly
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.settings import TuneSettings
 
-__all__ = ["Preparation", "add_options", "grouped_by", "run_flow"]
-
-_TYPES: dict[str, Any] = {"whole": int, "number": float}
+__all__ = ["Preparation", "run_flow"]
 
 
 class Preparation(Protocol):
@@ -41,54 +38,6 @@ class Preparation(Protocol):
 
 
 Prepared = TypeVar("Prepared", bound=Preparation)
-
-
-def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
-    """A command whose help shows these options under their headings."""
-
-    class Grouped(click.Command):
-        def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            headings: dict[str, list[tuple[str, str]]] = {}
-            for parameter in self.get_params(ctx):
-                row = parameter.get_help_record(ctx)
-                if row is not None:
-                    name = parameter.name or ""
-                    heading = options[name].group if name in options else "Output"
-                    headings.setdefault(heading, []).append(row)
-            for heading, rows in headings.items():
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
-
-    return Grouped
-
-
-def add_options(
-    options: Mapping[str, Option],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options, in their order."""
-
-    def added(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(tuple(options.values())):
-            if option.kind == "argument":
-                command = click.argument(option.name, metavar=option.metavar)(command)
-            else:
-                command = _click_option(option)(command)
-        return command
-
-    return added
-
-
-def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    if option.kind == "switch":
-        return click.option(option.flag, option.name, is_flag=True, help=option.help)
-    return click.option(
-        option.flag,
-        option.name,
-        type=_TYPES.get(option.kind, str),
-        multiple=option.kind in ("texts", "assignments"),
-        metavar=option.metavar,
-        help=option.help,
-    )
 
 
 def run_flow(

@@ -1,11 +1,11 @@
 """Methods that enter a comparison, with their options, from what users write and from studies."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prefect_tune.flows.preparation.assignments import parse_assignment, write_assignments
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
@@ -51,22 +51,15 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
 
 def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
     """A method with its options as one writes it."""
-    texts = (v if isinstance(v, str) else json.dumps(v) for v in options.values())
-    assignments = (f"{name}={text}" for name, text in zip(options, texts, strict=True))
-    return Entrant(":".join((method, *assignments)), method, options)
+    return Entrant(":".join((method, *write_assignments(options))), method, options)
 
 
 def _entrant(label: str) -> Entrant:
     method, *assignments = label.split(":")
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
-    options: dict[str, Any] = {}
-    for assignment in assignments:
-        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", assignment)
-        if match is None:
-            raise BadInput(f"--methods {label}: write METHOD:NAME=VALUE")
-        try:
-            options[match[1]] = json.loads(match[2])
-        except ValueError:
-            options[match[1]] = match[2]
+    try:
+        options = dict(map(parse_assignment, assignments))
+    except ValueError:
+        raise BadInput(f"--methods {label}: write METHOD:NAME=VALUE") from None
     return Entrant(label, method, options)

@@ -1,0 +1,40 @@
+"""`prefect-tune cohort`: a synthetic cohort as files."""
+
+import click
+
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.options import JSON
+from prefect_tune.deployments.commands.output import print_json, written_folder
+
+__all__ = ["cohort"]
+
+
+@click.command()
+@click.argument("name")
+@click.option("--out", required=True, metavar="FOLDER", help="A folder that is empty or not there.")
+@JSON
+def cohort(name: str, *, out: str, as_json: bool) -> None:
+    """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with what was planted in it.
+
+    NAME is demo or paper, with options if you like: demo?family=sum&seed=3. The same with cohort:
+    before it is the DATA of `run`.
+
+    \b
+    prefect-tune cohort demo --out meds
+    prefect-tune run meds --labels labels/case
+    """  # noqa: D301 - click reads the backspace
+    with told_plainly():
+        from prefect_tune.tasks.data.cohort import cohort_named, generate
+        from prefect_tune.tasks.data.cohort_meds import LABELS, write_meds
+
+        name = name.removeprefix("cohort:")
+        spec = cohort_named(name)
+        with written_folder(out) as folder:
+            made = generate(spec)
+            write_meds(made, f"cohort:{name}", folder)
+        if as_json:
+            counts = {"patients": len(made.labels), "events": len(made.events)}
+            print_json({"out": out, "labels": LABELS, **counts, "truth": dict(made.truth)})
+        else:
+            click.echo(f"{len(made.labels)} patients with {len(made.events)} events in {out}")
+            click.echo(f"tune on them: prefect-tune run {out} --labels {LABELS}")

@@ -1,0 +1,71 @@
+"""Using the final model of a study: `prefect-tune predict` and `export`."""
+
+import click
+
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.output import print_json, written
+from prefect_tune.deployments.commands.store import existing_store
+
+__all__ = ["export", "predict"]
+
+
+@click.command()
+@click.argument("study")
+@click.argument("data")
+@click.option("--labels", metavar="PATH", help="For events: patients and prediction times.")
+@click.option("--out", default="predictions.parquet", show_default=True, metavar="FILE")
+@JSON
+@STORE
+@DATABASE
+def predict(
+    study: str,
+    data: str,
+    *,
+    labels: str | None,
+    out: str,
+    as_json: bool,
+    store: str | None,
+    database: str | None,
+) -> None:
+    """Predict the rows of DATA with the final model of STUDY.
+
+    DATA has the form of the training data; a target column is not needed. FILE (.parquet or .csv)
+    gets the columns `prediction` and `probability_<class>`, one row per row.
+    """
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.study.predict import predict as predict_rows
+
+        frame = predict_rows(opened, study, data, labels)
+        with written(out) as path:
+            if out.endswith(".csv"):
+                frame.to_csv(path, index=False)
+            else:
+                frame.to_parquet(path, index=False)
+        if as_json:
+            print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
+        else:
+            click.echo(f"{len(frame)} predictions in {out}")
+
+
+@click.command()
+@click.argument("study")
+@click.argument("file")
+@JSON
+@STORE
+@DATABASE
+def export(
+    study: str, file: str, *, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.study.predict import final_model
+        from prefect_tune.tasks.user_code import portable_pickle
+
+        model, about = final_model(opened, study)
+        with written(file) as path:
+            path.write_bytes(portable_pickle(model))
+        if as_json:
+            print_json({"out": file, **about})
+        else:
+            click.echo(f"the model of trial {about['trial']} is in {file}")

@@ -1,0 +1,75 @@
+"""Options of commands: those that several have, and those of a flow from where they are stated."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from prefect_tune.flows.preparation.options import OPTIONS, Option
+
+__all__ = [
+    "DATABASE",
+    "JSON",
+    "KEEP_SERVER",
+    "QUIET",
+    "STORE",
+    "add_options",
+    "grouped_by",
+]
+
+_TYPES: dict[str, Any] = {"whole": int, "number": float}
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
+STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
+DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
+QUIET = click.option("--quiet", is_flag=True, help="Say nothing along the way.")
+KEEP_SERVER = click.option(
+    "--keep-server", is_flag=True, help="Leave the embedded Prefect server up."
+)
+
+
+def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
+    """A command whose help shows these options under their headings."""
+
+    class Grouped(click.Command):
+        def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            headings: dict[str, list[tuple[str, str]]] = {}
+            for parameter in self.get_params(ctx):
+                row = parameter.get_help_record(ctx)
+                if row is not None:
+                    name = parameter.name or ""
+                    heading = options[name].group if name in options else "Output"
+                    headings.setdefault(heading, []).append(row)
+            for heading, rows in headings.items():
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    return Grouped
+
+
+def add_options(
+    options: Mapping[str, Option],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options, in their order."""
+
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(tuple(options.values())):
+            if option.kind == "argument":
+                command = click.argument(option.name, metavar=option.metavar)(command)
+            else:
+                command = _click_option(option)(command)
+        return command
+
+    return added
+
+
+def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    if option.kind == "switch":
+        return click.option(option.flag, option.name, is_flag=True, help=option.help)
+    return click.option(
+        option.flag,
+        option.name,
+        type=_TYPES.get(option.kind, str),
+        multiple=option.kind in ("texts", "assignments"),
+        metavar=option.metavar,
+        help=option.help,
+    )

@@ -1,0 +1,138 @@
+"""`prefect-tune run`, and `retry` for the trials that failed."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.flow_run import run_flow
+from prefect_tune.deployments.commands.options import (
+    DATABASE,
+    JSON,
+    KEEP_SERVER,
+    QUIET,
+    STORE,
+    add_options,
+    grouped_by,
+)
+from prefect_tune.deployments.commands.output import print_summary
+from prefect_tune.deployments.commands.store import existing_store
+from prefect_tune.flows.preparation.options import OPTIONS
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.preparation.plan import Prepared
+
+__all__ = ["retry", "run"]
+
+
+@click.command(cls=grouped_by(OPTIONS))
+@add_options(OPTIONS)
+@JSON
+@click.option("--json-lines", is_flag=True, help="Print each trial as a line of JSON as it ends.")
+@QUIET
+@KEEP_SERVER
+def run(
+    *, as_json: bool, json_lines: bool, quiet: bool, keep_server: bool, **parameters: Any
+) -> None:
+    """Tune a pipeline on DATA, or continue a study.
+
+    DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target); patient
+    events as a table or as a folder of MEDS, OMOP or Synthea (name the labels with --labels);
+    sklearn:NAME for a set that scikit-learn brings; or cohort:demo. What it is taken for is said.
+
+    \b
+    prefect-tune run cohort:demo
+    prefect-tune run patients.csv --target responder --trials 50
+    prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
+
+    Shown as it goes: the best trial, trials done and failed, the budget left, and what the cache
+    saved. Interrupt it at any time; the same command with the same --study goes on where it was.
+    """  # noqa: D301 - click reads the backspace
+
+    def prepare_study() -> "Prepared":
+        from prefect_tune.flows.preparation.plan import prepare
+        from prefect_tune.flows.preparation.settings import TuneSettings
+
+        parameters["option"] = _method_options(parameters["option"])
+        for name in ("drop", "categorical", "constraint"):
+            parameters[name] = list(parameters[name]) or None
+        return prepare(TuneSettings.parse(parameters))
+
+    def tune_study(preparation: "Prepared") -> dict[str, Any]:
+        from prefect_tune.flows.preparation.plan import prepared
+        from prefect_tune.flows.tuning import tune
+
+        with prepared(preparation):
+            summary: dict[str, Any] = tune(**{**parameters, "study": preparation.study})
+        return summary
+
+    summary = run_flow(
+        prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
+    )
+    print_summary(summary, as_json=as_json, silent=json_lines)
+
+
+def _of_study(name: str) -> str:
+    """Help of an option whose default is what the study was run with."""
+    return OPTIONS[name].help.partition("  [default")[0] + "  [default: the study's]"
+
+
+@click.command()
+@click.argument("study")
+@click.option("--trial", type=int, multiple=True, help="Number of a failed trial (repeatable).")
+@click.option("--workers", type=int, metavar="N", help=OPTIONS["workers"].help)
+@click.option("--dask", metavar="ADDRESS", help=OPTIONS["dask"].help)
+@click.option("--task-runs", metavar="WHICH", help=OPTIONS["task_runs"].help)
+@click.option("--trial-timeout", metavar="TIME", help=_of_study("trial_timeout"))
+@click.option("--trial-memory", metavar="SIZE", help=_of_study("trial_memory"))
+@STORE
+@DATABASE
+@JSON
+@QUIET
+@KEEP_SERVER
+def retry(
+    study: str,
+    *,
+    trial: tuple[int, ...],
+    as_json: bool,
+    quiet: bool,
+    keep_server: bool,
+    **where: Any,
+) -> None:
+    """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
+    numbers = list(trial) or None
+    with told_plainly(), existing_store(where["store"], where["database"]) as opened:
+        from prefect_tune.flows.study.summary import failed_trials, summarize
+
+        if numbers is None and not failed_trials(opened, study):
+            click.echo(f"no trial of study {study} has failed", err=True)
+            print_summary(summarize(opened, study), as_json=as_json)
+            return
+
+    def prepare_study() -> "Prepared":
+        from prefect_tune.flows.preparation.plan import prepare_retry
+
+        return prepare_retry(study, numbers, **where)
+
+    def retry_study(preparation: "Prepared") -> dict[str, Any]:
+        from prefect_tune.flows.preparation.plan import prepared
+        from prefect_tune.flows.retrying import retry as retry_flow
+
+        with prepared(preparation):
+            summary: dict[str, Any] = retry_flow(study, numbers, **where)
+        return summary
+
+    summary = run_flow(
+        prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
+    )
+    print_summary(summary, as_json=as_json)
+
+
+def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
+    from prefect_tune.flows.preparation.assignments import parse_assignment
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        return dict(map(parse_assignment, texts))
+    except ValueError as error:
+        raise BadInput(f"--option {error}") from None

@@ -1,0 +1,20 @@
+"""`prefect-tune serve`."""
+
+import click
+
+from prefect_tune.deployments.commands.errors import told_plainly
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option("--limit", default=1, show_default=True, help="Studies at the same time.")
+def serve(*, limit: int) -> None:
+    """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
+
+    Runs until interrupted. Schedules keep running or resting as they are set in Prefect.
+    """
+    with told_plainly():
+        from prefect_tune.deployments.serve import serve_deployments
+
+        serve_deployments(limit=limit, say=lambda text: click.echo(text, err=True))

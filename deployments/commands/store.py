@@ -1,0 +1,27 @@
+"""The store that a command looks into."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["existing_store"]
+
+
+@contextmanager
+def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
+    """An existing store; looking never makes one."""
+    from prefect_tune.flows.preparation.settings import store_address
+    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.tasks.bad_input import BadInput
+
+    address = store_address(store, database)
+    if not ArtifactStore.exists(address):
+        raise BadInput(f"there is no store at {address.url}; `prefect-tune run` makes one")
+    opened = ArtifactStore(address)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,78 @@
+"""Looking at studies: `prefect-tune show`, `trials`, `study ls`; and `study rm`."""
+
+import click
+
+from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.output import print_json, print_summary
+from prefect_tune.deployments.commands.store import existing_store
+
+__all__ = ["show", "study", "trials"]
+
+
+@click.command()
+@click.argument("study")
+@JSON
+@STORE
+@DATABASE
+def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
+    """Show what came of STUDY: its best pipeline, its trials, and what the cache saved."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.study.summary import summarize
+
+        print_summary(summarize(opened, study), as_json=as_json)
+
+
+@click.command()
+@click.argument("study")
+@click.option("--failed", is_flag=True, help="Only failed trials, with their reasons.")
+@JSON
+@STORE
+@DATABASE
+def trials(
+    study: str, *, failed: bool, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """List the trials of STUDY."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.study import print_trials
+        from prefect_tune.flows.study.summary import list_trials
+
+        rows = list_trials(opened, study, failed_only=failed)
+        print_json(rows) if as_json else print_trials(rows)
+
+
+@click.group()
+def study() -> None:
+    """Manage studies."""
+
+
+@study.command("ls")
+@JSON
+@STORE
+@DATABASE
+def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
+    """List studies, newest first."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.study import print_studies
+        from prefect_tune.flows.study.summary import summarize
+        from prefect_tune.storage.ledger import Ledger
+
+        rows = [summarize(opened, name) for name in Ledger(opened.database).study_names()]
+        print_json(rows) if as_json else print_studies(rows)
+
+
+@study.command("rm")
+@click.argument("name")
+@JSON
+@STORE
+@DATABASE
+def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
+    """Remove a study: its trials, and the records that no other study uses."""
+    with told_plainly(), existing_store(store, database) as opened:
+        from prefect_tune.flows.study.remove import remove_study
+
+        records = remove_study(opened, name)
+        if as_json:
+            print_json({"study": name, "records": records})
+        else:
+            click.echo(f"study {name} is gone, and {len(records)} records that only it used")
