@@ -60,8 +60,8 @@ def started(
 
 
 def environment(home: Path, server: str | None = None) -> dict[str, str]:
-    """That of this process, with another home, and no server named but this one."""
-    ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE")
+    """That of a user: as it was before the tests, another home, no server named but this one."""
+    ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE", "OMP_", "OPENBLAS_", "MKL_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     named = {"PREFECT_API_URL": server} if server else {}
     return {**inherited, **named, "PREFECT_TUNE_HOME": str(home)}

@@ -1,148 +1,168 @@
-"""Trials that hang, eat memory or die: real worker processes, ended for real."""
+"""Studies whose pipelines must keep within limits, set at the start or later."""
 
+from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from inputs import write_table
-from prefect_api import flow_runs, task_runs
+from inputs import QUICK, table, write_table
 
-from prefect_tune.flows.retrying import retry
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.plan import prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.study.study import StudyFailed
+from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-
-SPACE = """
-import ctypes
-import os
-import signal
-
-import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.base import BaseEstimator, ClassifierMixin
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
-
-
-class Hangs(ClassifierMixin, BaseEstimator):
-    def fit(self, X, y):
-        ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
-
-    def predict(self, X):
-        raise NotImplementedError
-
-
-class Eats(Hangs):
-    def fit(self, X, y):
-        eaten = []
-        while True:
-            eaten.append(np.ones(20_000_000))
-
-
-class Dies(Hangs):
-    def fit(self, X, y):
-        os.kill(os.getpid(), signal.SIGSEGV)
-
-
-works = Algorithm(
-    id="works",
-    estimator="sklearn.naive_bayes.GaussianNB",
-    hyperparameters=ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)]),
-)
-hostile = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Hangs, Eats, Dies)]
-space = Space("hostile", (IMPUTE, ENCODE, Step("fit model", (works, *hostile))))
-"""
-
 
 pytestmark = pytest.mark.usefixtures("server")
 
 
 @pytest.fixture(scope="module")
-def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / "hostile.py").write_text(SPACE)
-    return {
-        "data": str(write_table(folder)),
-        "target": "target",
-        "space": f"{folder / 'hostile.py'}:space",
-        "store": str(folder / "store"),
-        "study": "hostile",
-        "method": "random",
-        "trials": 12,
-        "workers": 2,
-        "trial_timeout": "8s",
-        "trial_memory": "1GB",
-        "task_runs": "steps",
+def limited(server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:  # noqa: ARG001
+    """A study with two limits, and its parameters and summary."""
+    folder = tmp_path_factory.mktemp("limited")
+    parameters = {
+        "data": str(write_table(folder)), "target": "target", "trials": 6, "study": "s",
+        "workers": 2, "store": str(folder / "store"), **QUICK,
+        "constraint": ["latency_us<=1e6", "disparate_impact(colour)<=100"],
+    }  # fmt: skip
+    return {"parameters": parameters, "summary": tune(**parameters), "folder": folder}
+
+
+def trials_of(limited: dict[str, Any]) -> list[Any]:
+    store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
+    found = Ledger(store.database).trials("s")
+    store.close()
+    return [t for t in found if t["evaluation"]]
+
+
+def test_what_is_limited_is_in_each_trial_and_in_the_summary(limited) -> None:
+    names = {"latency_us", "disparate_impact(colour)"}
+    assert set(limited["summary"]["incumbent"]["constraints"]) == names
+    assert limited["summary"]["constraints"] == {"latency_us": 1e6, "disparate_impact(colour)": 100}
+    assert all(set(t["evaluation"]["constraints"]) == names for t in trials_of(limited))
+
+
+def test_a_limit_set_later_chooses_among_what_is_there(limited) -> None:
+    sizes = "model_size_bytes<=1e9"
+    summary = tune(**{**limited["parameters"], "constraint": [sizes]})
+    assert summary["n_trials"] == 6
+    assert summary["constraints"] == {"model_size_bytes": 1e9}
+    measured = {
+        t["number"]: t["evaluation"]["constraints"]["model_size_bytes"] for t in trials_of(limited)
     }
+    smallest = min(measured, key=lambda number: measured[number])
+    strict = f"model_size_bytes<={measured[smallest]}"
+    summary = tune(**{**limited["parameters"], "constraint": [strict]})
+    assert summary["incumbent"]["trial"] == smallest
+    assert summary["nearest_infeasible"] is None
 
 
-@pytest.fixture(scope="module")
-def trials(server: str, parameters: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:  # noqa: ARG001
-    """All trials of the study by the algorithm of their model."""
-    before = set(psutil.pids())
-    tune(**parameters)
-    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-    assert not [p for p in left if "dask" in p.name()]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for trial in Ledger(ArtifactStore(StoreAddress(parameters["store"])).database).trials(
-        "hostile"
-    ):
-        algorithm = trial["query"]["configuration"]["fit model"]["algorithm"]
-        found.setdefault(algorithm, []).append(trial)
-    assert set(found) == {"works", "hangs", "eats", "dies"}
-    return found
+def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited) -> None:
+    with pytest.raises(StudyFailed, match=r"model_size_bytes .* where 10 is allowed"):
+        tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
+    store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
+    summary = summarize(store, "s")
+    with pytest.raises(BadInput, match="not within the limits set since"):
+        final_model(store, "s")
+    store.close()
+    assert summary["incumbent"] is None
+    assert summary["test_loss"] is None
+    assert summary["state"] == "failed"
+    assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
 
 
-def test_other_trials_do_not_notice(trials) -> None:
-    assert {t["state"] for t in trials["works"]} == {"complete"}
-    assert {t["attempts"] for t in trials["works"]} == {1}
+def test_a_study_that_never_keeps_within_a_limit_fails_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(StudyFailed, match=r"none of 2 completed trials keeps .* where 10 is"):
+        tune(
+            data=str(write_table(tmp_path)), target="target", trials=2, workers=1,
+            store=str(tmp_path / "store"), constraint=["model_size_bytes<=10"], **QUICK,
+        )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "kind", "message", "attempts"),
-    [
-        ("hangs", "timeout", "took more than 8 s (--trial-timeout)", 1),
-        ("eats", "memory", "more than 1 GB (--trial-memory)", 1),
-        ("dies", "crashed", "the worker process died in 2 attempts", 2),
-    ],
-)
-def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
-    trials, algorithm, kind, message, attempts
+def test_limits_come_and_go_in_the_life_of_a_study_that_searches_inside_of_them(
+    tmp_path: Path,
 ) -> None:
-    for trial in trials[algorithm]:
-        failure = trial["failure"]
-        assert (trial["state"], trial["attempts"]) == ("failed", attempts)
-        assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
-        assert message in failure["message"]
-        assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
+    parameters: dict[str, Any] = {
+        "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "later",
+        "store": str(tmp_path / "store"), **QUICK, "method": "admm",
+    }  # fmt: skip
+    free = tune(**parameters, trials=4)
+    assert free["constraints"] == {}
+    sizes = "model_size_bytes<=5000"
+    limited = tune(**parameters, trials=7, constraint=[sizes, "latency_us<=1e6"])
+    assert set(limited["incumbent"]["constraints"]) == {"model_size_bytes", "latency_us"}
+    again = tune(**parameters, trials=8, constraint=[sizes])
+    assert again["constraints"] == {"model_size_bytes": 5000.0}
+    freed = tune(**parameters, trials=9, constraint=["none"])
+    assert freed["constraints"] == {}
+    assert freed["n_trials"] == 9
 
 
-def test_every_task_run_has_ended_and_says_why(trials) -> None:
-    run = max((r for r in flow_runs() if r.name.startswith("hostile")), key=lambda r: r.created)
-    of_trials = {r.name: r for r in task_runs(run.id) if r.name.startswith("trial ")}
-    assert all(r.state is not None and r.state.is_final() for r in task_runs(run.id))
-    hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
-    assert hung.state_name == "TimedOut"
-    assert hung.state.message.startswith("fit model, fold 0: took more than 8 s")
+def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_path: Path) -> None:
+    functions = tmp_path / "mine.py"
+    functions.write_text(
+        "def first(pipeline, X, y):\n    raise OSError('no meter')\n"
+        "def second(pipeline, X, y):\n    return 1.0\n"
+    )
+    parameters: dict[str, Any] = {
+        "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "f",
+        "trials": 2, "store": str(tmp_path / "store"), **QUICK,
+    }  # fmt: skip
+    tune(**parameters)
+    with pytest.raises(StudyFailed, match=r"mine.py:first not measured"):
+        tune(**parameters, constraint=[f"{functions}:first<=2"])
+    assert tune(**parameters, constraint=[f"{functions}:second<=2"])["incumbent"] is not None
+    with pytest.raises(StudyFailed, match=r"--constraint .*mine.py:first: OSError: no meter"):
+        tune(**{**parameters, "study": "g"}, constraint=[f"{functions}:first<=2"])
+    functions.write_text("def second(pipeline, X, y):\n    return 500.0\n")
+    with pytest.raises(BadInput, match="the function's file has changed since study 'f'"):
+        tune(**parameters, constraint=[f"{functions}:second<=2"])
 
 
-def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
-    number = trials["hangs"][0]["number"]
-    retry("hostile", [number], store=parameters["store"], workers=1, trial_timeout="2s")
-    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
-    failure = ledger.trials("hostile")[number]["failure"]
-    assert failure["message"] == "took more than 2 s (--trial-timeout)"
+def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
+    rows = table()
+    rows["site"] = ["north"] + ["south", "west"] * 74 + ["north"]
+    rows.to_csv(tmp_path / "sites.csv", index=False)
+    parameters: dict[str, Any] = {
+        **dict.fromkeys(OPTIONS), "data": str(tmp_path / "sites.csv"), "target": "target",
+        "trials": 1, "store": str(tmp_path / "store"), **QUICK,
+    }  # fmt: skip
+    limited = {"constraint": ["disparate_impact(site)<=100"]}
+    notes = prepare(TuneSettings.parse({**parameters, **limited, "study": "new"})).notes
+    assert any("1 group of disparate_impact(site) (north) without a row" in n for n in notes)
+    prepare(TuneSettings.parse({**parameters, "study": "later"}))
+    later = prepare(TuneSettings.parse({**parameters, **limited, "study": "later"})).notes
+    assert any("(north) without a row" in note for note in later)
+    assert any("column site gives the groups of a limit, and is a feature too" in n for n in later)
+    dropped = {**parameters, "drop": ["site"], "study": "dropped"}
+    prepare(TuneSettings.parse(dropped))
+    with pytest.raises(BadInput, match="left it out with --drop and kept no values"):
+        prepare(TuneSettings.parse({**dropped, **limited}))
+    rows["site"] = ["north"] * 149 + ["south"]
+    rows.to_csv(tmp_path / "sites.csv", index=False)
+    with pytest.raises(BadInput, match=r"holds out rows of 1 group .*none of south"):
+        prepare(TuneSettings.parse({**parameters, **limited}))
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
+    ("constraint", "message"),
     [
-        ("trial_timeout", "60", r"--trial-timeout 60: a duration is a number with its unit"),
-        ("trial_memory", "4", r"--trial-memory 4: a size is a number with its unit"),
-        ("trial_memory", "100MB", r"--trial-memory 100MB: .* name at least 500.0MB"),
+        (["latency_us"], "write QUANTITY<=VALUE"),
+        (["disparate_impact(color)<=1"], "Did you mean 'colour'"),
+        (["latency_us<=1", "latency_us<=2"], "latency_us is there twice"),
+        (["latency_us<=1", "none"], "none takes all limits away"),
     ],
 )
-def test_limits_that_cannot_be_kept_are_refused(parameters, option, value, message) -> None:
+def test_a_limit_that_cannot_be_used_is_refused_before_any_work(
+    tmp_path: Path, constraint: list[str], message: str
+) -> None:
+    store = tmp_path / "store"
     with pytest.raises(BadInput, match=message):
-        tune(**{**parameters, option: value, "study": "refused"})
+        tune(
+            data=str(write_table(tmp_path)), target="target", trials=1, store=str(store),
+            constraint=constraint,
+        )  # fmt: skip
+    assert not list(store.glob("records/data/*"))
