@@ -8,8 +8,9 @@ os.environ.setdefault("PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL", "WARNIN
 os.environ.setdefault("DO_NOT_TRACK", "1")
 # Read when numpy is first imported: threads of BLAS would wait for cores that other tests use, and
 # what takes 0.3 s takes 80 s then.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-os.environ.update(ONE_THREAD)
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["MKL_NUM_THREADS"] = "1"
 
 import signal
 from collections.abc import Iterator
