@@ -16,7 +16,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.measuring import measure
-from prefect_tune.tasks.path_run import Prefix, StepFailed, StepOutcome
+from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.worker.threads import one_thread
@@ -27,7 +27,7 @@ __all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_quer
 Report = Literal["steps", "misses", "trial"]
 """Which task runs a trial reports: all its steps, those not served from the cache, or none."""
 
-RunStep = Callable[[Prefix, int, StepOutcome | None], StepOutcome]
+RunStep = Callable[[PathRun, int, StepOutcome | None], StepOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
     started = perf_counter()
     try:
         with one_thread():
-            prefix = Prefix(context, query)
+            path_run = PathRun(context, query)
             outcome: StepOutcome | None = None
-            with prefix.pinned() if context.use_cache else nullcontext():
-                for position in range(len(prefix.steps)):
-                    outcome = run_step(prefix, position, outcome)
-                return _evaluation(prefix, started)
+            with path_run.pinned() if context.use_cache else nullcontext():
+                for position in range(len(path_run.steps)):
+                    outcome = run_step(path_run, position, outcome)
+                return _evaluation(path_run, started)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
@@ -92,20 +92,20 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
         )
 
 
-def _evaluation(prefix: Prefix, started: float) -> Evaluation:
-    metric = prefix.context.problem.find_metric()
-    n_classes = len(prefix.dataset.classes)
-    models = [prefix.nodes(fold)[-1] for fold in prefix.folds]
+def _evaluation(path_run: PathRun, started: float) -> Evaluation:
+    metric = path_run.context.problem.find_metric()
+    n_classes = len(path_run.dataset.classes)
+    models = [path_run.nodes(fold)[-1] for fold in path_run.folds]
     losses = tuple(
-        metric.loss(prefix.dataset.y[model.fold.held_out], model.predictions(), n_classes)
+        metric.loss(path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes)
         for model in models
     )
     records = [model.record for model in models]
-    prefix.store.records.link(records, prefix.context.study)
-    constraints = measure(prefix, prefix.context.quantities)
-    prefix.store.index.flush()
+    path_run.store.records.link(records, path_run.context.study)
+    constraints = measure(path_run, path_run.context.quantities)
+    path_run.store.index.flush()
     cost_seconds = perf_counter() - started
-    steps = prefix.costs()
+    steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
     return Evaluation(
         loss=sum(losses) / len(losses),
@@ -155,16 +155,16 @@ class ReportedSteps:
         self._report = report
         self.n_task_runs = 1
 
-    def run_step(self, prefix: Prefix, position: int, before: StepOutcome | None) -> StepOutcome:
+    def run_step(self, path_run: PathRun, position: int, before: StepOutcome | None) -> StepOutcome:
         """Do one step of a trial, as a task run or plainly.
 
         Raises:
             StepFailed: If it cannot be done.
         """
-        if self._report == "trial" or (self._report == "misses" and prefix.is_served(position)):
-            return prefix.run(position)
+        if self._report == "trial" or (self._report == "misses" and path_run.is_served(position)):
+            return path_run.run(position)
         self.n_task_runs += 1
-        step, algorithm, _ = prefix.steps[position]
-        state = step_task(step.name)(prefix, position, algorithm.id, before, return_state=True)
+        step, algorithm, _ = path_run.steps[position]
+        state = step_task(step.name)(path_run, position, algorithm.id, before, return_state=True)
         outcome: StepOutcome = state.result()
         return outcome

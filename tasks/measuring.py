@@ -10,8 +10,9 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.record_ids import quantity_record
 from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.objective.constraint import HeldOut, Quantity
-from prefect_tune.tasks.path_run import Node, Prefix
+from prefect_tune.tasks.path_run import PathRun
 
 __all__ = ["QuantityFailed", "measure"]
 
@@ -20,7 +21,7 @@ class QuantityFailed(Exception):  # noqa: N818 - it says what happened
     """A quantity could not be measured; the reason is chained as its cause."""
 
 
-def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
+def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
     """The mean over the folds of each quantity, by its text (equation A44).
 
     Folds in which a quantity is not defined are left out, and so is one that is defined in none.
@@ -30,23 +31,23 @@ def measure(prefix: Prefix, quantities: Sequence[Quantity]) -> dict[str, float]:
     the same model serves.
 
     Args:
-        prefix: A query that has run to its end.
+        path_run: A query that has run to its end.
         quantities: What to measure.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
-    for fold in prefix.folds if quantities else ():
-        nodes = prefix.nodes(fold)
-        held_out = _held_out(prefix, nodes)
+    for fold in path_run.folds if quantities else ():
+        nodes = path_run.nodes(fold)
+        held_out = _held_out(path_run, nodes)
         for quantity in quantities:
-            values[quantity.text].append(_value(prefix, nodes[-1], quantity, held_out))
+            values[quantity.text].append(_value(path_run, nodes[-1], quantity, held_out))
     defined = {text: [v for v in found if not isnan(v)] for text, found in values.items()}
     return {text: float(np.mean(found)) for text, found in defined.items() if found}
 
 
-def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
+def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
     if quantity.needs == "predictions":
         return _measured(quantity, held_out)
-    records = prefix.store.records
+    records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
     if records.exists(record):
         try:
@@ -54,11 +55,11 @@ def _value(prefix: Prefix, model: Node, quantity: Quantity, held_out: HeldOut) -
         except RecordDamaged:
             pass  # it is measured again
         else:
-            records.link([record], prefix.context.study)
+            records.link([record], path_run.context.study)
             return kept
     value = _measured(quantity, held_out)
     about = {"quantity": quantity.text, "value": value}
-    records.put(record, {"measured": about}, prefix.context.study)
+    records.put(record, {"measured": about}, path_run.context.study)
     return value
 
 
@@ -72,15 +73,15 @@ def _measured(quantity: Quantity, held_out: HeldOut) -> float:
         raise QuantityFailed(what) from error
 
 
-def _held_out(prefix: Prefix, nodes: Sequence[Node]) -> HeldOut:
+def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOut:
     model = nodes[-1]
-    rows, columns = model.fold.held_out, prefix.dataset.columns
+    rows, columns = model.fold.held_out, path_run.dataset.columns
     return HeldOut(
-        X=prefix.dataset.rows(rows),
+        X=path_run.dataset.rows(rows),
         columns=None if columns is None else columns.iloc[rows].reset_index(drop=True),
-        y=prefix.dataset.y[rows],
-        classes=prefix.dataset.classes,
+        y=path_run.dataset.y[rows],
+        classes=path_run.dataset.classes,
         predictions=model.predictions(),
-        metric=prefix.context.problem.find_metric(),
+        metric=path_run.context.problem.find_metric(),
         pipeline=cache(lambda: Pipeline([(n.step, n.part("estimator")) for n in nodes])),
     )

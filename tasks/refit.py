@@ -17,7 +17,7 @@ from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.evaluate import ReportedSteps
-from prefect_tune.tasks.path_run import Prefix, StepOutcome
+from prefect_tune.tasks.path_run import PathRun, StepOutcome
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.worker.threads import one_thread
 
@@ -57,18 +57,18 @@ def refit(
     space = context.problem.find_space()
     pipelines, records, contributed = [], [], []
     for member in members:
-        prefix = Prefix(
+        path_run = PathRun(
             context, Query(Query.from_json(member["query"], space).configuration), [REFIT]
         )
         outcome: StepOutcome | None = None
         with one_thread():
-            for position in range(len(prefix.steps)):
-                outcome = reported.run_step(prefix, position, outcome)
-        nodes = prefix.nodes(REFIT)
+            for position in range(len(path_run.steps)):
+                outcome = reported.run_step(path_run, position, outcome)
+        nodes = path_run.nodes(REFIT)
         pipelines.append(Pipeline([(node.step, node.part("estimator")) for node in nodes]))
         records.append(nodes[-1].record)
         contributed.append(nodes[-1].predictions())
-    rows, dataset = nodes[-1].fold.held_out, prefix.dataset
+    rows, dataset = nodes[-1].fold.held_out, path_run.dataset
     weights = [member["weight"] for member in members]
     n_classes = len(dataset.classes)
     predicted = contributed[0]
@@ -86,9 +86,9 @@ def refit(
         "test_loss": test_loss,
     }
     record = model_record(context.study)
-    prefix.store.records.put(record, {"model": model, "about": about})
-    prefix.store.records.link([record, *records], context.study)
-    prefix.store.index.flush()
+    path_run.store.records.put(record, {"model": model, "about": about})
+    path_run.store.records.link([record, *records], context.study)
+    path_run.store.index.flush()
     seconds = perf_counter() - started
     refitted = Refitted(test_loss, seconds, reported.n_task_runs)
     return Completed(message=f"test loss {test_loss:.4g}", data=refitted)

@@ -13,13 +13,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from prefect_tune.tasks.path_run import Prefix, StepOutcome
+from prefect_tune.tasks.path_run import PathRun, StepOutcome
 
 __all__ = ["step_task"]
 
 
 def run_step(
-    prefix: Prefix,
+    path_run: PathRun,
     position: int,
     algorithm: str,  # noqa: ARG001 - names the task run
     before: StepOutcome | None,  # noqa: ARG001 - Prefect draws the edge from it
@@ -27,12 +27,12 @@ def run_step(
     """Do one step of a trial in all its folds.
 
     Args:
-        prefix: The trial on its way.
+        path_run: The trial on its way.
         position: Which step.
         algorithm: Id of its algorithm, for the name of the task run.
         before: What the step before handed on; Prefect draws the edge from it.
     """
-    outcome = prefix.run(position)
+    outcome = path_run.run(position)
     if outcome.is_cached:
         return Completed(name="Cached", message=f"prefix {outcome.keys[0][:12]}", data=outcome)
     message = (

@@ -66,7 +66,7 @@ def configured(context: StudyContext, **choices: object) -> Query:
 
 
 def outcome(context: StudyContext, query: Query) -> Evaluation | Failure:
-    return evaluate_query(context, query, lambda prefix, position, _: prefix.run(position))
+    return evaluate_query(context, query, lambda path_run, position, _: path_run.run(position))
 
 
 def evaluate(context: StudyContext, query: Query) -> Evaluation:

@@ -20,7 +20,7 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.fitting import Facts
 from prefect_tune.tasks.objective import metric
-from prefect_tune.tasks.path_run import Prefix
+from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.problem import StudyContext
 
 TREE = (
@@ -138,7 +138,7 @@ def test_a_subset_trains_on_fewer_rows_and_holds_out_the_same(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 0)
     subset = Query(query.configuration, subset=0.5)
-    full, half = Prefix(context, query), Prefix(context, subset)
+    full, half = PathRun(context, query), PathRun(context, subset)
     full.run(0)
     half.run(0)
     assert half.nodes(0)[0].facts == Facts(40, 5, "frame")
@@ -264,10 +264,10 @@ def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
 
 def test_the_refit_trains_on_all_training_rows_and_holds_out_the_test(tmp_path) -> None:
     context = context_of(tmp_path)
-    prefix = Prefix(context, draw(context, 1), folds=[REFIT])
-    for position in range(len(prefix.steps)):
-        prefix.run(position)
-    model = prefix.nodes(REFIT)[-1]
+    path_run = PathRun(context, draw(context, 1), folds=[REFIT])
+    for position in range(len(path_run.steps)):
+        path_run.run(position)
+    model = path_run.nodes(REFIT)[-1]
     assert len(model.fold.training) == 120
     assert len(model.predictions().label) == 30
 

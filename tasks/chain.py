@@ -1,0 +1,64 @@
+"""The nodes of one fold, one after the other, and the deepest of them that the cache has."""
+
+from collections.abc import Sequence
+
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.configuration import Choice
+from prefect_tune.optimizers.space.space import Step
+from prefect_tune.tasks.fold import Fold, FoldRows
+from prefect_tune.tasks.node import Node
+
+__all__ = ["Chain"]
+
+
+class Chain:
+    """The nodes of one fold, one after the other."""
+
+    def __init__(self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]]) -> None:
+        self._steps = steps
+        self.tip: FoldRows | Node = FoldRows(fold)
+        self.nodes: list[Node] = []
+        self._is_balanced = False
+        self._planned: dict[int, Node] = {}
+        self._deepest = -1
+        self._plan()
+
+    def run(self, position: int) -> None:
+        """Do the step at a position; the steps before it must have been done."""
+        _, algorithm, _ = self._steps[position]
+        self._is_balanced |= bool(algorithm.class_weights)
+        if algorithm.passes_on:
+            return
+        node = self._planned.get(position) or self._node(self.tip, position, self._is_balanced)
+        if position <= self._deepest:
+            node.serve()
+        else:
+            node.obtain()
+        self.nodes.append(node)
+        self.tip = node
+
+    def is_served(self, position: int) -> bool:
+        """Whether nothing has to be made at a position."""
+        return position <= self._deepest or self._steps[position][1].passes_on
+
+    def planned_keys(self) -> list[str]:
+        """Keys of what is there and will be served or read."""
+        return [node.key for node in self._planned.values() if node.is_there]
+
+    def _plan(self) -> None:
+        """Follow the chain as far as facts are known, and find the last node that is there."""
+        tip, is_balanced = self.tip, False
+        for position, (_, algorithm, _) in enumerate(self._steps):
+            is_balanced |= bool(algorithm.class_weights)
+            if algorithm.passes_on:
+                continue
+            if tip.facts is None:
+                return
+            tip = self._planned[position] = self._node(tip, position, is_balanced)
+            if tip.is_there:
+                self._deepest = position
+
+    def _node(self, parent: FoldRows | Node, position: int, is_balanced: bool) -> Node:
+        step, algorithm, choice = self._steps[position]
+        is_model = position == len(self._steps) - 1
+        return Node(parent, step.name, algorithm, choice, balanced=is_balanced, is_model=is_model)

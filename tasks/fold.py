@@ -1,0 +1,62 @@
+"""One fold of a path run: its rows, and what its nodes share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.fitting.facts import Facts
+from prefect_tune.tasks.fitting.fitting import FoldData
+from prefect_tune.tasks.problem import StudyContext
+
+__all__ = ["Fold", "FoldRows"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What all nodes of one fold share."""
+
+    number: int
+    dataset: Dataset
+    training: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    context: StudyContext
+    store: ArtifactStore
+    origin: Mapping[str, Any]
+
+    def data(self, train: Any, held_out: Any) -> FoldData:
+        """What an algorithm learns from, with its classes."""
+        dataset = self.dataset
+        return FoldData(
+            train,
+            held_out,
+            dataset.labels[self.training],
+            np.array(dataset.classes),
+            self.context.memory_limit_bytes,
+        )
+
+
+class FoldRows:
+    """The rows of a fold before any step; where every chain of nodes begins."""
+
+    key = ""
+    hit = False
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        kind = "pickle" if isinstance(fold.dataset.X, EventRows) else "frame"
+        self.facts: Facts | None = Facts(len(fold.training), fold.dataset.n_features, kind)
+
+    def matrices(self) -> tuple[Any, Any]:
+        """Training and held-out rows."""
+        dataset = self.fold.dataset
+        return dataset.rows(self.fold.training), dataset.rows(self.fold.held_out)
+
+    def release(self) -> None:
+        """Nothing is held."""
