@@ -10,8 +10,9 @@ from prefect_tune.flows.preparation.plan import current_preparation, prepare_ret
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.search import Limits
 from prefect_tune.flows.session import run_study
+from prefect_tune.flows.study.lookup import failed_trials
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import failed_trials, summarize
+from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.trials.trial import TrialState
 
 __all__ = ["retry"]

@@ -25,7 +25,8 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration, Q
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Path, Space, Step, order_step
-from prefect_tune.optimizers.trials.history import Constraint, History
+from prefect_tune.optimizers.trials.constraint import Constraint
+from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost, Trial, TrialState
 

@@ -55,7 +55,7 @@ def artifacts_ls(
 
         keys = None
         if study is not None:
-            from prefect_tune.flows.study.summary import keys_of
+            from prefect_tune.flows.study.lookup import keys_of
 
             keys = keys_of(opened, study)
         selection = Selection(step=step, algorithm=algorithm, sort=sort, limit=limit)
@@ -72,7 +72,7 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
     """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
     with told_plainly(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifact
-        from prefect_tune.flows.study.summary import load_code_of, trials_using
+        from prefect_tune.flows.study.lookup import load_code_of, trials_using
         from prefect_tune.storage.inspection import describe
 
         entry = _the_artifact(opened, key)
@@ -93,7 +93,7 @@ def artifacts_export(
 ) -> None:
     """Write one part of an artifact to FILE: Parquet, or, of an estimator, a pickle."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.summary import load_code_of
+        from prefect_tune.flows.study.lookup import load_code_of
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of
         from prefect_tune.tasks.bad_input import BadInput

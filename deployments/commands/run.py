@@ -102,7 +102,8 @@ def retry(
     """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
     numbers = list(trial) or None
     with told_plainly(), existing_store(where["store"], where["database"]) as opened:
-        from prefect_tune.flows.study.summary import failed_trials, summarize
+        from prefect_tune.flows.study.lookup import failed_trials
+        from prefect_tune.flows.study.summary import summarize
 
         if numbers is None and not failed_trials(opened, study):
             click.echo(f"no trial of study {study} has failed", err=True)

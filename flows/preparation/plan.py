@@ -24,8 +24,9 @@ from prefect_tune.flows.preparation.study_input import (
     read_input,
     said_of_limits,
 )
+from prefect_tune.flows.study.lookup import failed_trials, find_study
 from prefect_tune.flows.study.study import busy_message, study_lease
-from prefect_tune.flows.study.summary import failed_trials, find_study, summarize
+from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.units import format_bytes
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.storage.ledger import Ledger

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.history import Constraint
+from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.dataset import Dataset

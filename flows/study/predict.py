@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import read_trials
-from prefect_tune.flows.study.summary import find_study
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.storage.store import ArtifactStore
@@ -73,7 +73,8 @@ def _check_limits(store: ArtifactStore, study: str, about: Mapping[str, Any]) ->
     space = Problem.from_json(stored.problem).find_space()
     members = {about["trial"], *(member["trial"] for member in about["members"])}
     for trial in read_trials(Ledger(store.database), study, space):
-        above = [c.name for c in constraints if c.excess(trial) > 0]
+        measured = trial.evaluation.constraints if trial.evaluation else {}
+        above = [c.name for c in constraints if c.excess(measured) > 0]
         if trial.number in members and above:
             raise BadInput(
                 f"the final model of study {study!r} comes from trial {trial.number}, which is not "

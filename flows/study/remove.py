@@ -1,7 +1,7 @@
 """Removing a study, and the records that only it used."""
 
+from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import find_study
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 

@@ -278,7 +278,7 @@ class Study:
             if c.name in measured
             else f"{c.name} not measured"
             for c in history.constraints
-            if c.excess(nearest) > 0
+            if c.excess(measured) > 0
         ]
         return (
             f"none of {counted(len(history.complete), 'completed trial')} keeps within all limits; "

@@ -3,39 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import read_trials, study_lease
 from prefect_tune.optimizers.optimizer import Asked
-from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Trial, TrialState
-from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.constraint import limits_of
 from prefect_tune.tasks.problem import Problem
 
-__all__ = [
-    "failed_trials",
-    "find_study",
-    "keys_of",
-    "list_trials",
-    "load_code_of",
-    "summarize",
-    "trials_using",
-]
-
-
-def find_study(store: ArtifactStore, name: str) -> StoredStudy:
-    """The study of that name.
-
-    Raises:
-        UnknownName: If there is none.
-    """
-    ledger = Ledger(store.database)
-    stored = ledger.study(name)
-    if stored is None:
-        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
-    return stored
+__all__ = ["summarize"]
 
 
 def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
@@ -79,64 +57,6 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
             "asking": sum(e.body["seconds"] for e in ledger.events(name) if e.kind == Asked.kind),
         },
     }
-
-
-def list_trials(
-    store: ArtifactStore, name: str, *, failed_only: bool = False
-) -> list[dict[str, Any]]:
-    """All trials of a study by number, or its failed ones.
-
-    Raises:
-        UnknownName: If there is no such study.
-    """
-    find_study(store, name)
-    documents = [dict(document) for document in Ledger(store.database).trials(name)]
-    return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
-
-
-def failed_trials(store: ArtifactStore, name: str) -> list[int]:
-    """Numbers of the failed trials of a study.
-
-    Raises:
-        UnknownName: If there is no such study.
-    """
-    return [trial["number"] for trial in list_trials(store, name, failed_only=True)]
-
-
-def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Keys of all artifacts that a study made, and of those that its completed trials used.
-
-    Raises:
-        UnknownName: If there is no such study.
-    """
-    steps = (
-        step
-        for trial in list_trials(store, name)
-        if trial["evaluation"]
-        for step in trial["evaluation"]["steps"]
-    )
-    return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
-
-
-def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
-    """Completed trials, of any study, that made or used an artifact."""
-    ledger = Ledger(store.database)
-    return [
-        {"study": study, "number": trial["number"]}
-        for study in ledger.study_names()
-        for trial in ledger.trials(study)
-        if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
-    ]
-
-
-def load_code_of(store: ArtifactStore, entry: Entry) -> None:
-    """Have the user's code known that an artifact was made with, if a study still has it."""
-    users = (trial["study"] for trial in trials_using(store, entry.key))
-    for name in dict.fromkeys([entry.study, *users]):
-        stored = Ledger(store.database).study(name)
-        if stored is not None and stored.problem.get("space_code"):
-            Problem.from_json(stored.problem).find_space()
-            return
 
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:

@@ -1,44 +1,14 @@
 """The trials so far, in the order of asking, as models want to see them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import inf, isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.trials.constraint import Constraint, violation
 from prefect_tune.optimizers.trials.trial import Trial, TrialState
 
-__all__ = ["Constraint", "History"]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A limit on a quantity that comes with each evaluation.
-
-    Attributes:
-        name: Of the quantity, as in `Evaluation.constraints`.
-        bound: Its largest allowed value, at least 0.
-    """
-
-    name: str
-    bound: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bound < inf:
-            raise ValueError(f"the limit of {self.name} is a number from 0; got {self.bound}")
-
-    def excess(self, trial: Trial) -> float:
-        """By how many limits a complete trial is above it, at most 0 within.
-
-        Infinite if it was not measured or is no number.
-
-        Of a limit of 0, by how much.
-        """
-        value = trial.evaluation.constraints.get(self.name) if trial.evaluation else None
-        if value is None or isnan(value):
-            return inf
-        return (value - self.bound) / (self.bound or 1.0)
+__all__ = ["History"]
 
 
 class History:
@@ -115,8 +85,8 @@ class History:
         return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
 
     def violation(self, trial: Trial) -> float:
-        """The most by which a complete trial is above a limit, in limits; at most 0 within all."""
-        return max((c.excess(trial) for c in self.constraints), default=0.0)
+        """Return by how much a complete trial violates the constraints; `<= 0` within all."""
+        return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
 
     @property
     def _full(self) -> list[Trial]:

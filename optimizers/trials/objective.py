@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from prefect_tune.optimizers.trials.history import Constraint
+from prefect_tune.optimizers.trials.constraint import Constraint
 
 __all__ = ["Objective"]
 

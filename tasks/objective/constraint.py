@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.trials.history import Constraint
+from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.storage.key import content_digest
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset

@@ -7,7 +7,7 @@ from inputs import table, write_meds, write_omop_log, write_synthea_log
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.plan import Prepared, prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.study.summary import find_study
+from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
