@@ -46,13 +46,13 @@ class Chain:
         return [node.key for node in self._planned.values() if node.is_there]
 
     def _plan(self) -> None:
-        """Follow the chain as far as facts are known, and find the last node that is there."""
+        """Plan as far as summaries are known, and find the last node in the cache."""
         tip, is_balanced = self.tip, False
         for position, (_, algorithm, _) in enumerate(self._steps):
             is_balanced |= bool(algorithm.class_weights)
             if algorithm.passes_on:
                 continue
-            if tip.facts is None:
+            if tip.summary is None:
                 return
             tip = self._planned[position] = self._node(tip, position, is_balanced)
             if tip.is_there:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import FoldData
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.problem import StudyContext
 
 __all__ = ["Fold", "FoldRows"]
@@ -51,7 +51,9 @@ class FoldRows:
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
         kind = "pickle" if isinstance(fold.dataset.X, EventRows) else "frame"
-        self.facts: Facts | None = Facts(len(fold.training), fold.dataset.n_features, kind)
+        self.summary: MatrixSummary | None = MatrixSummary(
+            len(fold.training), fold.dataset.n_features, kind
+        )
 
     def matrices(self) -> tuple[Any, Any]:
         """Training and held-out rows."""

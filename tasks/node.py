@@ -1,4 +1,4 @@
-"""What one step makes of one fold: its key, its facts, and how it is made.
+"""What one step makes of one fold: its key, its summary, and how it is made.
 
 Matrices are read or made only when a later node needs them, so of a chain of cached nodes only the
 last is read, and one that was evicted is not made again when a later one is still there. What a
@@ -20,8 +20,8 @@ from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer, recipe, step_seed
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.objective.metric import Predictions
 
@@ -32,7 +32,7 @@ class Node:
     """What one step makes of one fold.
 
     Args:
-        parent: The node that it is made from; its facts must be known.
+        parent: The node that it is made from; its summary must be known.
         step: Name of the step.
         algorithm: The algorithm, which makes something.
         choice: The values of its hyperparameters.
@@ -56,11 +56,11 @@ class Node:
         balanced: bool,
         is_model: bool,
     ) -> None:
-        assert parent.facts is not None  # noqa: S101 - the caller's duty
+        assert parent.summary is not None  # noqa: S101 - the caller's duty
         self.fold: Fold = parent.fold
         self.parent, self.step, self.is_model = parent, step, is_model
-        facts = replace(parent.facts, n_classes=len(self.fold.dataset.classes))
-        self.recipe = recipe(algorithm, choice, facts, balanced=balanced)
+        summary = replace(parent.summary, n_classes=len(self.fold.dataset.classes))
+        self.recipe = recipe(algorithm, choice, summary, balanced=balanced)
         self.seed = step_seed(self.fold.context.problem.seed, step, self.fold.number)
         self.steps: tuple[Mapping[str, Any], ...] = (
             *parent.steps,
@@ -78,11 +78,11 @@ class Node:
             self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     @property
-    def facts(self) -> Facts | None:
-        """Facts of what it hands on; None while it was never made."""
+    def summary(self) -> MatrixSummary | None:
+        """MatrixSummary of what it hands on; None while it was never made."""
         if self._made is not None:
-            return Facts(**self._made.facts)
-        return Facts(**self._entry.facts) if self._entry else None
+            return MatrixSummary(**self._made.facts)
+        return MatrixSummary(**self._entry.facts) if self._entry else None
 
     @property
     def is_there(self) -> bool:

@@ -7,6 +7,7 @@ what was made with another text is not found under its keys.
 import linecache
 import sys
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,9 +16,24 @@ import cloudpickle
 from prefect_tune.storage.key import content_digest
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["is_user_code", "load_user_code", "portable_pickle"]
+__all__ = ["is_user_code", "load_user_code", "portable_pickle", "read_user_code"]
 
 _PREFIX = "prefect_tune_user_code_"
+
+
+def read_user_code(argument: str, option: str = "space") -> str:
+    """The text of the file in `FILE.py:NAME`, as given to an option.
+
+    Raises:
+        BadInput: If it cannot be read, or no name is given.
+    """
+    file, _, name = argument.partition(":")
+    if not name.isidentifier():
+        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name that is in it")
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--{option} {argument}: {file} cannot be read: {error}") from error
 
 
 def is_user_code(module: str) -> bool:

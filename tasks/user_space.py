@@ -11,13 +11,13 @@ from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import build, recipe, unseeded_arguments
-from prefect_tune.tasks.user_code import load_user_code
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
-__all__ = ["find_space", "is_user_space", "load_user_space", "read_user_code"]
+__all__ = ["find_space", "is_user_space", "load_user_space"]
 
-_TYPICAL = Facts(1000, 20, "dense", "float64")
+_TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
 """Of data to build estimators for that nothing is known of yet."""
 
 
@@ -36,21 +36,6 @@ def find_space(argument: str) -> tuple[Space, str]:
         return space_named(argument), ""
     code = read_user_code(argument)
     return load_user_space(code, argument), code
-
-
-def read_user_code(argument: str, option: str = "space") -> str:
-    """The text of the file in `FILE.py:NAME`, as given to an option.
-
-    Raises:
-        BadInput: If it cannot be read, or no name is given.
-    """
-    file, _, name = argument.partition(":")
-    if not name.isidentifier():
-        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name that is in it")
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--{option} {argument}: {file} cannot be read: {error}") from error
 
 
 @cache

@@ -17,7 +17,7 @@ from prefect_tune.flows.workers.local_workers import local_cluster, local_settin
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
-from prefect_tune.tasks.worker.readiness import worker_facts
+from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["started_runner", "workers_started_early"]
@@ -122,13 +122,13 @@ def _check_workers(
             f"--dask {scheduler}: no scheduler with a worker answers there ({error}); start "
             "one with `dask scheduler` and `dask worker`"
         ) from error
-    ours = worker_facts(context)
-    theirs = client.run(worker_facts, context, on_error="return")
+    ours = worker_environment(context)
+    theirs = client.run(worker_environment, context, on_error="return")
     workers = _described(client, list(theirs))
-    for address, facts in theirs.items():
-        if isinstance(facts, Exception):
-            raise BadInput(f"worker {address} cannot work for this study: {facts}")
-        differing = {k: (v, ours[k]) for k, v in facts.items() if v != ours[k]}
+    for address, environment in theirs.items():
+        if isinstance(environment, Exception):
+            raise BadInput(f"worker {address} cannot work for this study: {environment}")
+        differing = {k: (v, ours[k]) for k, v in environment.items() if v != ours[k]}
         if differing:
             what, (there, here) = next(iter(differing.items()))
             raise BadInput(f"worker {address} has {what} {there}, and here it is {here}")

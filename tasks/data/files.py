@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["GAPS", "Place", "column_names", "columns_called", "read_table", "shards"]
+__all__ = ["GAPS", "Location", "column_names", "columns_called", "read_table", "shards"]
 
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".csv.gz")
@@ -46,7 +46,7 @@ _NULLABLE: Mapping[pa.DataType, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A file or folder.
 
     Attributes:
@@ -61,7 +61,7 @@ class Place:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """The place of a URL, whether there is something or not.
+        """The location of a URL, whether or not anything is there.
 
         Raises:
             BadInput: If its protocol is not known, or needs a package that is not there.
@@ -159,79 +159,79 @@ class Place:
         return path.lower().endswith(tuple(suffixes))
 
 
-def shards(place: Place) -> list[Place]:
+def shards(location: Location) -> list[Location]:
     """The file itself, or all Parquet files below a folder.
 
     Raises:
         BadInput: If there is none.
     """
-    if not place.exists():
-        raise BadInput(f"there is no file or folder {place.url}")
-    if not place.is_folder():
-        return [place]
-    files = place.parquet_files()
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if not location.is_folder():
+        return [location]
+    files = location.parquet_files()
     if not files:
-        raise BadInput(f"there is no Parquet file below {place.url}")
+        raise BadInput(f"there is no Parquet file below {location.url}")
     return files
 
 
 def read_table(
-    place: Place, texts: Collection[str] = (), only: Collection[str] | None = None
+    location: Location, texts: Collection[str] = (), only: Collection[str] | None = None
 ) -> pd.DataFrame:
     """The table in a file. Gaps turn no whole number into a float; texts in `GAPS` are gaps.
 
     Args:
-        place: The file.
+        location: The file.
         texts: Columns to read as texts where the file does not say what they are.
         only: Columns to read, in small letters; all by default. Those not there are passed over.
 
     Raises:
         BadInput: If it cannot be read, or two columns have the same name.
     """
-    if not place.is_table():
-        raise BadInput(f"{place.url} is no file that is read: use {SUFFIX_NAMES}")
+    if not location.is_table():
+        raise BadInput(f"{location.url} is no file that is read: use {SUFFIX_NAMES}")
     try:
-        if place.is_parquet():
-            frame = _read_parquet(place, only)
-        elif place.has_suffix(_CSV):
-            frame = _read_csv(place, texts, only)
+        if location.is_parquet():
+            frame = _read_parquet(location, only)
+        elif location.has_suffix(_CSV):
+            frame = _read_csv(location, texts, only)
         else:
-            frame = _read_arff(place)
+            frame = _read_arff(location)
     except pd.errors.ParserWarning as error:
         raise BadInput(
-            f"{place.url} has rows with more fields than its first line has names; give each "
+            f"{location.url} has rows with more fields than its first line has names; give each "
             "column one"
         ) from error
     except Exception as error:
-        raise BadInput(f"{place.url} cannot be read: {error}") from error
+        raise BadInput(f"{location.url} cannot be read: {error}") from error
     frame.columns = frame.columns.astype(str)
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):
-        raise BadInput(f"{place.url} has two columns called {doubled[0]!r}; rename one")
+        raise BadInput(f"{location.url} has two columns called {doubled[0]!r}; rename one")
     return frame
 
 
-def column_names(place: Place) -> list[str]:
+def column_names(location: Location) -> list[str]:
     """Names of the columns of a file, without reading its rows where that is possible."""
     try:
-        if place.is_parquet():
-            with place.filesystem.open(place.path, "rb") as file:
+        if location.is_parquet():
+            with location.filesystem.open(location.path, "rb") as file:
                 return [str(name) for name in pq.read_schema(file).names]
-        if place.has_suffix(_CSV):
-            with place.filesystem.open(place.path, "rb", compression="infer") as file:
+        if location.has_suffix(_CSV):
+            with location.filesystem.open(location.path, "rb", compression="infer") as file:
                 return list(pd.read_csv(file, nrows=0).columns.astype(str))
     except Exception as error:
-        raise BadInput(f"{place.url} cannot be read: {error}") from error
+        raise BadInput(f"{location.url} cannot be read: {error}") from error
     return []
 
 
-def columns_called(place: Place, names: Collection[str]) -> list[str]:
+def columns_called(location: Location, names: Collection[str]) -> list[str]:
     """Columns of a file whose names in small letters are among these."""
-    return [name for name in column_names(place) if name.lower() in names]
+    return [name for name in column_names(location) if name.lower() in names]
 
 
-def _read_parquet(place: Place, only: Collection[str] | None) -> pd.DataFrame:
-    with place.filesystem.open(place.path, "rb") as file:
+def _read_parquet(location: Location, only: Collection[str] | None) -> pd.DataFrame:
+    with location.filesystem.open(location.path, "rb") as file:
         source = pq.ParquetFile(file)
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
@@ -262,8 +262,10 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _read_csv(place: Place, texts: Collection[str], only: Collection[str] | None) -> pd.DataFrame:
-    content = place.content()
+def _read_csv(
+    location: Location, texts: Collection[str], only: Collection[str] | None
+) -> pd.DataFrame:
+    content = location.content()
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame = pd.read_csv(
@@ -282,8 +284,8 @@ def _read_csv(place: Place, texts: Collection[str], only: Collection[str] | None
     return frame
 
 
-def _read_arff(place: Place) -> pd.DataFrame:
-    text = place.content().decode()
+def _read_arff(location: Location) -> pd.DataFrame:
+    text = location.content().decode()
     try:
         document = arff.loads(text)
         rows = document["data"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.events import has_event_columns
-from prefect_tune.tasks.data.files import SUFFIX_NAMES, Place, column_names
+from prefect_tune.tasks.data.files import SUFFIX_NAMES, Location, column_names
 from prefect_tune.tasks.data.omop import is_omop
 from prefect_tune.tasks.data.synthea import is_synthea
 
@@ -34,11 +34,13 @@ def check_format(name: str) -> str:
     return name
 
 
-def recognised(place: Place, chosen: str | None, target: str | None, labels: str | None) -> str:
+def recognised(
+    location: Location, chosen: str | None, target: str | None, labels: str | None
+) -> str:
     """The format of a file or folder.
 
     Args:
-        place: Where it is.
+        location: Where it is.
         chosen: What the user says it is, if anything.
         target: Column to predict; a file that has it is a table unless there are labels.
         labels: Table of labels, if any.
@@ -49,43 +51,43 @@ def recognised(place: Place, chosen: str | None, target: str | None, labels: str
     """
     if chosen is not None:
         check_format(chosen)
-    if not place.exists():
-        raise BadInput(f"there is no file or folder {place.url}")
-    is_folder = place.is_folder()
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    is_folder = location.is_folder()
     if chosen in _FOLDERS:
         if not is_folder:
-            raise BadInput(f"{place.url} is a file; {FORMATS[chosen]} is a folder")
-        if chosen == "meds" and not place.below("data").is_folder():
+            raise BadInput(f"{location.url} is a file; {FORMATS[chosen]} is a folder")
+        if chosen == "meds" and not location.below("data").is_folder():
             raise BadInput(
-                f"{place.url} is a folder without data/, so it is no MEDS data set: its events "
+                f"{location.url} is a folder without data/, so it is no MEDS data set: its events "
                 "would be in data/**/*.parquet"
             )
     if chosen is not None:
         return chosen
-    return _of_folder(place, target, labels) if is_folder else _of_file(place, target, labels)
+    return _of_folder(location, target, labels) if is_folder else _of_file(location, target, labels)
 
 
-def _of_folder(place: Place, target: str | None, labels: str | None) -> str:
-    if place.below("data").is_folder():
+def _of_folder(location: Location, target: str | None, labels: str | None) -> str:
+    if location.below("data").is_folder():
         return "meds"
-    if is_omop(place):
+    if is_omop(location):
         return "omop"
-    if is_synthea(place):
+    if is_synthea(location):
         return "synthea"
-    parts = [child for child in place.children() if child.is_parquet()]
+    parts = [child for child in location.children() if child.is_parquet()]
     if not parts:
         raise BadInput(
-            f"{place.url} is a folder without data/*.parquet (MEDS), tables of OMOP such as "
+            f"{location.url} is a folder without data/*.parquet (MEDS), tables of OMOP such as "
             "condition_occurrence, patients.csv and others of Synthea, or Parquet files of one "
             "table; name a file, or say what it is with --format"
         )
     return _of_file(parts[0], target, labels)
 
 
-def _of_file(place: Place, target: str | None, labels: str | None) -> str:
-    if not place.is_table():
-        raise BadInput(f"{place.url} is no file that is read: use {SUFFIX_NAMES}")
+def _of_file(location: Location, target: str | None, labels: str | None) -> str:
+    if not location.is_table():
+        raise BadInput(f"{location.url} is no file that is read: use {SUFFIX_NAMES}")
     if labels is not None:
         return "events"
-    columns = column_names(place)
+    columns = column_names(location)
     return "events" if target not in columns and has_event_columns(columns) else "table"

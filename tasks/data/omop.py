@@ -16,7 +16,7 @@ import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.events import event_frame
-from prefect_tune.tasks.data.files import Place, columns_called, read_table, shards
+from prefect_tune.tasks.data.files import Location, columns_called, read_table, shards
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 
 __all__ = ["is_omop", "omop_events"]
@@ -68,7 +68,7 @@ _VALUE = "value_as_number"
 _ANSWER = "value_as_concept_id"
 
 
-def is_omop(folder: Place) -> bool:
+def is_omop(folder: Location) -> bool:
     """Whether a folder holds clinical tables of OMOP.
 
     Raises:
@@ -77,7 +77,7 @@ def is_omop(folder: Place) -> bool:
     return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
 
 
-def omop_events(folder: Place) -> Iterator[pd.DataFrame]:
+def omop_events(folder: Location) -> Iterator[pd.DataFrame]:
     """Events of each table of the folder: columns subject_id, time, code, numeric_value.
 
     Raises:
@@ -101,16 +101,16 @@ def omop_events(folder: Place) -> Iterator[pd.DataFrame]:
             yield event_frame(table["person_id"], times, "MEDS_DEATH")
 
 
-def _clinical(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
+def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
     columns = (clinical.concept, clinical.source, *clinical.numbers, _ANSWER)
-    tables: Iterable[pd.DataFrame] = _tables(place, clinical.date, columns)
+    tables: Iterable[pd.DataFrame] = _tables(location, clinical.date, columns)
     number = _VALUE
     if clinical.numbers and number not in clinical.numbers:
         tables = list(tables)  # all parts of a table must have the same
         number = _amount(tables, clinical.numbers)
     for table in tables:
-        need_column(clinical.concept, table.columns, place.url)
-        yield _events(table, clinical, number, place.url)
+        need_column(clinical.concept, table.columns, location.url)
+        yield _events(table, clinical, number, location.url)
 
 
 def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
@@ -122,27 +122,27 @@ def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
     return ""
 
 
-def _tables(place: Place, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The parts of a table with the named columns, in small letters."""
     needed = {"person_id", date, f"{date}time", *columns}
-    for shard in shards(place):
+    for shard in shards(location):
         texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
         table = read_table(shard, texts, only=needed)
         table.columns = table.columns.str.lower()
-        need_column("person_id", table.columns, place.url)
+        need_column("person_id", table.columns, location.url)
         yield table
 
 
-def _persons(place: Place) -> Iterator[pd.DataFrame]:
+def _persons(location: Location) -> Iterator[pd.DataFrame]:
     columns = ["year_of_birth", "month_of_birth", "day_of_birth"]
     kinds = [f"{of}_{what}" for of in _STATIC for what in ("concept_id", "source_value")]
-    for table in _tables(place, "birth_date", [*columns, *kinds]):
+    for table in _tables(location, "birth_date", [*columns, *kinds]):
         for of in _STATIC:
             if f"{of}_concept_id" in table:
-                codes = _codes(table, of, place.url)
+                codes = _codes(table, of, location.url)
                 known = codes != f"{of.upper()}//0"
                 yield event_frame(table["person_id"], None, codes)[known]
-        yield event_frame(table["person_id"], _births(table, place.url), "MEDS_BIRTH").dropna(
+        yield event_frame(table["person_id"], _births(table, location.url), "MEDS_BIRTH").dropna(
             subset="time"
         )
 

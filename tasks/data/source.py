@@ -21,7 +21,7 @@ from prefect_tune.tasks.data.events import (
     events_table,
     labels_table,
 )
-from prefect_tune.tasks.data.files import Place, columns_called, read_table, shards
+from prefect_tune.tasks.data.files import Location, columns_called, read_table, shards
 from prefect_tune.tasks.data.formats import FORMATS, check_format, recognised
 from prefect_tune.tasks.data.omop import omop_events
 from prefect_tune.tasks.data.synthea import synthea_events
@@ -86,11 +86,11 @@ def read_source(source: Source) -> Dataset:
         name = source.data.removeprefix(_BUNDLED)
         frame = bundled_table(name)
         return _table_dataset(replace(source, target=source.target or TARGET), name, frame)
-    place = Place.at(source.data)
-    kind = recognised(place, source.format, source.target, source.labels)
+    location = Location.at(source.data)
+    kind = recognised(location, source.format, source.target, source.labels)
     if kind == "table":
-        frame = _whole(place, source.categorical)
-        return replace(_table_dataset(source, place.stem or "data", frame), format=kind)
+        frame = _whole(location, source.categorical)
+        return replace(_table_dataset(source, location.stem or "data", frame), format=kind)
     if source.labels is None:
         raise BadInput(
             f"{source.data} is {FORMATS[kind]}, so the classes come from a table of their own: "
@@ -104,8 +104,8 @@ def read_source(source: Source) -> Dataset:
         is_test = np.repeat([False, True], [len(rows), len(test_rows)])
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
-    events, notes = _read_events(place, kind)
-    dataset = _events_dataset(source, place.stem or "data", events, rows, target, is_test)
+    events, notes = _read_events(location, kind)
+    dataset = _events_dataset(source, location.stem or "data", events, rows, target, is_test)
     return replace(dataset, format=kind, notes=(*dataset.notes, *notes))
 
 
@@ -127,7 +127,7 @@ def read_features(
         if data.startswith(_BUNDLED):
             return bundled_table(data.removeprefix(_BUNDLED))
         texts = [str(c) for c in training.X.select_dtypes("category")]
-        return _whole(Place.at(data), texts)
+        return _whole(Location.at(data), texts)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
@@ -137,14 +137,14 @@ def read_features(
             f"{data} holds events: name the patients and times to predict with --labels FILE "
             "(columns patient and prediction time)"
         )
-    place = Place.at(data)
-    kind = recognised(place, chosen, None, labels)
+    location = Location.at(data)
+    kind = recognised(location, chosen, None, labels)
     if kind == "table":
         raise BadInput(f"{data} is read as a table, and the model takes events")
     where = _labels_place(data, labels)
     tables = (table.assign(label=0) for table in _event_tables(where, LABEL_TEXTS))
     rows, _ = labels_table(tables, where.url, "label")
-    events, notes = _read_events(place, kind)
+    events, notes = _read_events(location, kind)
     for note in notes:
         _LOGGER.warning(note)
     return EventRows.build(events, rows)
@@ -182,7 +182,7 @@ def _table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
     if source.test is not None:
         texts = [str(c) for c in X.select_dtypes("category")]
         test, said = _with_target(
-            _whole(Place.at(source.test), texts), source.target, source.test, source
+            _whole(Location.at(source.test), texts), source.target, source.test, source
         )
         notes += said
         is_test = np.repeat([False, True], [len(frame), len(test)])
@@ -254,11 +254,11 @@ def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | N
 
 def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
     """Rows and classes of a table of labels."""
-    place = _labels_place(source.data, labels)
-    tables = _event_tables(place, LABEL_TEXTS - {(source.target or "").lower()})
-    rows, target = labels_table(tables, place.url, source.target)
+    location = _labels_place(source.data, labels)
+    tables = _event_tables(location, LABEL_TEXTS - {(source.target or "").lower()})
+    rows, target = labels_table(tables, location.url, source.target)
     if not source.drop_missing_target:
-        need_targets(target, place.url)
+        need_targets(target, location.url)
     else:
         rows, target = rows[target.notna().to_numpy()], target.dropna()
     return rows.reset_index(drop=True), target.reset_index(drop=True)
@@ -312,43 +312,43 @@ def _events_dataset(  # noqa: PLR0917
     )
 
 
-def _read_events(place: Place, kind: str) -> tuple[pd.DataFrame, list[str]]:
+def _read_events(location: Location, kind: str) -> tuple[pd.DataFrame, list[str]]:
     tables: Iterable[pd.DataFrame]
     match kind:
         case "meds":
-            place = place.below("data")
-            tables = _event_tables(place, EVENT_TEXTS)
+            location = location.below("data")
+            tables = _event_tables(location, EVENT_TEXTS)
         case "omop":
-            tables = omop_events(place)
+            tables = omop_events(location)
         case "synthea":
-            tables = synthea_events(place)
+            tables = synthea_events(location)
         case _:
-            tables = _event_tables(place, EVENT_TEXTS)
-    return events_table(tables, place.url)
+            tables = _event_tables(location, EVENT_TEXTS)
+    return events_table(tables, location.url)
 
 
-def _labels_place(data: str, labels: str) -> Place:
+def _labels_place(data: str, labels: str) -> Location:
     """The labels as named, else below the data's folder."""
-    named = Place.at(labels)
+    named = Location.at(labels)
     if named.exists():
         return named
-    below = Place.at(data).below(labels)
+    below = Location.at(data).below(labels)
     if below.exists():
         return below
     raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
 
 
-def _tables(place: Place, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+def _tables(location: Location, texts: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
     """The table of a file, or those of all Parquet files below a folder, in order of names."""
-    for shard in shards(place):
+    for shard in shards(location):
         yield read_table(shard, texts)
 
 
-def _event_tables(place: Place, texts: Collection[str]) -> Iterator[pd.DataFrame]:
+def _event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
     """Tables of events or labels; columns called as in `texts` are read as texts."""
-    for shard in shards(place):
+    for shard in shards(location):
         yield read_table(shard, columns_called(shard, texts))
 
 
-def _whole(place: Place, texts: Sequence[str] = ()) -> pd.DataFrame:
-    return pd.concat(_tables(place, texts), ignore_index=True)
+def _whole(location: Location, texts: Sequence[str] = ()) -> pd.DataFrame:
+    return pd.concat(_tables(location, texts), ignore_index=True)

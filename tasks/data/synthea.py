@@ -14,7 +14,7 @@ import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.events import event_frame
-from prefect_tune.tasks.data.files import Place, columns_called, read_table, shards
+from prefect_tune.tasks.data.files import Location, columns_called, read_table, shards
 from prefect_tune.tasks.data.timestamps import utc_times
 
 __all__ = ["is_synthea", "synthea_events"]
@@ -45,7 +45,7 @@ _STARTS = ("start", "date")
 """Names of the column of the time; versions of Synthea differ."""
 
 
-def is_synthea(folder: Place) -> bool:
+def is_synthea(folder: Location) -> bool:
     """Whether a folder is such an export.
 
     Raises:
@@ -55,7 +55,7 @@ def is_synthea(folder: Place) -> bool:
     return "patients" in found and len(found) > 1
 
 
-def synthea_events(folder: Place) -> Iterator[pd.DataFrame]:
+def synthea_events(folder: Location) -> Iterator[pd.DataFrame]:
     """Events of each table of the folder: columns subject_id, time, code, numeric_value.
 
     Raises:
@@ -73,28 +73,28 @@ def synthea_events(folder: Place) -> Iterator[pd.DataFrame]:
             yield from _events(found[name], clinical)
 
 
-def _patients(place: Place) -> Iterator[pd.DataFrame]:
-    for table in _tables(place, ("id", "birthdate", "deathdate", *_STATIC)):
+def _patients(location: Location) -> Iterator[pd.DataFrame]:
+    for table in _tables(location, ("id", "birthdate", "deathdate", *_STATIC)):
         for needed in ("id", "birthdate"):
-            need_column(needed, table.columns, place.url)
+            need_column(needed, table.columns, location.url)
         for name in _STATIC:
             if name in table:
                 codes = f"{name.upper()}//" + table[name].astype("string")
                 yield event_frame(table["id"], None, codes).dropna(subset="code")
         for name, code in (("birthdate", "MEDS_BIRTH"), ("deathdate", "MEDS_DEATH")):
             if name in table:
-                times = utc_times(table[name], place.url, at_end_of_day=name == "deathdate")
+                times = utc_times(table[name], location.url, at_end_of_day=name == "deathdate")
                 yield event_frame(table["id"], times, code).dropna(subset="time")
 
 
-def _events(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
-    for table in _tables(place, ("patient", "code", clinical.value, *_STARTS)):
+def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
+    for table in _tables(location, ("patient", "code", clinical.value, *_STARTS)):
         start = next((name for name in _STARTS if name in table), _STARTS[0])
         for needed in ("patient", "code", start):
-            need_column(needed, table.columns, place.url)
-        times = utc_times(table[start], place.url, at_end_of_day=True)
+            need_column(needed, table.columns, location.url)
+        times = utc_times(table[start], location.url, at_end_of_day=True)
         if times.isna().any():
-            raise BadInput(f"{place.url} has {int(times.isna().sum())} rows without {start}")
+            raise BadInput(f"{location.url} has {int(times.isna().sum())} rows without {start}")
         codes = f"{clinical.prefix}//" + table["code"].astype("string")
         value = pd.Series(np.nan, index=table.index)
         if clinical.value in table:
@@ -106,8 +106,8 @@ def _events(place: Place, clinical: _Clinical) -> Iterator[pd.DataFrame]:
         yield event_frame(table["patient"], times, codes, value).dropna(subset="code")
 
 
-def _tables(place: Place, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    for shard in shards(place):
+def _tables(location: Location, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    for shard in shards(location):
         texts = columns_called(shard, ("code", "patient", "id"))
         table = read_table(shard, texts, only=set(columns) - {""})
         table.columns = table.columns.str.lower()

@@ -9,28 +9,28 @@ from math import log
 from typing import Any
 
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.tasks.fitting.facts import Facts
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 __all__ = ["TRANSFORMS", "fitted_value"]
 
 
-def _logp_max_features(value: Any, facts: Facts) -> int:
-    p = facts.columns
+def _logp_max_features(value: Any, summary: MatrixSummary) -> int:
+    p = summary.columns
     return max(1, min(p // 2, int(value * (log(p) + 1))))
 
 
 _WORDS = {"none": None, "false": False, "true": True}
 
-TRANSFORMS: Mapping[str, Callable[[Any, Facts], Any]] = {
-    "clip_n": lambda value, facts: min(value, facts.rows),
-    "clip_p": lambda value, facts: min(value, facts.columns),
-    "clip_below_p": lambda value, facts: max(1, min(value, facts.columns - 1)),
-    "clip_min_n_p": lambda value, facts: min(value, facts.rows, facts.columns),
-    "depth_factor": lambda value, facts: max(1, round(value * facts.columns)),
+TRANSFORMS: Mapping[str, Callable[[Any, MatrixSummary], Any]] = {
+    "clip_n": lambda value, summary: min(value, summary.rows),
+    "clip_p": lambda value, summary: min(value, summary.columns),
+    "clip_below_p": lambda value, summary: max(1, min(value, summary.columns - 1)),
+    "clip_min_n_p": lambda value, summary: min(value, summary.rows, summary.columns),
+    "depth_factor": lambda value, summary: max(1, round(value * summary.columns)),
     "logp_max_features": _logp_max_features,
-    "power_of_p": lambda value, facts: max(1, int(facts.columns**value)),
-    "share_of_p": lambda value, facts: max(1, round(value * facts.columns)),
-    "two_class_loss": lambda value, facts: "log_loss" if facts.n_classes > 2 else value,
+    "power_of_p": lambda value, summary: max(1, int(summary.columns**value)),
+    "share_of_p": lambda value, summary: max(1, round(value * summary.columns)),
+    "two_class_loss": lambda value, summary: "log_loss" if summary.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),
     "word": lambda value, _: _WORDS.get(value, value),
     "inert": lambda value, _: value,
@@ -43,7 +43,7 @@ paper's table and changes nothing; the estimator does not get it.
 """
 
 
-def fitted_value(rule: str, value: Any, facts: Facts) -> Any:
+def fitted_value(rule: str, value: Any, summary: MatrixSummary) -> Any:
     """What the estimator gets.
 
     Raises:
@@ -51,4 +51,4 @@ def fitted_value(rule: str, value: Any, facts: Facts) -> Any:
     """
     if rule not in TRANSFORMS:
         raise UnknownName("rule that fits a hyperparameter to the data", rule, TRANSFORMS)
-    return TRANSFORMS[rule](value, facts)
+    return TRANSFORMS[rule](value, summary)

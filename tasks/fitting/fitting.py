@@ -21,8 +21,8 @@ from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.effective_values import fitted_value
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.libraries import library_of
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.memory_estimate import check_memory
 from prefect_tune.tasks.objective.metric import Predictions
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
@@ -84,13 +84,15 @@ class Recipe:
         return document
 
 
-def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool) -> Recipe:
-    """The algorithm with its effective arguments for data with these facts.
+def recipe(
+    algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
+) -> Recipe:
+    """The algorithm with its effective arguments for data summarised so.
 
     Args:
         algorithm: The algorithm.
         choice: The values of its hyperparameters.
-        facts: Of the matrix that reaches it, with the number of classes.
+        summary: Of the matrix that reaches it, with the number of classes.
         balanced: Whether a step before asked for balanced class weights.
     """
     arguments = dict(algorithm.fixed)
@@ -99,9 +101,9 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
         if rule == "inert":
             continue
         argument = name.rsplit(".", 1)[-1]
-        arguments[argument] = fitted_value(rule, value, facts) if rule else value
+        arguments[argument] = fitted_value(rule, value, summary) if rule else value
     estimator = algorithm.import_path
-    if facts.layout == "sparse":
+    if summary.layout == "sparse":
         if algorithm.sparse_estimator:
             estimator, arguments = algorithm.sparse_estimator, {}
         arguments |= algorithm.sparse_fixed
@@ -115,7 +117,7 @@ def recipe(algorithm: Algorithm, choice: Choice, facts: Facts, *, balanced: bool
         weights=weights,
         library="",
         stochastic=algorithm.flags.stochastic,
-        repairs=repairs_of(algorithm.flags, dict(choice.values), facts),
+        repairs=repairs_of(algorithm.flags, dict(choice.values), summary),
     )
     return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
 
@@ -150,7 +152,7 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
     """Fit on the training rows and transform both parts.
 
     Returns:
-        Parts `estimator`, `train` and `held_out`, with the facts of `train`.
+        Parts `estimator`, `train` and `held_out`, with the summary of `train`.
 
     Raises:
         WillNotFit: If it would need more memory than there is.
@@ -166,8 +168,8 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
         }
     for matrix in parts.values():
         _check_matrix(matrix, how.algorithm)
-    facts = Facts.of(parts["train"])
-    return Made({"estimator": estimator, **parts}, facts.to_json(), perf_counter() - started)
+    summary = MatrixSummary.of(parts["train"])
+    return Made({"estimator": estimator, **parts}, summary.to_json(), perf_counter() - started)
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
@@ -185,8 +187,8 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
         warnings.simplefilter("ignore")
         estimator = _fit(how, seed, data)
         predictions = predict(estimator, data.held_out, data.classes)
-    facts = Facts.of(data.train).to_json()
-    return Made({"estimator": estimator}, facts, perf_counter() - started), predictions
+    summary = MatrixSummary.of(data.train).to_json()
+    return Made({"estimator": estimator}, summary, perf_counter() - started), predictions
 
 
 def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
@@ -255,7 +257,7 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     check_memory(
         how.estimator,
         how.arguments,
-        Facts.of(data.train),
+        MatrixSummary.of(data.train),
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )

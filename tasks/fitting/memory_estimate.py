@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from prefect_tune.tasks.fitting.facts import Facts
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 __all__ = ["WillNotFit", "check_memory", "foreseen_bytes"]
 
@@ -31,7 +31,7 @@ class WillNotFit(MemoryError):  # noqa: N818 - it says what is the matter
 def check_memory(
     estimator: str,
     arguments: Mapping[str, Any],
-    facts: Facts,
+    summary: MatrixSummary,
     *,
     repairs: Sequence[str] = (),
     limit_bytes: int | None = None,
@@ -41,7 +41,7 @@ def check_memory(
     Args:
         estimator: Dotted path of its estimator.
         arguments: Effective constructor arguments.
-        facts: Of the training rows that reach it.
+        summary: Of the training rows that reach it.
         repairs: What is done to the data just before it.
         limit_bytes: Most memory there is for it; None for all that the machine has.
 
@@ -49,9 +49,9 @@ def check_memory(
         WillNotFit: If it needs more.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
-    made, needed = foreseen_bytes(estimator, arguments, facts)
+    made, needed = foreseen_bytes(estimator, arguments, summary)
     if "write_out" in repairs:
-        made, needed = max((made, needed), _dense(arguments, facts), key=lambda need: need[1])
+        made, needed = max((made, needed), _dense(arguments, summary), key=lambda need: need[1])
     if needed > limit:
         raise WillNotFit(
             f"{estimator.rsplit('.', 1)[-1]} was not started: {made} takes at least "
@@ -59,16 +59,16 @@ def check_memory(
         )
 
 
-def foreseen_bytes(estimator: str, arguments: Mapping[str, Any], facts: Facts) -> Need:
+def foreseen_bytes(estimator: str, arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
     """What the largest things are that an estimator will make, and the bytes they take at least.
 
     Args:
         estimator: Dotted path of its class; of one that is not known here nothing is foreseen.
         arguments: Effective constructor arguments.
-        facts: Of the training rows.
+        summary: Of the training rows.
     """
     rule = _NEEDS.get(estimator)
-    return rule(arguments, facts) if rule else ("nothing", 0.0)
+    return rule(arguments, summary) if rule else ("nothing", 0.0)
 
 
 @cache
@@ -76,19 +76,19 @@ def _machine_bytes() -> int:
     return int(psutil.virtual_memory().total)
 
 
-def _dense(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa: ARG001 - as all rules
-    n, p = facts.rows, facts.columns
+def _dense(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001 - as all rules
+    n, p = summary.rows, summary.columns
     return f"a dense matrix of {n:,} rows and {p:,} columns", n * p * _FLOAT
 
 
-def _polynomial(arguments: Mapping[str, Any], facts: Facts) -> Need:
+def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
     degree, alone = int(arguments.get("degree", 2)), bool(arguments.get("interaction_only", False))
-    columns = _n_monomials(facts.columns, degree, alone=alone)
-    made = f"a polynomial of degree {degree} with {columns:,} columns for {facts.rows:,} rows"
-    if facts.layout == "sparse":  # rows that are fuller than the mean only add to it
-        elements = _n_monomials(int(facts.density * facts.columns), degree, alone=alone)
-        return made, facts.rows * elements * _SPARSE_ELEMENT
-    return made, facts.rows * columns * _FLOAT
+    columns = _n_monomials(summary.columns, degree, alone=alone)
+    made = f"a polynomial of degree {degree} with {columns:,} columns for {summary.rows:,} rows"
+    if summary.layout == "sparse":  # rows that are fuller than the mean only add to it
+        elements = _n_monomials(int(summary.density * summary.columns), degree, alone=alone)
+        return made, summary.rows * elements * _SPARSE_ELEMENT
+    return made, summary.rows * columns * _FLOAT
 
 
 def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
@@ -96,38 +96,38 @@ def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
     return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
 
 
-def _kernel_of_rows(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa: ARG001
-    n = facts.rows  # the matrix itself and its factorisation
+def _kernel_of_rows(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001
+    n = summary.rows  # the matrix itself and its factorisation
     return f"a kernel matrix of {n:,} x {n:,} rows and its factors", 2 * n * n * _FLOAT
 
 
-def _nystroem(arguments: Mapping[str, Any], facts: Facts) -> Need:
-    m = min(int(arguments.get("n_components", 100)), facts.rows)
-    made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {facts.rows:,} x {m:,}"
-    return made, (3 * m * m + facts.rows * m) * _FLOAT
+def _nystroem(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+    m = min(int(arguments.get("n_components", 100)), summary.rows)
+    made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {summary.rows:,} x {m:,}"
+    return made, (3 * m * m + summary.rows * m) * _FLOAT
 
 
-def _random_features(arguments: Mapping[str, Any], facts: Facts) -> Need:
+def _random_features(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
     m = int(arguments.get("n_components", 100))
-    made = f"{m:,} random features of {facts.rows:,} rows"
-    return made, (facts.rows + facts.columns) * m * _FLOAT
+    made = f"{m:,} random features of {summary.rows:,} rows"
+    return made, (summary.rows + summary.columns) * m * _FLOAT
 
 
-def _pca(arguments: Mapping[str, Any], facts: Facts) -> Need:
-    n, p = facts.rows, facts.columns
+def _pca(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+    n, p = summary.rows, summary.columns
     if arguments.get("svd_solver") == "covariance_eigh":
         return f"a covariance matrix of {p:,} x {p:,} columns and its factors", 2 * p * p * _FLOAT
     made = f"the factors of a matrix of {n:,} rows and {p:,} columns"
     return made, (n * p + (n + p) * min(n, p)) * _FLOAT
 
 
-def _distances_of_columns(arguments: Mapping[str, Any], facts: Facts) -> Need:  # noqa: ARG001
-    p = facts.columns
+def _distances_of_columns(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001
+    p = summary.columns
     return f"the distances of {p:,} columns to each other", p * (p - 1) / 2 * _FLOAT
 
 
 _CATALOGUE = "prefect_tune.tasks.catalogue"
-_NEEDS: Mapping[str, Callable[[Mapping[str, Any], Facts], Need]] = {
+_NEEDS: Mapping[str, Callable[[Mapping[str, Any], MatrixSummary], Need]] = {
     f"{_CATALOGUE}.construction.ToDense": _dense,
     f"{_CATALOGUE}.estimators.feature_agglomeration": _distances_of_columns,
     f"{_CATALOGUE}.estimators.gaussian_process": _kernel_of_rows,

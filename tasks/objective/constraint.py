@@ -21,8 +21,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.objective.groups import groups_of
 from prefect_tune.tasks.objective.latency import latency_us
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
-from prefect_tune.tasks.user_code import load_user_code, portable_pickle
-from prefect_tune.tasks.user_space import read_user_code
+from prefect_tune.tasks.user_code import load_user_code, portable_pickle, read_user_code
 
 __all__ = [
     "QUANTITIES",

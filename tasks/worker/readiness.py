@@ -10,7 +10,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.fitting import imported
 from prefect_tune.tasks.problem import StudyContext, open_store
 
-__all__ = ["make_ready", "worker_facts"]
+__all__ = ["make_ready", "worker_environment"]
 
 
 def make_ready(context: StudyContext) -> None:
@@ -23,7 +23,7 @@ def make_ready(context: StudyContext) -> None:
                     imported(path)
 
 
-def worker_facts(context: StudyContext) -> dict[str, Any]:
+def worker_environment(context: StudyContext) -> dict[str, Any]:
     """What must be the same in the flow and on each of its workers.
 
     Raises:

@@ -18,7 +18,7 @@ from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.fitting.fitting import Facts
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.problem import StudyContext
@@ -141,8 +141,8 @@ def test_a_subset_trains_on_fewer_rows_and_holds_out_the_same(tmp_path) -> None:
     full, half = PathRun(context, query), PathRun(context, subset)
     full.run(0)
     half.run(0)
-    assert half.nodes(0)[0].facts == Facts(40, 5, "frame")
-    assert full.nodes(0)[0].facts == Facts(80, 5, "frame")
+    assert half.nodes(0)[0].summary == MatrixSummary(40, 5, "frame")
+    assert full.nodes(0)[0].summary == MatrixSummary(80, 5, "frame")
     assert (full.nodes(0)[0].fold.held_out == half.nodes(0)[0].fold.held_out).all()
     assert full.nodes(0)[0].key != half.nodes(0)[0].key
 

@@ -15,8 +15,8 @@ from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import build, recipe
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 from prefect_tune.tasks.user_space import find_space, load_user_space
 
@@ -159,7 +159,7 @@ def test_what_is_random_inside_an_estimator_is_seeded_too(tmp_path) -> None:
     text = SPACE.replace("estimator=Power,", "estimator=unseeded, flags=Flags(stochastic=True),")
     space, _ = find_space(write(tmp_path, text))
     algorithm = space.step("bend").algorithms[0]
-    how = recipe(algorithm, Choice("power"), Facts(10, 2, "dense"), balanced=False)
+    how = recipe(algorithm, Choice("power"), MatrixSummary(10, 2, "dense"), balanced=False)
     seeds = [build(how, seed).estimator.random_state for seed in (1, 1, 2)]
     assert seeds[0] == seeds[1] != seeds[2]
 
@@ -180,7 +180,7 @@ def test_versions_of_what_the_users_code_builds_on_are_in_its_key(code, packages
     )
     module = load_user_code(imports + code, "mine.py")
     algorithm = Algorithm(id="mine", estimator=module.Mine)
-    how = recipe(algorithm, Choice("mine"), Facts(10, 2, "dense"), balanced=False)
+    how = recipe(algorithm, Choice("mine"), MatrixSummary(10, 2, "dense"), balanced=False)
     of_text, *others = how.to_json(0)["library"].split(", ")
     assert of_text == module.__name__
     assert others == [f"{p} {import_module(p).__version__}" for p in packages]
@@ -188,7 +188,7 @@ def test_versions_of_what_the_users_code_builds_on_are_in_its_key(code, packages
 
 def test_a_class_of_another_library_has_the_version_of_what_it_inherits_in_its_key() -> None:
     algorithm = Algorithm(id="lgbm", estimator="lightgbm.LGBMClassifier")
-    how = recipe(algorithm, Choice("lgbm"), Facts(10, 2, "dense"), balanced=False)
+    how = recipe(algorithm, Choice("lgbm"), MatrixSummary(10, 2, "dense"), balanced=False)
     assert how.library.split()[::2] == ["lightgbm", "sklearn"]
 
 

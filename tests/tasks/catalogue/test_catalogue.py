@@ -22,8 +22,8 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.storage.codec import canonical
 from prefect_tune.tasks.catalogue import classification
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import FoldData, build, fit_model, fit_transformer, recipe
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 RNG = np.random.default_rng(0)
 N = 45
@@ -83,8 +83,8 @@ def fold(kind: str, *, as_sparse: bool = False) -> FoldData:
 
 def run(case: Case, choice: Choice, data: FoldData, *, balanced: bool = False):
     kind, algorithm = case
-    facts = replace(Facts.of(data.train), n_classes=len(data.classes))
-    how = recipe(algorithm, choice, facts, balanced=balanced)
+    summary = replace(MatrixSummary.of(data.train), n_classes=len(data.classes))
+    how = recipe(algorithm, choice, summary, balanced=balanced)
     if kind in ("classes", "numbers"):
         return fit_model(how, 7, data)
     return fit_transformer(how, 7, data)
@@ -163,7 +163,7 @@ def test_it_repeats_itself_under_a_seed(case) -> None:
 @every
 def test_it_can_be_cloned(case) -> None:
     _, algorithm = case
-    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=True)
+    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=True)
     estimator = build(how, 3)
     assert repr(clone(estimator)) == repr(estimator)
 
@@ -171,7 +171,7 @@ def test_it_can_be_cloned(case) -> None:
 @every
 def test_it_takes_a_seed_exactly_if_its_flag_says_so(case) -> None:
     _, algorithm = case
-    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
+    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
     seeds = {v for k, v in build(how, 3).get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
     if not algorithm.flags.stochastic and None in seeds:  # takes one and makes no use of it
@@ -227,7 +227,7 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
         values = dict(choice.values)
     choice = Choice(algorithm.id, tuple(sorted(values.items())))
     data = fold(kind)
-    how = recipe(algorithm, choice, Facts.of(data.train), balanced=False)
+    how = recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False)
     assert how.repairs == ("clip",)
     run(case, choice, data)
     bare = build(how, 0)[-1]
@@ -241,7 +241,7 @@ def test_class_weights_reach_it_exactly_if_its_flag_says_so(case) -> None:
     if kind == "numbers":
         assert algorithm.flags.weights == "none"
         return
-    how = recipe(algorithm, default(algorithm), Facts.of(SIGNED), balanced=False)
+    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
     estimator = build(how, 0)
     parameters = {k.rsplit("__", 1)[-1] for k in estimator.get_params()}
     last = estimator[-1] if how.repairs else estimator
@@ -270,7 +270,7 @@ def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
         plain = run(case, choice, data)[1]
         assert bytes_of(kind, (None, plain)) == bytes_of(kind, (None, balanced))
         return
-    how = recipe(algorithm, choice, Facts.of(data.train), balanced=False)
+    how = recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False)
     weights = dict(
         zip("ab", compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y), strict=True)
     )
@@ -292,7 +292,7 @@ def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
 def training_goes_on_as_flagged(case: Case) -> None:
     kind, algorithm = case
     flags, data = algorithm.flags, fold(kind)
-    how = recipe(algorithm, default(algorithm), Facts.of(data.train), balanced=False)
+    how = recipe(algorithm, default(algorithm), MatrixSummary.of(data.train), balanced=False)
     made = build(how, 0)
     bare = clone(made[-1] if how.repairs else made)
     parameters = bare.get_params(deep=False)
@@ -387,7 +387,7 @@ def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
     data = FoldData(SIGNED[rare], NEW, y, CLASSES)
     fitted = run(case, default(algorithm), data, balanced=True).parts["estimator"]
     weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
-    plain = recipe(algorithm, default(algorithm), Facts.of(data.train), balanced=False)
+    plain = recipe(algorithm, default(algorithm), MatrixSummary.of(data.train), balanced=False)
     for weight, is_same in ((dict(zip("ab", weights, strict=True)), True), (None, False)):
         by_hand = build(plain, 7).set_params(estimator__class_weight=weight).fit(data.train, y)
         learned, expected = (

@@ -13,8 +13,8 @@ from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import FoldData, build, fit_transformer, recipe
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
 WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})
@@ -31,7 +31,7 @@ def two_patients() -> EventRows:
 
 
 def transformed(algorithm: Algorithm, choice: Choice, X):
-    how = recipe(algorithm, choice, Facts(len(X), 2, "frame"), balanced=False)
+    how = recipe(algorithm, choice, MatrixSummary(len(X), 2, "frame"), balanced=False)
     estimator = clone(build(how, 0))
     assert estimator.get_params().keys() == build(how, 0).get_params().keys()
     y = np.resize(CLASSES, len(X))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inputs import table
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.files import Place, column_names, read_table
+from prefect_tune.tasks.data.files import Location, column_names, read_table
 from prefect_tune.tasks.data.source import Source, read_source
 
 ARFF = """% a comment
@@ -38,7 +38,7 @@ SPARSE = """@RELATION sparse
 
 def test_arff_gives_numbers_categories_and_texts_with_gaps(tmp_path) -> None:
     (tmp_path / "t.arff").write_text(ARFF)
-    frame = read_table(Place.at(str(tmp_path / "t.arff")))
+    frame = read_table(Location.at(str(tmp_path / "t.arff")))
     assert list(frame) == ["body height", "colour", "note", "class"]
     assert frame["body height"].tolist()[::2] == [1.5, -2000.0]
     assert frame["colour"].tolist() == ["red", "light blue", None]
@@ -48,7 +48,7 @@ def test_arff_gives_numbers_categories_and_texts_with_gaps(tmp_path) -> None:
 
 def test_sparse_arff_leaves_out_zeros_and_first_categories(tmp_path) -> None:
     (tmp_path / "t.arff.gz").write_bytes(gzip.compress(SPARSE.encode()))
-    frame = read_table(Place.at(str(tmp_path / "t.arff.gz")))
+    frame = read_table(Location.at(str(tmp_path / "t.arff.gz")))
     assert frame.to_numpy().tolist() == [[1.5, 0, "yes"], [0, 4, "no"]]
 
 
@@ -72,7 +72,7 @@ def test_any_url_of_fsspec_is_read(tmp_path, suffix) -> None:
         file.write(path.read_bytes())
     remote = read_source(Source(f"memory://inputs/t.{suffix}", "target"))
     assert remote.digest() == read_source(Source(str(path), "target")).digest()
-    assert column_names(Place.at(f"memory://inputs/t.{suffix}")) == list(frame)
+    assert column_names(Location.at(f"memory://inputs/t.{suffix}")) == list(frame)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -81,7 +81,7 @@ def test_gaps_take_no_digit_from_whole_numbers(tmp_path, suffix) -> None:
     frame = pd.DataFrame({"id": pd.array([big, None, big + 1], "Int64"), "x": [1, 2, 3]})
     path = tmp_path / f"t.{suffix}"
     frame.to_parquet(path) if suffix == "parquet" else frame.to_csv(path, index=False)
-    read = read_table(Place.at(str(path)))["id"]
+    read = read_table(Location.at(str(path)))["id"]
     assert [int(i) for i in read.dropna()] == [big, big + 1]
 
 
@@ -90,7 +90,7 @@ def test_only_the_columns_asked_for_are_read_in_letters_of_any_size(tmp_path) ->
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     for name in ("t.csv", "t.parquet"):
-        read = read_table(Place.at(str(tmp_path / name)), only={"person_id", "code", "none"})
+        read = read_table(Location.at(str(tmp_path / name)), only={"person_id", "code", "none"})
         assert list(read) == ["PERSON_ID", "code"]
 
 

@@ -8,7 +8,7 @@ from inputs import BIG, events, omop_tables, table, write_meds, write_omop, writ
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.files import Place
+from prefect_tune.tasks.data.files import Location
 from prefect_tune.tasks.data.formats import recognised
 from prefect_tune.tasks.data.source import Source, read_features, read_source
 
@@ -104,12 +104,14 @@ def test_what_data_is_taken_for(tmp_path) -> None:
         str(write_synthea(tmp_path / "synthea")): "synthea",
     }
     for name, kind in seen.items():
-        place = Place.at(str(tmp_path / name))
+        place = Location.at(str(tmp_path / name))
         assert recognised(place, None, None, None) == kind
         assert recognised(place, "events", None, None) == "events"
-    with_target = Place.at(str(tmp_path / "log.csv"))
+    with_target = Location.at(str(tmp_path / "log.csv"))
     assert recognised(with_target, None, "code", None) == "table"
-    assert recognised(Place.at(str(tmp_path / "table.csv")), None, None, "labels.csv") == "events"
+    assert (
+        recognised(Location.at(str(tmp_path / "table.csv")), None, None, "labels.csv") == "events"
+    )
 
 
 def test_a_folder_of_parts_is_one_table(tmp_path) -> None:

@@ -9,7 +9,6 @@ from prefect_tune.optimizers import Algorithm, Choice
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks.catalogue import admm, classification, preprocessing
 from prefect_tune.tasks.fitting.effective_values import fitted_value
-from prefect_tune.tasks.fitting.facts import Facts
 from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     fit_model,
@@ -17,18 +16,19 @@ from prefect_tune.tasks.fitting.fitting import (
     recipe,
     step_seed,
 )
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
-FACTS = Facts(100, 20, "dense", "float64")
+SUMMARY = MatrixSummary(100, 20, "dense", "float64")
 
 
-def with_rule(rule: str, value: float, facts: Facts = FACTS) -> object:
+def with_rule(rule: str, value: float, summary: MatrixSummary = SUMMARY) -> object:
     algorithm = Algorithm(
         id="a",
         estimator="sklearn.decomposition.PCA",
         hyperparameters=ConfigurationSpace(space=[Float("x", (0, 1000))]),
         transforms={"x": rule},
     )
-    return recipe(algorithm, Choice("a", (("x", value),)), facts, balanced=False).arguments["x"]
+    return recipe(algorithm, Choice("a", (("x", value),)), summary, balanced=False).arguments["x"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_values_that_are_fitted_to_the_same_are_the_same_recipe() -> None:
         transforms={"n_neighbors": "clip_n"},
     )
     first, second = (
-        recipe(algorithm, Choice("knn", (("n_neighbors", k),)), FACTS, balanced=False).to_json(1)
+        recipe(algorithm, Choice("knn", (("n_neighbors", k),)), SUMMARY, balanced=False).to_json(1)
         for k in (200, 300)
     )
     assert first == second
@@ -63,9 +63,9 @@ def test_values_that_are_fitted_to_the_same_are_the_same_recipe() -> None:
 
 def test_only_what_can_change_a_result_is_in_a_recipe() -> None:
     algorithm = Algorithm(id="pca", estimator="sklearn.decomposition.PCA")
-    plain = recipe(algorithm, Choice("pca"), FACTS, balanced=False)
+    plain = recipe(algorithm, Choice("pca"), SUMMARY, balanced=False)
     assert plain.to_json(1) == plain.to_json(2)  # it takes no seed
-    assert plain == recipe(algorithm, Choice("pca"), FACTS, balanced=True)  # nor weights
+    assert plain == recipe(algorithm, Choice("pca"), SUMMARY, balanced=True)  # nor weights
 
 
 def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
@@ -95,26 +95,26 @@ def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
 def test_a_step_that_cannot_work_says_why(estimator, arguments, X, message) -> None:
     algorithm = Algorithm(id="a", estimator=estimator, fixed=arguments)
     matrix = np.random.default_rng(0).random((9, 2)) if X is None else X
-    how = recipe(algorithm, Choice("a"), Facts.of(matrix), balanced=False)
+    how = recipe(algorithm, Choice("a"), MatrixSummary.of(matrix), balanced=False)
     y = np.array(list("abcabcabc"))
     with pytest.raises(ValueError, match=message):
         fit_transformer(how, 0, FoldData(matrix, matrix, y, np.array(list("abc"))))
 
 
 def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> None:
-    two, three = (replace(FACTS, n_classes=n) for n in (2, 3))
+    two, three = (replace(SUMMARY, n_classes=n) for n in (2, 3))
     assert fitted_value("two_class_loss", "exponential", two) == "exponential"
     assert fitted_value("two_class_loss", "exponential", three) == "log_loss"
-    assert Facts(**three.to_json()) == FACTS
+    assert MatrixSummary(**three.to_json()) == SUMMARY
 
 
 @pytest.mark.parametrize("algorithm", [classification.SGD, classification.PASSIVE_AGGRESSIVE])
 def test_training_with_balanced_classes_can_go_on(algorithm) -> None:
     matrix = np.random.default_rng(0).random((30, 2))
     y = np.array(list("aaabaaaaac") * 3)
-    choice, facts = default_choice(algorithm), Facts.of(matrix)
+    choice, summary = default_choice(algorithm), MatrixSummary.of(matrix)
     data = FoldData(matrix, matrix, y, np.array(list("abc")))
-    made, _ = fit_model(recipe(algorithm, choice, facts, balanced=True), 0, data)
+    made, _ = fit_model(recipe(algorithm, choice, summary, balanced=True), 0, data)
     estimator = made.parts["estimator"]
     before = estimator.coef_.copy()
     assert not np.array_equal(estimator.partial_fit(matrix, y).coef_, before)
@@ -136,7 +136,9 @@ def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values,
     matrix = np.column_stack([alike, 1 - alike, alike + 0.1 * (y == "a"), np.ones(30)])
     data = FoldData(layout(matrix), layout(matrix), y, np.array(["a", "b"]))
     choice = Choice(algorithm.id, tuple(sorted(values.items())))
-    made = fit_transformer(recipe(algorithm, choice, Facts.of(data.train), balanced=False), 0, data)
+    made = fit_transformer(
+        recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False), 0, data
+    )
     kept = made.parts["train"]
     dense = kept.toarray() if sparse.issparse(kept) else kept
     assert dense.tolist() == matrix[:, [2]].tolist()

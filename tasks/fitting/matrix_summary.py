@@ -1,4 +1,4 @@
-"""Small facts about a matrix, which outlive its bytes."""
+"""A small summary of a matrix, which outlives its bytes."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -7,11 +7,11 @@ import numpy as np
 
 from prefect_tune.storage.codec import layout
 
-__all__ = ["Facts"]
+__all__ = ["MatrixSummary"]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MatrixSummary:
     """What later steps must know of a matrix to compute their keys without reading it.
 
     Attributes:
@@ -34,8 +34,8 @@ class Facts:
     n_classes: int = 0
 
     @classmethod
-    def of(cls, X: Any) -> "Facts":
-        """The facts of a training matrix."""
+    def of(cls, X: Any) -> "MatrixSummary":
+        """The summary of a training matrix."""
         rows, columns = X.shape
         kind = layout(X)
         if kind not in ("dense", "sparse"):
