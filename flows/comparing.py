@@ -43,8 +43,9 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import drain_events
 from prefect_tune.tasks.worker.threads import one_thread
 

@@ -24,8 +24,8 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
-from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import drain_events
 
 __all__ = ["bury_former_run", "run_study"]
@@ -68,7 +68,7 @@ def run_study(
             preparation.store.address,
             use_cache=preparation.settings.use_cache,
             memory_limit_bytes=preparation.trial_limits.memory_bytes,
-            quantities=tuple(quantity for quantity, _ in study.limits),
+            quantities=tuple(b.quantity for b in study.bounds),
         )
         pace = ServerPace(preparation.settings.task_runs, flow_run_id, observer)
         study.set_state("running")
@@ -131,7 +131,7 @@ def _refit(study: Study, running: DaskTrials, context: StudyContext, observer: O
         observer.note(f"the ensemble has {len(chosen.losses)} picks; no more make it better")
     if size > 1 and chosen is None:
         observer.note(f"no ensemble is better on the held-out rows than {what}, which is taken")
-    if len(members) > 1 and study.limits:
+    if len(members) > 1 and study.bounds:
         observer.note("each member keeps within the limits; the ensemble is slower and larger")
     observer.note(f"fitting {what} on all training rows (after the budget)")
     parameters = {

@@ -1,6 +1,7 @@
 """The one exception for what a user gave and cannot be used."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from prefect_tune.optimizers.space.naming import nearest
 
@@ -8,7 +9,27 @@ __all__ = ["BadInput", "need_column"]
 
 
 class BadInput(ValueError):  # noqa: N818 - it says what is the matter
-    """Something the user gave cannot be used; the message says what, and what would be right."""
+    """Something the user gave cannot be used.
+
+    The message reads `--option value: reason; remedy`, as far as these are given.
+
+    Args:
+        reason: What is wrong.
+        option: Name of the option, as users write it without dashes in front.
+        value: What was given for it.
+        remedy: What would be right.
+    """
+
+    def __init__(
+        self, reason: str, *, option: str = "", value: Any = None, remedy: str = ""
+    ) -> None:
+        given = f"--{option}" if value is None else f"--{option} {value}"
+        super().__init__((f"{given}: " if option else "") + reason + (f"; {remedy}" * bool(remedy)))
+        self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
+
+    def with_remedy(self, remedy: str) -> "BadInput":
+        """Return the same error with another way out."""
+        return BadInput(self.reason, option=self.option, value=self.value, remedy=remedy)
 
 
 def need_column(column: str, columns: Iterable[str], where: str) -> None:

@@ -17,8 +17,8 @@ from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.measuring import measure
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
-from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.steps import step_task
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.threads import one_thread
 from prefect_tune.tasks.worker.trial_limits import followed
 

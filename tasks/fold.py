@@ -12,7 +12,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["Fold", "FoldRows"]
 

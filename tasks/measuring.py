@@ -11,7 +11,8 @@ from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.record_ids import quantity_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.node import Node
-from prefect_tune.tasks.objective.constraint import HeldOut, Quantity
+from prefect_tune.tasks.objective.measurement import HeldOut, measure_quantity, needs
+from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.path_run import PathRun
 
 __all__ = ["QuantityFailed", "measure"]
@@ -45,7 +46,7 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
 
 
 def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
-    if quantity.needs == "predictions":
+    if needs(quantity) == "predictions":
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
@@ -65,7 +66,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
 
 def _measured(quantity: Quantity, held_out: HeldOut) -> float:
     try:
-        return quantity.measure(held_out)
+        return measure_quantity(quantity, held_out)
     except (StoreLost, MemoryError):
         raise  # of the study or of the trial's limits, whatever was being measured
     except Exception as error:

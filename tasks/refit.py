@@ -18,7 +18,7 @@ from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.evaluate import ReportedSteps
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.threads import one_thread
 
 __all__ = ["Refitted", "refit"]

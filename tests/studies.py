@@ -10,10 +10,12 @@ from prefect_tune.optimizers.space.configuration import sample_configuration
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import import_dataset
-from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.evaluate import evaluate_query
-from prefect_tune.tasks.problem import Problem, StudyContext, open_store
+from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.study_context import StudyContext, open_store
 
 
 def context_of(

@@ -13,16 +13,15 @@ from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.resume import (
     changed_settings,
     continued,
-    plain_source,
     split_of,
 )
 from prefect_tune.flows.preparation.settings import TuneSettings, store_address
 from prefect_tune.flows.preparation.study_input import (
     Read,
-    find_limits,
+    constraint_notes,
+    find_constraints,
     find_metric,
     read_input,
-    said_of_limits,
 )
 from prefect_tune.flows.study.lookup import failed_trials, find_study
 from prefect_tune.flows.study.study import busy_message, study_lease
@@ -34,11 +33,12 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset
 from prefect_tune.tasks.data.formats import FORMATS
-from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, import_split
-from prefect_tune.tasks.objective.constraint import digests_of, written_limits
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.problem import Problem, open_store, records_of
+from prefect_tune.tasks.problem import Problem, records_of
+from prefect_tune.tasks.study_context import open_store
 from prefect_tune.tasks.user_space import find_space
 from prefect_tune.tasks.worker.trial_limits import TrialLimits, share_of_memory
 
@@ -253,12 +253,12 @@ def _new(
     found = read_input(settings, read)
     source, dataset = found.source, found.dataset
     split = split_of(dataset, resolved)
-    limits = find_limits(settings.constraints or (), dataset, split)
+    bounds = find_constraints(settings.constraints or (), dataset, split)
     y = dataset.y[split.fold != TEST]
     metric, said = find_metric(settings, dataset, y)
     notes += said
     objective = metric.objective(y, len(dataset.classes))
-    objective = replace(objective, constraints=tuple(constraint for _, constraint in limits))
+    objective = replace(objective, constraints=tuple(b.constraint for b in bounds))
     make_optimizer(resolved["method"], found.space, resolved["seed"], objective, settings.options)
     problem = Problem(
         dataset=import_dataset(dataset, store),
@@ -271,7 +271,7 @@ def _new(
         positive=metric.positive,
     )
     notes += [_describe(dataset, settings.source), *dataset.notes]
-    notes += said_of_limits(limits, dataset, split, resolved["method"])
+    notes += constraint_notes(bounds, dataset, split, resolved["method"])
     trials, budget_seconds = settings.trials, settings.budget_seconds
     if trials is None and budget_seconds is None:
         is_demo = settings.source.data.startswith("cohort:demo")
@@ -279,7 +279,7 @@ def _new(
         budget_seconds = _DEMO["budget_seconds"] if is_demo else _DEFAULT_BUDGET_SECONDS
     return {
         **resolved,
-        "source": plain_source(source),
+        "source": source.to_json(),
         "metric": metric.name,
         "positive": settings.positive,
         "data_name": dataset.name,
@@ -289,8 +289,8 @@ def _new(
         "use_cache": settings.use_cache,
         "trials": trials,
         "budget_seconds": budget_seconds,
-        "constraint": written_limits(limits),
-        "quantity_digests": digests_of(limits),
+        "constraint": [b.to_json() for b in bounds],
+        "quantity_digests": {b.quantity.text: b.quantity.digest for b in bounds},
         "ensemble": settings.ensemble,
         "trial_seconds": settings.trial_seconds,
         "trial_memory_bytes": settings.trial_memory_bytes,

@@ -1,23 +1,22 @@
 """A study that is in the ledger already: what may change in its life, and what must be the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.preparation.study_input import Read, find_limits, said_of_limits
+from prefect_tune.flows.preparation.study_input import Read, constraint_notes, find_constraints
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import Split, import_split, load_split, make_split
-from prefect_tune.tasks.objective.constraint import digests_of, kept_aside, written_limits
+from prefect_tune.tasks.objective.constraint import kept_aside
 from prefect_tune.tasks.problem import Problem, records_of
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
-__all__ = ["changed_settings", "continued", "plain_source", "split_of"]
+__all__ = ["changed_settings", "continued", "split_of"]
 
 _FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
 """Settings that may not change in the life of a study."""
@@ -84,20 +83,21 @@ def _with_limits(
                 f"--constraint of column {column!r}: study {stored.name!r} left it out with "
                 "--drop and kept no values; choose another --study, with the limit from its start"
             )
-    limits = find_limits(texts, dataset, split)
+    bounds = find_constraints(texts, dataset, split)
     measured = former["quantity_digests"]
-    for text, digest in digests_of(limits).items():
+    digests = {b.quantity.text: b.quantity.digest for b in bounds}
+    for text, digest in digests.items():
         if measured.get(text, digest) != digest:
             raise BadInput(
                 f"--constraint {text}: the function's file has changed since study "
                 f"{stored.name!r} measured it; give the function another name, or choose another "
                 "--study name"
             )
-    notes += said_of_limits(limits, dataset, split, former["method"])
+    notes += constraint_notes(bounds, dataset, split, former["method"])
     return {
         **former,
-        "constraint": written_limits(limits),
-        "quantity_digests": {**measured, **digests_of(limits)},
+        "constraint": [b.to_json() for b in bounds],
+        "quantity_digests": {**measured, **digests},
     }
 
 
@@ -132,7 +132,7 @@ def _check_same_data(
     given = replace(
         settings.source, predicts=former["predicts"], aside=tuple(former.get("aside", ()))
     )
-    is_same_input = plain_source(given) == stored.settings["source"]
+    is_same_input = given.to_json() == stored.settings["source"]
     if not is_same_input or not store.records.is_whole(data):
         dataset = read(given)
         if dataset.digest() != problem.dataset:
@@ -158,8 +158,3 @@ def split_of(dataset: Dataset, resolved: Mapping[str, Any]) -> Split:
         resolved["seed"],
         resolved["holdout"],
     )
-
-
-def plain_source(source: Source) -> dict[str, Any]:
-    """A source as JSON values."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(source).items()}

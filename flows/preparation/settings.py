@@ -14,7 +14,7 @@ from prefect_tune.storage.cache.eviction import POLICIES
 from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.objective.constraint import given_limits, kept_aside
+from prefect_tune.tasks.objective.constraint import given_constraints, kept_aside
 
 __all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
 
@@ -165,7 +165,7 @@ class TuneSettings:
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
-                aside=kept_aside(given_limits(p["constraint"]) or (), p["drop"] or ()),
+                aside=kept_aside(given_constraints(p["constraint"]) or (), p["drop"] or ()),
             ),
             test_size=p["test_size"],
             folds=p["folds"],
@@ -174,7 +174,7 @@ class TuneSettings:
             method=p["method"],
             metric=p["metric"],
             positive=p["positive"],
-            constraints=given_limits(p["constraint"]),
+            constraints=given_constraints(p["constraint"]),
             ensemble=p["ensemble"],
             seed=p["seed"],
             options=dict(p["option"] or {}),

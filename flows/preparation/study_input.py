@@ -11,18 +11,26 @@ from numpy.typing import NDArray
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.constraint import Quantity, parse_constraint
+from prefect_tune.tasks.objective.constraint import check_measurable, parse_constraint
 from prefect_tune.tasks.objective.groups import absent_groups
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = ["Read", "StudyInput", "find_limits", "find_metric", "read_input", "said_of_limits"]
+__all__ = [
+    "Read",
+    "StudyInput",
+    "constraint_notes",
+    "find_constraints",
+    "find_metric",
+    "read_input",
+]
 
 _SHOWN_GROUPS = 5
 
@@ -63,43 +71,47 @@ def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
     return StudyInput(source, dataset, named, space, space_code)
 
 
-def find_limits(
+def find_constraints(
     texts: Sequence[str], dataset: Dataset, split: Split
-) -> list[tuple[Quantity, Constraint]]:
-    """What `--constraint` limits, checked against the data and its folds.
+) -> tuple[QuantityBound, ...]:
+    """Return what `--constraint` bounds, checked against the data and its folds.
 
     Raises:
         BadInput, UnknownName: If one of them cannot be read or measured, or two are of the same
             quantity.
     """
-    limits = [parse_constraint(text) for text in texts]
-    for position, (quantity, _) in enumerate(limits):
-        quantity.check(dataset)
+    bounds = tuple(parse_constraint(text) for text in texts)
+    for position, bounded in enumerate(bounds):
+        quantity = bounded.quantity
+        check_measurable(quantity, dataset)
         _absent_groups(quantity, dataset, split)
-        if any(quantity == other for other, _ in limits[:position]):
-            raise BadInput(f"--constraint {quantity.text} is there twice; leave one out")
-    return limits
+        if any(quantity == other.quantity for other in bounds[:position]):
+            raise BadInput(
+                "given twice", option="constraint", value=quantity.text, remedy="leave one out"
+            )
+    return bounds
 
 
-def said_of_limits(
-    limits: Sequence[tuple[Quantity, Constraint]], dataset: Dataset, split: Split, method: str
+def constraint_notes(
+    bounds: Sequence[QuantityBound], dataset: Dataset, split: Split, method: str
 ) -> list[str]:
-    """What a user should know of how limits are kept."""
-    if not limits:
+    """Return what a user should know of how constraints are kept."""
+    if not bounds:
         return []
     features = set(dataset.X) if isinstance(dataset.X, pd.DataFrame) else set()
     notes = [
         f"column {column} gives the groups of a limit, and is a feature too; --drop {column} "
         "leaves it out of the features alone"
-        for column in dict.fromkeys(q.column for q, _ in limits if q.column in features)
+        for column in dict.fromkeys(b.quantity.column for b in bounds)
+        if column in features
     ]
-    for quantity, _ in limits:
-        if absent := _absent_groups(quantity, dataset, split):
-            notes.append(
-                f"{counted(len(absent), 'group')} of {quantity.text} ({_shown(absent)}) without a "
-                "row in some fold: compared in the others only; take wider groups or fewer --folds "
-                "to compare them in all"
-            )
+    notes += [
+        f"{counted(len(absent), 'group')} of {b.quantity.text} ({_shown(absent)}) without a row in "
+        "some fold: compared in the others only; take wider groups or fewer --folds to compare "
+        "them in all"
+        for b in bounds
+        if (absent := _absent_groups(b.quantity, dataset, split))
+    ]
     if method != "admm":
         notes.append(
             f"{method} looks for the least loss, and the limits choose among its trials; --method "

@@ -14,9 +14,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.source import read_features
+from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.objective.constraint import limits_of
+from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 __all__ = ["final_model", "predict"]
@@ -67,7 +67,10 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
 
 def _check_limits(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
     stored = find_study(store, study)
-    constraints = [constraint for _, constraint in limits_of(stored.settings)]
+    constraints = [
+        QuantityBound.from_json(document).constraint
+        for document in stored.settings.get("constraint") or ()
+    ]
     if not constraints:
         return
     space = Problem.from_json(stored.problem).find_space()

@@ -30,7 +30,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
-from prefect_tune.tasks.objective.constraint import limits_of
+from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 __all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
@@ -74,7 +74,7 @@ class Study:
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
         settings: What it has now.
-        limits: What is measured besides the loss, each with its largest allowed value.
+        bounds: Constraints, each with the quantity that it bounds.
         result: What came of it so far.
     """
 
@@ -96,7 +96,9 @@ class Study:
                 "prefect-tune knows otherwise; continue it with the version that made it"
             )
         self.settings = dict(stored.settings if settings is None else settings)
-        self.limits = limits_of(self.settings)
+        self.bounds = tuple(
+            QuantityBound.from_json(document) for document in self.settings.get("constraint") or ()
+        )
         self.optimizer = self._replayed()
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, self.space)}
         self._session: int | None = None
@@ -214,7 +216,7 @@ class Study:
 
     def without_quantities(self) -> list[Trial]:
         """Complete trials of which not all that is limited was measured."""
-        texts = {quantity.text for quantity, _ in self.limits}
+        texts = {b.quantity.text for b in self.bounds}
         return [
             t
             for t in self.trials.values()
@@ -311,7 +313,7 @@ class Study:
             self.problem.seed,
             replace(
                 metric.objective(dataset.y[training], len(dataset.classes)),
-                constraints=tuple(constraint for _, constraint in self.limits),
+                constraints=tuple(b.constraint for b in self.bounds),
             ),
             settings["option"],
         )

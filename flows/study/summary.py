@@ -10,7 +10,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.objective.constraint import limits_of
+from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 __all__ = ["summarize"]
@@ -26,7 +26,12 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     ledger = Ledger(store.database)
     problem = Problem.from_json(stored.problem)
     trials = read_trials(ledger, name, problem.find_space())
-    history = History([constraint for _, constraint in limits_of(stored.settings)])
+    history = History(
+        [
+            QuantityBound.from_json(document).constraint
+            for document in stored.settings.get("constraint") or ()
+        ]
+    )
     for trial in trials:
         history.record(trial)
     incumbent = history.incumbent

@@ -15,7 +15,7 @@ import distributed
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits

@@ -25,7 +25,7 @@ from prefect_tune.flows.workers.clusters import started_runner
 from prefect_tune.flows.workers.reaping import end_trial_run, reap
 from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.trial_limits import LimitKeeper, TrialLimits

@@ -8,7 +8,7 @@ import sklearn
 from prefect_tune.storage.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.fitting import imported
-from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.study_context import StudyContext, open_store
 
 __all__ = ["make_ready", "worker_environment"]
 

@@ -25,7 +25,8 @@ from machine import Goals, describe  # noqa: E402
 from prefect_tune.tasks.catalogue.construction import EventAggregation  # noqa: E402
 from prefect_tune.tasks.data.cohort import cohort_named, generate  # noqa: E402
 from prefect_tune.tasks.data.events import EventRows  # noqa: E402
-from prefect_tune.tasks.data.source import Source, read_source  # noqa: E402
+from prefect_tune.tasks.data.reading import read_source  # noqa: E402
+from prefect_tune.tasks.data.source import Source  # noqa: E402
 
 THRESHOLD = 5
 AGGREGATIONS = ("binary", "count", "sum", "average")

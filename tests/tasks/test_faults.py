@@ -27,7 +27,7 @@ from prefect_tune.storage import StoreAddress, StoreLost
 from prefect_tune.storage import store as store_module
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
-from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.study_context import StudyContext, open_store
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -21,7 +21,7 @@ from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.path_run import PathRun
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.study_context import StudyContext
 
 TREE = (
     "decision_tree",

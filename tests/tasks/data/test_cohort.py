@@ -15,7 +15,8 @@ from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
 from prefect_tune.tasks.data.cohort import LEAK, Cohort, CohortSpec, cohort_named, generate
 from prefect_tune.tasks.data.cohort_meds import LABELS, write_meds
 from prefect_tune.tasks.data.events import EventRows, events_table, labels_table
-from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 
 FAMILIES = ("binary", "count", "sum", "average")
 THRESHOLDS = (2, 3, 4, 5)

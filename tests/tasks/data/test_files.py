@@ -13,7 +13,8 @@ from inputs import table
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.files import Location, column_names, read_table
-from prefect_tune.tasks.data.source import Source, read_source
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 
 ARFF = """% a comment
 @RELATION people

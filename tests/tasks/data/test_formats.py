@@ -10,7 +10,8 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.files import Location
 from prefect_tune.tasks.data.formats import recognised
-from prefect_tune.tasks.data.source import Source, read_features, read_source
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
 
 
 def read(folder, **options) -> Dataset:

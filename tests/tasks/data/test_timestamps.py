@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from inputs import codes_of
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.source import Source, read_features, read_source
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.timestamps import Times, utc_times
 
 REFUSED = (

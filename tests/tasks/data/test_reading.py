@@ -8,7 +8,8 @@ from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.source import Source, read_features, read_source
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import like_training
 
 

@@ -1,0 +1,140 @@
+"""Measuring quantities of a fitted pipeline on the held-out rows of one fold.
+
+The value of a trial is the mean over its folds (Ram et al. 2020, equation A44).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.tasks.objective.groups import groups_of
+from prefect_tune.tasks.objective.latency import latency_us
+from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
+from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.user_code import load_user_code, portable_pickle
+
+__all__ = ["QUANTITIES", "HeldOut", "Needs", "QuantityKind", "measure_quantity", "needs"]
+
+Needs = Literal["predictions", "pipeline"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The held-out rows of a fold, and what a fitted pipeline makes of them.
+
+    Attributes:
+        X: The rows as they were read.
+        columns: What groups are taken from, columns kept aside too; None for events.
+        y: Their classes by position, or their numbers, shape (n,).
+        classes: The classes; empty for numbers.
+        predictions: The model's.
+        metric: The study's.
+        pipeline: Puts the fitted steps together.
+    """
+
+    X: Any
+    columns: pd.DataFrame | None
+    y: NDArray[Any]
+    classes: tuple[Any, ...]
+    predictions: Predictions
+    metric: Metric
+    pipeline: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityKind:
+    """A quantity that comes with the product.
+
+    Attributes:
+        needs: What it is measured of.
+        measure: Returns its value in one fold; nan where it is undefined.
+        arguments: Names of the arguments that users may give it.
+        meaning: What it is, with its unit.
+    """
+
+    needs: Needs
+    measure: Callable[[Quantity, HeldOut], float]
+    arguments: tuple[str, ...]
+    meaning: str
+
+
+def needs(quantity: Quantity) -> Needs:
+    """Return what a quantity is measured of."""
+    return "pipeline" if quantity.code else QUANTITIES[quantity.name].needs
+
+
+def measure_quantity(quantity: Quantity, held_out: HeldOut) -> float:
+    """Return the value of a quantity in one fold; nan where it is undefined.
+
+    Raises:
+        ValueError: If a user's function returns no finite number.
+    """
+    if not quantity.code:
+        return QUANTITIES[quantity.name].measure(quantity, held_out)
+    file, function = quantity.name.rsplit(":", 1)
+    measure = getattr(load_user_code(quantity.code, file), function)
+    labels = np.array(held_out.classes)[held_out.y] if held_out.classes else held_out.y
+    value = float(measure(held_out.pipeline(), held_out.X, labels))
+    if not np.isfinite(value):
+        raise ValueError(f"{quantity.name} returned {value}; it must return a finite number")
+    return value
+
+
+def _latency(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table
+    return latency_us(held_out.pipeline(), held_out.X)
+
+
+def _size(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table
+    return float(len(portable_pickle(held_out.pipeline())))
+
+
+def _false_positive_rate(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001
+    is_negative = held_out.y != held_out.metric.positive
+    found = held_out.predictions.label[is_negative] == held_out.metric.positive
+    return float(found.mean()) if len(found) else 0.0
+
+
+def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
+    """Largest difference of a metric between two groups (equation A43).
+
+    A group on whose rows the metric is not defined is left out of that fold; it is nan when that
+    leaves fewer than two.
+    """
+    metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
+    metric = metric or held_out.metric
+    assert held_out.columns is not None  # noqa: S101 - checked before the study
+    numbers, _ = groups_of(held_out.columns[quantity.column], quantity.bins)
+    losses = []
+    for group in np.unique(numbers[numbers >= 0]):
+        rows = np.flatnonzero(numbers == group)
+        score = held_out.predictions.score
+        predictions = Predictions(
+            held_out.predictions.label[rows], None if score is None else score[rows]
+        )
+        try:
+            losses.append(metric.loss(held_out.y[rows], predictions, len(held_out.classes)))
+        except ValueError:
+            continue
+    return max(losses) - min(losses) if len(losses) > 1 else float("nan")
+
+
+QUANTITIES: Mapping[str, QuantityKind] = {
+    "latency_us": QuantityKind(
+        "pipeline", _latency, (), "microseconds per row, predicting 1,000 at once"
+    ),
+    "model_size_bytes": QuantityKind("pipeline", _size, (), "bytes of the pickled pipeline"),
+    "disparate_impact": QuantityKind(
+        "predictions",
+        _disparate_impact,
+        ("column", "bins", "metric"),
+        "largest difference of a metric between two groups of rows, in the metric's unit",
+    ),
+    "false_positive_rate": QuantityKind(
+        "predictions", _false_positive_rate, (), "share of negatives that are taken for positive"
+    ),
+}
+"""Quantities that a study may bound, by name."""
