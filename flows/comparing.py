@@ -204,7 +204,11 @@ def _run_all(comparison: Comparison, to_do: Sequence[Run]) -> None:
     with (
         one_thread(),  # or the asks of one run would take the cores of the others
         DaskTrials.started(
-            comparison.settings, _context(to_do[0]), flow_run_id, to_do[0].prepared.trial_limits
+            _context(to_do[0]),
+            flow_run_id,
+            to_do[0].prepared.trial_limits,
+            n_workers=comparison.settings.workers,
+            scheduler=comparison.settings.dask,
         ) as running,
     ):
         running.prepare_workers()

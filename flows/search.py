@@ -56,7 +56,7 @@ def _search(
 ) -> str:
     reason = ""
     while True:
-        while not reason and running.has_room:
+        while not reason and running.has_room():
             if not pace.may_submit(running.n_task_runs):
                 break
             trial, reason = _next(study, running, limits)

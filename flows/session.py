@@ -75,7 +75,11 @@ def run_study(
         preparation.store.sweep()
         try:
             with DaskTrials.started(
-                preparation.settings, context, flow_run_id, preparation.trial_limits
+                context,
+                flow_run_id,
+                preparation.trial_limits,
+                n_workers=preparation.settings.workers,
+                scheduler=preparation.settings.dask,
             ) as running:
                 trial_seconds = preparation.trial_limits.seconds
                 _measure_missing(study, running, context, trial_seconds, observer)

@@ -62,7 +62,7 @@ def run_flow(
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(preparation.settings),
+                workers_started_early(preparation.settings.workers, preparation.settings.dask),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

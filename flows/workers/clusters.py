@@ -12,7 +12,6 @@ from typing import Any
 
 import distributed
 
-from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.study_context import StudyContext
@@ -28,37 +27,47 @@ _MOMENT_SECONDS = 5.0
 
 @contextmanager
 def started_runner(
-    settings: TuneSettings, context: StudyContext, limits: TrialLimits
+    context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
 ) -> Iterator[tuple[LeanDaskTaskRunner, int]]:
     """A runner whose workers are there, and how many they are.
+
+    Args:
+        context: The study.
+        limits: What each of its trials may take.
+        n_workers: Local workers; None for one per core.
+        scheduler: Address of a scheduler to use instead of local workers.
 
     Raises:
         BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
     """
     with (
-        nullcontext() if settings.dask else local_settings(),
-        _cluster(settings) as cluster,
-        _runner(settings, cluster) as runner,
+        nullcontext() if scheduler else local_settings(),
+        _cluster(n_workers, scheduler) as cluster,
+        _runner(scheduler, cluster) as runner,
     ):
-        if settings.dask:
-            n_workers = _check_workers(runner, settings.dask, context, limits)
+        if scheduler:
+            n_started = _check_workers(runner, scheduler, context, limits)
         else:
-            n_workers = len(cluster.workers)
-            runner.client.wait_for_workers(n_workers, timeout=120)
-        yield runner, n_workers
+            n_started = len(cluster.workers)
+            runner.client.wait_for_workers(n_started, timeout=120)
+        yield runner, n_started
 
 
 @contextmanager
-def workers_started_early(settings: TuneSettings) -> Iterator[None]:
+def workers_started_early(n_workers: int | None, scheduler: str | None) -> Iterator[None]:
     """Start local workers in the background, for the flow that is called in the body.
 
     Workers and the Prefect server take seconds to start; this way they start at the same time.
+
+    Args:
+        n_workers: Local workers; None for one per core.
+        scheduler: Address of a scheduler to use instead: then there is nothing to start.
     """
-    if settings.dask:
+    if scheduler:
         yield
         return
     with ThreadPoolExecutor(1) as background:
-        starting = background.submit(local_cluster, settings.workers)
+        starting = background.submit(local_cluster, n_workers)
         token = _EARLY_CLUSTER.set(starting)
         try:
             yield
@@ -71,21 +80,21 @@ _EARLY_CLUSTER: ContextVar[Future[Any] | None] = ContextVar("early_cluster", def
 
 
 @contextmanager
-def _cluster(settings: TuneSettings) -> Iterator[Any]:
+def _cluster(n_workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """A cluster of local processes, one per core; None when another scheduler is named."""
     early = _EARLY_CLUSTER.get()
-    if settings.dask:
+    if scheduler:
         yield None
     elif early is not None:
         yield early.result()
     else:
-        with local_cluster(settings.workers) as cluster:
+        with local_cluster(n_workers) as cluster:
             yield cluster
 
 
-def _runner(settings: TuneSettings, cluster: Any) -> LeanDaskTaskRunner:
+def _runner(scheduler: str | None, cluster: Any) -> LeanDaskTaskRunner:
     if cluster is None:
-        return LeanDaskTaskRunner(address=settings.dask, client_kwargs={"timeout": 10})
+        return LeanDaskTaskRunner(address=scheduler, client_kwargs={"timeout": 10})
     return LeanDaskTaskRunner(cluster=cluster)
 
 

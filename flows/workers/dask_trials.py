@@ -20,7 +20,6 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.workers.clusters import started_runner
 from prefect_tune.flows.workers.reaping import end_trial_run, reap
 from prefect_tune.optimizers.trials.trial import Failure, Trial
@@ -108,18 +107,28 @@ class DaskTrials:
     @contextmanager
     def started(
         cls,
-        settings: TuneSettings,
         context: StudyContext,
         flow_run_id: UUID,
         limits: TrialLimits,
+        *,
+        n_workers: int | None = None,
+        scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
         """Have workers ready, and end what still runs on them afterwards.
+
+        Args:
+            context: The study.
+            flow_run_id: The flow run that the task runs belong to.
+            limits: What each trial may take.
+            n_workers: Trials at the same time; None for one per core, or per worker of the
+                scheduler.
+            scheduler: Address of a Dask scheduler; None for local workers.
 
         Raises:
             BadInput: If a scheduler cannot be reached, or one of its workers cannot work for us.
         """
-        with started_runner(settings, context, limits) as (runner, n_workers):
-            n_slots = min(settings.workers or n_workers, n_workers)
+        with started_runner(context, limits, n_workers, scheduler) as (runner, n_started):
+            n_slots = min(n_workers or n_started, n_started)
             trials = cls(runner, context, flow_run_id, n_slots, limits)
             with trials._limited():
                 try:
@@ -193,7 +202,6 @@ class DaskTrials:
         """Trials under way."""
         return len(self._running)
 
-    @property
     def has_room(self) -> bool:
         """Whether a worker is free.
 
@@ -301,7 +309,7 @@ class DaskTrials:
         """
         until = monotonic() + _COME_BACK_SECONDS
         while self._is_short:
-            if self.has_room and (self._nanny is not None or not self._ended_workers):
+            if self.has_room() and (self._nanny is not None or not self._ended_workers):
                 return
             if monotonic() > until:
                 raise RuntimeError(f"no worker came back within {_COME_BACK_SECONDS:g} s")

@@ -6,12 +6,12 @@ it has recorded, and never lets the difference grow to where that happens.
 """
 
 from time import monotonic, sleep
+from typing import Literal
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 
-from prefect_tune.flows.preparation.settings import TaskRuns
 from prefect_tune.flows.progress import Observer
 from prefect_tune.tasks.evaluate import Report
 
@@ -36,7 +36,9 @@ class ServerPace:
         observer: Is told when less is reported.
     """
 
-    def __init__(self, task_runs: TaskRuns, flow_run_id: UUID, observer: Observer) -> None:
+    def __init__(
+        self, task_runs: Report | Literal["auto"], flow_run_id: UUID, observer: Observer
+    ) -> None:
         self._task_runs, self._flow_run_id, self._observer = task_runs, flow_run_id, observer
         self._level = 0
         self._looked_at = 0
