@@ -1,18 +1,17 @@
-"""Prefect blocks: a store that a deployment opens by name, and where the signing key may be.
+"""The Prefect block of a store, which a deployment opens by name.
 
     ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
     store = ArtifactStoreBlock.load("main").open()
 
-`--store block:main` has a study use it.
+A study uses it with `--store block:main`.
 """
 
 from prefect.blocks.core import Block
-from prefect.blocks.system import Secret
 from pydantic import Field, SecretStr
 
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
-__all__ = ["ArtifactStoreBlock", "secret"]
+__all__ = ["ArtifactStoreBlock"]
 
 
 class ArtifactStoreBlock(Block):
@@ -43,14 +42,3 @@ class ArtifactStoreBlock(Block):
     def address(self) -> StoreAddress:
         """Where it is, as it travels to workers."""
         return StoreAddress(self.url, self.database.get_secret_value())
-
-
-def secret(name: str) -> str:
-    """What a Prefect secret block holds.
-
-    Raises:
-        ValueError: If there is no such block.
-    """
-    block = Secret.load(name)
-    assert isinstance(block, Secret)  # noqa: S101 - a coroutine only in async code
-    return str(block.get())

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from time import monotonic, sleep
 from typing import Any
 
@@ -22,7 +23,6 @@ from sqlalchemy import (
     event,
     make_url,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import (
     ArgumentError,
@@ -55,8 +55,6 @@ BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
 
 _RETRY_SECONDS = 0.5
-
-_DIALECTS: dict[str, Any] = {"postgresql": postgresql, "sqlite": sqlite}
 
 metadata = MetaData()
 
@@ -227,18 +225,24 @@ def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None
 
 @cache
 def _insert_new(dialect: str, table: Table, **computed: Any) -> Insert:
-    statement: Insert = _DIALECTS[dialect].insert(table).values(**computed).on_conflict_do_nothing()
-    return statement
+    statement = _dialect(dialect).insert(table).values(**computed)
+    keeping: Insert = statement.on_conflict_do_nothing()
+    return keeping
 
 
 @cache
 def _upsert(dialect: str, table: Table) -> Insert:
-    statement = _DIALECTS[dialect].insert(table)
+    statement = _dialect(dialect).insert(table)
     names = {column.name for column in table.columns}
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in sorted(names - set(keys))}
     replacing: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changed)
     return replacing
+
+
+def _dialect(name: str) -> Any:
+    """Return SQLAlchemy's module for SQLite or PostgreSQL; only the one in use is imported."""
+    return import_module(f"sqlalchemy.dialects.{name}")
 
 
 def _to_json(value: Any) -> str:

@@ -6,7 +6,6 @@ from operator import attrgetter
 from typing import Any
 
 from prefect_tune.storage.cache.entry import SORTS, Entry, Selection
-from prefect_tune.storage.cache.preview import summary
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.files import Damaged, Part, place_of
@@ -59,6 +58,8 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
     """All that is known of an artifact, what is in it, and what was made from it."""
+    from prefect_tune.storage.cache.preview import summary
+
     folder = artifact_folder(entry.key)
     children = store.index.select(Selection(parent=entry.key, present_only=False))
     contents: dict[str, Any] = {}

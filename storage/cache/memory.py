@@ -8,9 +8,6 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-import numpy as np
-from scipy import sparse
-
 __all__ = ["DEFAULT_MEMORY_BYTES", "MemoryTier"]
 
 DEFAULT_MEMORY_BYTES = 256 * 1000**2
@@ -41,7 +38,9 @@ class MemoryTier:
 
     def put(self, place: str, name: str, value: Any) -> None:
         """Hold a value, if it is of a kind that nobody can change, and fits."""
-        size_bytes = _frozen_bytes(value)
+        from prefect_tune.storage.matrices import frozen_bytes
+
+        size_bytes = frozen_bytes(value)
         if size_bytes is None or size_bytes > self.budget_bytes:
             return
         with self._lock:
@@ -58,14 +57,3 @@ class MemoryTier:
         with self._lock:
             for held in [held for held in self._values if held[0] == place]:
                 self.size_bytes -= self._values.pop(held)[1]
-
-
-def _frozen_bytes(value: Any) -> int | None:
-    """Bytes of a value whose arrays are all read-only; None for others."""
-    if isinstance(value, np.ndarray):
-        arrays = [value]
-    elif sparse.issparse(value):
-        arrays = [value.data, value.indices, value.indptr]
-    else:
-        return None
-    return None if any(a.flags.writeable for a in arrays) else sum(a.nbytes for a in arrays)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.files import GAPS
 from prefect_tune.tasks.data.patient_ids import as_ids, joined_ids, like_ids

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.bundled import TARGET, bundled_table
 from prefect_tune.tasks.data.cohort import cohort_named, generate

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
-from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.record_ids import split_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput

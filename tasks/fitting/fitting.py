@@ -18,7 +18,7 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.effective_values import fitted_value
 from prefect_tune.tasks.fitting.libraries import library_of

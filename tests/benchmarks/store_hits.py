@@ -24,8 +24,9 @@ from contracts.store import entry  # noqa: E402
 from machine import Goals, describe  # noqa: E402
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress  # noqa: E402
-from prefect_tune.storage.codec import canonical, decode  # noqa: E402
+from prefect_tune.storage.codec import decode  # noqa: E402
 from prefect_tune.storage.key import artifact_folder, digest  # noqa: E402
+from prefect_tune.storage.matrices import canonical  # noqa: E402
 
 SHAPES = {"1 MB": (1_300, 100), "50 MB": (65_536, 100)}
 ROUNDS = 9

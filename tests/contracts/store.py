@@ -15,11 +15,11 @@ from sqlalchemy import update
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.cache.index import CHEAP, NO_ROOM
-from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import part_of, repair, verify
 from prefect_tune.storage.journal import publication_table
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Holder
+from prefect_tune.storage.matrices import canonical
 
 
 def entry(key: str, **values: Any) -> Entry:

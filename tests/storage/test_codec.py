@@ -8,7 +8,8 @@ from hypothesis.extra import numpy as st_numpy
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from prefect_tune.storage.codec import canonical, decode, encode, layout
+from prefect_tune.storage.codec import decode, encode, layout
+from prefect_tune.storage.matrices import canonical
 
 DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int8, np.bool_]
 

@@ -12,8 +12,8 @@ from contracts.store import entry
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.cache.entry import Selection
-from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.matrices import canonical
 
 N_KEYS = 30
 SPAWN = multiprocessing.get_context("spawn")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.matrices import canonical
 
 KEYS = st.sampled_from([f"{i:x}{i:x}" for i in range(1, 9)])
 SIZES = st.sampled_from([200, 500, 1500])

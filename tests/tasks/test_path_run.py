@@ -14,8 +14,8 @@ from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage import StoreLost
 from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.codec import canonical
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary

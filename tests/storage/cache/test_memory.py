@@ -6,7 +6,7 @@ from scipy import sparse
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.matrices import canonical
 
 
 def frozen(n: int) -> np.ndarray:

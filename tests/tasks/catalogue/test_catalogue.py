@@ -19,7 +19,7 @@ from prefect_tune.optimizers.space.configuration import (
     from_unit,
     sample_choice,
 )
-from prefect_tune.storage.codec import canonical
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue import classification
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.fitting import FoldData, build, fit_model, fit_transformer, recipe
