@@ -6,7 +6,8 @@ from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.server_pace import ServerPace
-from prefect_tune.optimizers.optimizer import Budget, SpaceExhausted
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.trial import Failure, Trial, TrialState
 from prefect_tune.storage.database import StoreLost
 

@@ -8,23 +8,19 @@ with `acquisitions`, and are loaded when first touched: their libraries take sec
 
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.optimizers.optimizer import (
-    Asked,
-    Budget,
-    Event,
-    Measured,
-    Optimizer,
-    Retried,
-    SpaceExhausted,
-    Told,
-    replay,
-)
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import METHODS, Method, make_optimizer
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.space import Path, Space, Step, order_step
+from prefect_tune.optimizers.space.orders import order_step
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
@@ -47,6 +43,7 @@ __all__ = [
     "Choice",
     "Configuration",
     "Constraint",
+    "ConstraintsMeasured",
     "Encoding",
     "Evaluation",
     "Event",
@@ -55,7 +52,6 @@ __all__ = [
     "Flash",
     "History",
     "Jopt",
-    "Measured",
     "Method",
     "Objective",
     "Optimizer",

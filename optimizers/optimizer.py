@@ -5,140 +5,22 @@ of asks before it, so a process that replays the events continues exactly where 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = [
-    "Asked",
-    "Budget",
-    "Event",
-    "Measured",
-    "NoOptions",
-    "Optimizer",
-    "Retried",
-    "SpaceExhausted",
-    "Told",
-    "replay",
-]
-
-
-class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
-    """Every configuration of the space has been asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much a study may still spend when an optimizer is asked.
-
-    Attributes:
-        trials_spent: Trials told so far.
-        trials_left: Trials that may still be asked for; None when not limited.
-        seconds_spent: Worker-seconds spent so far.
-        seconds_left: Worker-seconds that may still be spent; None when not limited.
-        ask_seconds: Seconds that the optimizer's own asks have taken so far.
-    """
-
-    trials_spent: int = 0
-    trials_left: int | None = None
-    seconds_spent: float = 0.0
-    seconds_left: float | None = None
-    ask_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Trial `number` was asked for; `memo` is what the method wants back on replay."""
-
-    number: int
-    query: Query
-    budget: Budget
-    memo: Mapping[str, Any] | None = None
-
-    kind: ClassVar[str] = "ask"
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
-        return {
-            "number": self.number,
-            "query": self.query.to_json(),
-            "budget": asdict(self.budget),
-            "memo": self.memo,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, its query checked against a space."""
-        query = Query.from_json(document["query"], space)
-        return cls(document["number"], query, Budget(**document["budget"]), document["memo"])
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A trial has ended."""
-
-    trial: Trial
-
-    kind: ClassVar[str] = "tell"
-
-    def to_json(self) -> dict[str, Any]:
-        """The trial as JSON values."""
-        return self.trial.to_json()
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, its query checked against a space."""
-        return cls(Trial.from_json(document, space))
-
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """A failed trial waits for another attempt."""
-
-    number: int
-
-    kind: ClassVar[str] = "retry"
-
-    def to_json(self) -> dict[str, Any]:
-        """The number of the trial."""
-        return {"number": self.number}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """The inverse of `to_json`."""
-        return cls(document["number"])
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Quantities of a complete trial were measured after it was told, for a limit set later."""
-
-    number: int
-    constraints: Mapping[str, float]
-
-    kind: ClassVar[str] = "measure"
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
-        return {"number": self.number, "constraints": dict(self.constraints)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """The inverse of `to_json`."""
-        return cls(document["number"], document["constraints"])
-
-
-Event = Asked | Told | Retried | Measured
+__all__ = ["NoOptions", "Optimizer"]
 
 
 @dataclass(frozen=True)
@@ -245,27 +127,19 @@ class Optimizer(ABC):
             raise ValueError(f"trial {number} is not complete, so that it has no quantities")
         self.history.record(trial.measured(constraints))
 
-    def apply(self, event: Event) -> None:
-        """Take one event of an earlier process, without proposing anything.
+    def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
+        """Take an ask of an earlier process and its memo, without proposing anything.
 
         Raises:
-            ValueError: If the event cannot have happened now.
+            ValueError: If another trial comes next.
         """
-        match event:
-            case Asked():
-                if event.number != self._n_asks:
-                    raise ValueError(
-                        f"the events ask for trial {event.number} where {self._n_asks} comes next; "
-                        "they are not in order"
-                    )
-                self._restore(event.memo)
-                self._register(event.query)
-            case Told():
-                self.tell(event.trial)
-            case Retried():
-                self.retry(event.number)
-            case Measured():
-                self.measure(event.number, event.constraints)
+        if number != self._n_asks:
+            raise ValueError(
+                f"the events ask for trial {number} where {self._n_asks} comes next; "
+                "they are not in order"
+            )
+        self._restore(memo)
+        self._register(query)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))
@@ -281,13 +155,3 @@ class Optimizer(ABC):
     def _restore(self, memo: Mapping[str, Any] | None) -> None:
         """Take back what an earlier ask handed out."""
         self.memo = memo
-
-
-def replay(optimizer: Optimizer, events: Iterable[Event]) -> None:
-    """Bring a new optimizer to the state it would have after these events.
-
-    Raises:
-        ValueError: If the events are not in an order in which they can have happened.
-    """
-    for event in events:
-        optimizer.apply(event)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.optimizers.space.space import Step
+from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.node import Node
 
@@ -27,7 +27,7 @@ class Chain:
         """Do the step at a position; the steps before it must have been done."""
         _, algorithm, _ = self._steps[position]
         self._is_balanced |= bool(algorithm.class_weights)
-        if algorithm.passes_on:
+        if algorithm.is_passthrough:
             return
         node = self._planned.get(position) or self._node(self.tip, position, self._is_balanced)
         if position <= self._deepest:
@@ -39,7 +39,7 @@ class Chain:
 
     def is_served(self, position: int) -> bool:
         """Whether nothing has to be made at a position."""
-        return position <= self._deepest or self._steps[position][1].passes_on
+        return position <= self._deepest or self._steps[position][1].is_passthrough
 
     def planned_keys(self) -> list[str]:
         """Keys of what is there and will be served or read."""
@@ -50,7 +50,7 @@ class Chain:
         tip, is_balanced = self.tip, False
         for position, (_, algorithm, _) in enumerate(self._steps):
             is_balanced |= bool(algorithm.class_weights)
-            if algorithm.passes_on:
+            if algorithm.is_passthrough:
                 continue
             if tip.summary is None:
                 return

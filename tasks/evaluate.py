@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.measuring import measure

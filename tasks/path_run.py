@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import uuid4
 
-from prefect_tune.optimizers.space.configuration import Choice, Query
+from prefect_tune.optimizers.space.configuration import Choice
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares

@@ -75,7 +75,7 @@ def _of_the_catalogue() -> frozenset[Algorithm]:
 def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:
     """Build the estimator with its defaults, and look for what a step needs of it."""
     who = f"algorithm {algorithm.id!r} of step {step!r}"
-    if algorithm.passes_on:
+    if algorithm.is_passthrough:
         if is_model:
             raise BadInput(f"{who} has no estimator, and the last step has to predict")
         return

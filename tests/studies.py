@@ -6,7 +6,7 @@ import numpy as np
 from inputs import write_meds, write_table
 
 from prefect_tune.optimizers import Configuration, Evaluation, Failure, Query
-from prefect_tune.optimizers.space.configuration import sample_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import import_dataset

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
-from prefect_tune.optimizers.optimizer import Asked, Told
+from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 
 __all__ = ["TEST_LOSSES", "curve_of"]

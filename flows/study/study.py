@@ -13,16 +13,10 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from prefect_tune.flows.units import counted
-from prefect_tune.optimizers.optimizer import (
-    Asked,
-    Budget,
-    Measured,
-    Optimizer,
-    Retried,
-    Told,
-    replay,
-)
-from prefect_tune.optimizers.optimizer import Event as OptimizerEvent
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told, replay
+from prefect_tune.optimizers.events import Event as OptimizerEvent
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.trials.trial import Trial, TrialState
 from prefect_tune.storage.ledger import Ledger
@@ -35,7 +29,9 @@ from prefect_tune.tasks.problem import Problem
 
 __all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
 
-_EVENTS: Mapping[str, type[OptimizerEvent]] = {e.kind: e for e in (Asked, Told, Retried, Measured)}
+_EVENTS: Mapping[str, type[OptimizerEvent]] = {
+    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
+}
 _PIN_SECONDS = 86_400.0
 """For so long at most the incumbent's artifacts stay when a session is killed."""
 _BEAT_SECONDS = 5.0
@@ -210,7 +206,7 @@ class Study:
         """Note quantities of a complete trial that were measured after it was told."""
         self.optimizer.measure(number, constraints)
         trial = self.trials[number].measured(constraints)
-        event = Measured(number, constraints)
+        event = ConstraintsMeasured(number, constraints)
         self.ledger.append(self.name, event.kind, event.to_json(), trial.to_json())
         self.trials[number] = trial
 

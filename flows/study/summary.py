@@ -5,7 +5,7 @@ from typing import Any
 
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import read_trials, study_lease
-from prefect_tune.optimizers.optimizer import Asked
+from prefect_tune.optimizers.events import Asked
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, StoredStudy

@@ -14,11 +14,14 @@ import numpy as np
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, KernelKind
-from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Optimizer
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.options import check_options
-from prefect_tune.optimizers.space.configuration import Configuration, Query
-from prefect_tune.optimizers.trials.told_losses import FailureCost, told_losses
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.trials.objective import FailureCost
+from prefect_tune.optimizers.trials.told_losses import told_losses
 
 __all__ = ["Jopt", "JoptOptions"]
 

@@ -12,21 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Optimizer
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.options import check_options
 from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.space.configuration import (
-    Configuration,
-    Query,
-    default_configuration,
-    sample_configuration,
-)
+from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.told_losses import FailureCost, log_losses, told_losses
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+from prefect_tune.optimizers.trials.told_losses import log_losses, told_losses
 
 __all__ = ["ForestSearch", "LogCost", "Smac", "SmacOptions"]
 

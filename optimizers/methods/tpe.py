@@ -22,23 +22,18 @@ from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Optimizer
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.options import check_options
-from prefect_tune.optimizers.space.configuration import (
-    Choice,
-    Configuration,
-    Query,
-    Value,
-    active_hyperparameters,
-    from_unit,
-    is_allowed,
-    to_unit,
-)
+from prefect_tune.optimizers.space.conditions import active_hyperparameters
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.told_losses import FailureCost, told_losses
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+from prefect_tune.optimizers.trials.told_losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["ParzenSearch", "Tpe", "TpeOptions"]

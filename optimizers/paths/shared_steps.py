@@ -11,15 +11,11 @@ from dataclasses import replace
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.configuration import (
-    Choice,
-    Configuration,
-    Value,
-    active_hyperparameters,
-    is_allowed,
-    plain_value,
-)
-from prefect_tune.optimizers.space.space import Space, Step
+from prefect_tune.optimizers.space.conditions import active_hyperparameters
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.unit_interval import Value, plain_value
 
 __all__ = ["shared_choices", "untried_variants", "with_choices"]
 

@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_steps import with_choices
-from prefect_tune.optimizers.space.configuration import (
-    Choice,
-    Configuration,
-    default_configuration,
-    sample_configuration,
-)
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.encoding import Encoding
-from prefect_tune.optimizers.space.space import Path, Space, Step
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["PathTable", "listed_paths"]

@@ -96,14 +96,14 @@ class Algorithm:
         return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
 
     @property
-    def passes_on(self) -> bool:
+    def is_passthrough(self) -> bool:
         """Whether the step hands on exactly what it was given."""
         return self.estimator == ""
 
     @property
     def is_idle(self) -> bool:
         """Whether the pipeline is the same without it."""
-        return self.passes_on and not self.class_weights and not self.order
+        return self.is_passthrough and not self.class_weights and not self.order
 
     @property
     def n_hyperparameters(self) -> int:

@@ -17,16 +17,10 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.configuration import (
-    Choice,
-    Configuration,
-    Value,
-    is_allowed,
-    plain_value,
-    to_unit,
-)
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Value, plain_value, to_unit
 
 __all__ = ["CandidateSpace", "Candidates"]
 

@@ -1,91 +1,27 @@
-"""Search spaces: ordered steps, each a choice of algorithms with hyperparameters of their own."""
+"""Search spaces: ordered steps; a pipeline takes one algorithm of each."""
 
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, permutations, product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, Literal
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.orders import (
+    check_order,
+    in_chosen_order,
+    is_first_of_equal_orders,
+)
+from prefect_tune.optimizers.space.step import Step
 
-__all__ = ["Path", "Space", "Step", "order_step"]
+__all__ = ["Path", "Space"]
 
 Path = tuple[str, ...]
 """The ids of the algorithms chosen, one per searched step, in order."""
-
-_MOST_ORDERED = 4
-"""Steps that may change places with each other: 24 orders."""
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One stage of a pipeline and the algorithms that can fill it.
-
-    Attributes:
-        name: Also the name of its Prefect task, for instance `rescale`.
-        algorithms: The choices, in the order of their columns in a one-hot path.
-        fixed: True for a step that always runs and leaves nothing to choose; it is not part of a
-            configuration and not counted.
-    """
-
-    name: str
-    algorithms: tuple[Algorithm, ...]
-    fixed: bool = False
-
-    def __post_init__(self) -> None:
-        ids = [a.id for a in self.algorithms]
-        if not ids:
-            raise ValueError(f"step {self.name!r} has no algorithm; give it at least one")
-        doubled = {i for i in ids if ids.count(i) > 1}
-        if doubled:
-            raise ValueError(f"step {self.name!r} has two algorithms called {min(doubled)!r}")
-        if self.fixed and (len(ids) > 1 or self.algorithms[0].n_hyperparameters):
-            raise ValueError(
-                f"step {self.name!r} is fixed, so it takes one algorithm without hyperparameters; "
-                f"it has {len(ids)} with {self.algorithms[0].n_hyperparameters} in the first"
-            )
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        """The steps whose order this one chooses; empty for all but those of `order_step`."""
-        return self.algorithms[0].order
-
-    def algorithm(self, algorithm_id: str) -> Algorithm:
-        """The algorithm of that id.
-
-        Raises:
-            UnknownName: If the step has none of that id.
-        """
-        for algorithm in self.algorithms:
-            if algorithm.id == algorithm_id:
-                return algorithm
-        known = [a.id for a in self.algorithms]
-        raise UnknownName(f"algorithm of step {self.name!r}:", algorithm_id, known)
-
-
-def order_step(*steps: str, name: str = "order") -> Step:
-    """A step that chooses in which order others run (o_ik of Liu, Ram et al. 2020, appendix 6).
-
-    It stands directly in front of them in a space. Its algorithms are the permutations. Of orders
-    that differ only in where steps do nothing, one can run.
-
-    Args:
-        steps: Names of two to four steps in their default order, in which they stand in the space.
-        name: What the step itself is called.
-
-    Raises:
-        ValueError: If they are fewer, more, or one is named twice.
-    """
-    if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
-        raise ValueError(
-            f"step {name!r} orders 2 to {_MOST_ORDERED} different steps; got {', '.join(steps)}"
-        )
-    ids = {order: "_before_".join(order).replace(" ", "_") for order in permutations(steps)}
-    return Step(name, tuple(Algorithm(id=i, order=order) for order, i in ids.items()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +55,7 @@ class Space:
             for step, algorithm in (first, second):
                 self.step(step).algorithm(algorithm)
         for position in range(len(self.steps)):
-            self._check_order(position)
+            check_order(self.name, self.steps, position)
         if next(self.paths(), None) is None:
             raise ValueError(f"space {self.name!r} has no path that can run")
 
@@ -176,7 +112,7 @@ class Space:
                 return False
             if algorithm.flags.output != "same":
                 is_sparse = algorithm.flags.output == "sparse"
-        return self._is_first_order(path)
+        return not self._has_orders or is_first_of_equal_orders(pipeline, self.steps)
 
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
         """What runs, in the order that it runs; fixed steps included, those of `order_step` not.
@@ -194,56 +130,19 @@ class Space:
         pairs = [(s, s.algorithms[0] if s.fixed else s.algorithm(next(chosen))) for s in self.steps]
         if not self._has_orders:
             return tuple(pairs)
-        pipeline = [pair for pair in pairs if not pair[1].order]
-        place = {step.name: i for i, (step, _) in enumerate(pipeline)}
-        for order in (algorithm.order for _, algorithm in pairs if algorithm.order):
-            first = min(place[name] for name in order)
-            pipeline[first : first + len(order)] = [pipeline[place[name]] for name in order]
-        return tuple(pipeline)
+        return in_chosen_order(pairs)
+
+    def algorithms(self, path: Path) -> tuple[Algorithm, ...]:
+        """Return the algorithm that a path takes of each searched step.
+
+        Raises:
+            UnknownName: If a step has no such algorithm.
+        """
+        return tuple(s.algorithm(a) for s, a in zip(self.searched, path, strict=True))
 
     @cached_property
     def _has_orders(self) -> bool:
         return any(step.orders for step in self.steps)
-
-    def _is_first_order(self, path: Path) -> bool:
-        """Whether no earlier permutation has those steps that do something in the same order."""
-        if not self._has_orders:
-            return True
-        pipeline = self.pipeline(path)
-        idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
-        ran = [step.name for step, _ in pipeline]
-        for step in self.steps:
-            if not step.orders:
-                continue
-            order = tuple(name for name in ran if name in step.orders)
-            working = [name for name in order if name not in idle]
-            declared = [s.name for s in self.steps if s.name in step.orders]
-            alike = (
-                other
-                for other in permutations(declared)
-                if [name for name in other if name not in idle] == working
-            )
-            if next(alike) != order:
-                return False
-        return True
-
-    def _check_order(self, position: int) -> None:
-        """Raises ValueError if steps that the one there orders do not stand directly behind it."""
-        step = self.steps[position]
-        n = len(step.orders)
-        behind = self.steps[position + 1 : position + 1 + n]
-        names = [s.name for s in behind]
-        if sorted(names) != sorted(step.orders):
-            raise ValueError(
-                f"step {step.name!r} of space {self.name!r} orders {', '.join(step.orders)}, which "
-                f"must stand directly behind it; there are {', '.join(names) or 'none'}"
-            )
-        unmoved = [s.name for s in behind if s.fixed or s.orders or s is self.steps[-1]]
-        if unmoved:
-            raise ValueError(
-                f"step {unmoved[0]!r} of space {self.name!r} cannot change places: it is fixed, "
-                "orders others, or is the last step, which predicts"
-            )
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
         """The part of it with only some of the algorithms, by the name of each searched step.

@@ -1,10 +1,14 @@
 """What is minimised, as far as a method may know it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from prefect_tune.optimizers.trials.constraint import Constraint
 
-__all__ = ["Objective"]
+__all__ = ["FailureCost", "Objective"]
+
+FailureCost = Literal["bound", "worst", "chance"]
+"""What a failed trial counts as: the metric's upper bound, the worst finished loss, or chance."""
 
 
 @dataclass(frozen=True, slots=True)

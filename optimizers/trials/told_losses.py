@@ -1,18 +1,13 @@
 """The losses that models are fitted on: failed trials have one too, by a rule that is stated."""
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial, TrialState
 
-__all__ = ["FailureCost", "failure_loss", "log_losses", "told_losses"]
-
-FailureCost = Literal["bound", "worst", "chance"]
-"""The metric's upper bound, the worst finished loss, or the loss of chance."""
+__all__ = ["failure_loss", "log_losses", "told_losses"]
 
 
 def failure_loss(history: History, objective: Objective, rule: FailureCost) -> float:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 
 __all__ = ["Evaluation", "Failure", "StepCost", "Trial", "TrialState"]

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.space import Step
+from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.data.events import EventRows, positions
 
 __all__ = ["CONSTRUCT_FEATURES", "DENSIFY", "EventAggregation", "ToDense"]

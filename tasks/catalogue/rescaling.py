@@ -3,7 +3,7 @@
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.space import Step
+from prefect_tune.optimizers.space.step import Step
 
 __all__ = [
     "BINARIZE",

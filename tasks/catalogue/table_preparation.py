@@ -5,7 +5,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.space import Step
+from prefect_tune.optimizers.space.step import Step
 
 __all__ = ["ENCODE", "IMPUTE", "make_encoder", "make_imputer"]
 

@@ -44,7 +44,7 @@ from prefect_tune.optimizers import (  # noqa: E402
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.space.configuration import sample_configuration  # noqa: E402
+from prefect_tune.optimizers.space.sampling import sample_configuration  # noqa: E402
 
 N_HYPERPARAMETERS = 3
 N_TOLD = 200

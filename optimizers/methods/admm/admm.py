@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.admm.options import AdmmOptions
 from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
 from prefect_tune.optimizers.methods.admm.positions import Positions
@@ -23,9 +24,10 @@ from prefect_tune.optimizers.methods.admm.splitting import next_multiplier, rewa
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations, observations
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.flash.phase_lengths import capacity
-from prefect_tune.optimizers.methods.random_search import new_configuration
-from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
-from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path
 
 __all__ = ["Admm"]
@@ -288,7 +290,7 @@ class Admm(Optimizer):
         """The plainest: steps that do nothing where there are any, and naive Bayes (section 5)."""
         wanted = []
         for step in self.space.searched:
-            plain = [a for a in step.algorithms if a.passes_on or a.id == "gaussian_nb"]
+            plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
             least = min(step.algorithms, key=lambda a: a.n_hyperparameters)
             wanted.append((plain[0] if plain else least).id)
         path = tuple(wanted)

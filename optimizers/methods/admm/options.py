@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from prefect_tune.optimizers.options import check_options
-from prefect_tune.optimizers.trials.told_losses import FailureCost
+from prefect_tune.optimizers.trials.objective import FailureCost
 
 __all__ = ["AdmmOptions"]
 

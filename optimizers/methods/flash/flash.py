@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
 from prefect_tune.optimizers.methods.flash.phase_lengths import (
     PhaseLengths,
@@ -23,15 +24,16 @@ from prefect_tune.optimizers.methods.flash.phase_lengths import (
     phase_lengths,
 )
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
-from prefect_tune.optimizers.methods.random_search import new_configuration
 from prefect_tune.optimizers.methods.smac import ForestSearch, LogCost, SmacOptions
-from prefect_tune.optimizers.optimizer import Budget, Optimizer, SpaceExhausted
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.design import design_order, design_rank
 from prefect_tune.optimizers.paths.shared_steps import shared_choices, untried_variants
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.space.configuration import Choice, Configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 
 if TYPE_CHECKING:

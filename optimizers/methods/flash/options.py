@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from prefect_tune.optimizers.options import check_options
 from prefect_tune.optimizers.paths.design import Design
-from prefect_tune.optimizers.trials.told_losses import FailureCost
+from prefect_tune.optimizers.trials.objective import FailureCost
 
 __all__ = ["Cost", "FlashOptions", "Start", "Variant"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from prefect_tune.optimizers.optimizer import Budget
+from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.trials.history import History
 
 __all__ = ["PhaseLengths", "capacity", "phase_lengths"]

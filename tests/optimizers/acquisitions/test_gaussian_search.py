@@ -7,7 +7,7 @@ from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, KernelKind
 from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import sample_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")
 

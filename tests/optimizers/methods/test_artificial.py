@@ -5,7 +5,7 @@ import pytest
 from artificial import A2, A3, ArtificialLoss, after_step, artificial_space
 
 from prefect_tune.optimizers import Query
-from prefect_tune.optimizers.space.configuration import sample_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
 def test_worked_values() -> None:

@@ -33,7 +33,8 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidates import CandidateSpace
-from prefect_tune.optimizers.space.configuration import default_configuration, sample_configuration
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
@@ -79,7 +80,7 @@ def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
     for number in range(60):
         if number < 30:
             query = Query(default_configuration(space, paths[FIRST_THIRTY[number]]))
-            optimizer.apply(Asked(number, query, Budget()))
+            replay(optimizer, [Asked(number, query, Budget())])
         else:
             query = optimizer.ask(Budget())
         i = paths.index(query.configuration.path)

@@ -12,8 +12,8 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     reward,
     slack,
 )
-from prefect_tune.optimizers.space.configuration import from_unit
 from prefect_tune.optimizers.space.grids import Grid, grid_of
+from prefect_tune.optimizers.space.unit_interval import from_unit
 
 
 def one_to(n: int) -> Grid:

@@ -5,7 +5,8 @@ from worlds import mixed_space, sparse_space
 
 from prefect_tune.optimizers import Configuration, Encoding, Space
 from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.space.configuration import default_configuration, sample_configuration
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACES = [mixed_space(), sparse_space(), counted_space((2, 3), 2)]

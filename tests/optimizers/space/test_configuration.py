@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import Choice, Configuration, Encoding, Query
-from prefect_tune.optimizers.space.configuration import (
-    default_configuration,
-    enumerate_configurations,
-    from_unit,
-    sample_configuration,
-    to_unit,
-)
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.enumeration import enumerate_configurations
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.unit_interval import from_unit, to_unit
 
 SPACE = mixed_space()
 ENCODING = Encoding(SPACE)

@@ -15,7 +15,7 @@ from prefect_tune.optimizers import (
     UnknownName,
     make_optimizer,
 )
-from prefect_tune.optimizers.space.configuration import sample_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 SPACE = mixed_space()
 

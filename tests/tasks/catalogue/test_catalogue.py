@@ -13,12 +13,10 @@ from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.optimizers.space.configuration import (
-    active_hyperparameters,
-    default_choice,
-    from_unit,
-    sample_choice,
-)
+from prefect_tune.optimizers.space.conditions import active_hyperparameters
+from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.sampling import sample_choice
+from prefect_tune.optimizers.space.unit_interval import from_unit
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue import classification
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -49,7 +47,11 @@ def cases() -> dict[str, Case]:
     for space in SPACES.values():
         for step in space.steps:
             for algorithm in step.algorithms:
-                if algorithm.passes_on or step.name in ("construct features", "impute", "encode"):
+                if algorithm.is_passthrough or step.name in (
+                    "construct features",
+                    "impute",
+                    "encode",
+                ):
                     continue
                 is_model = step is space.steps[-1]
                 kind = space.target if is_model else f"transform for {space.target}"

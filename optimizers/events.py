@@ -1,0 +1,116 @@
+"""What happens to an optimizer, event by event, and the fold over them that resumes a study."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Asked", "ConstraintsMeasured", "Event", "Retried", "Told", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Trial `number` was asked for; `memo` is what the method wants back on replay."""
+
+    number: int
+    query: Query
+    budget: Budget
+    memo: Mapping[str, Any] | None = None
+
+    kind: ClassVar[str] = "ask"
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return {
+            "number": self.number,
+            "query": self.query.to_json(),
+            "budget": asdict(self.budget),
+            "memo": self.memo,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
+        """The inverse of `to_json`, its query checked against a space."""
+        query = Query.from_json(document["query"], space)
+        return cls(document["number"], query, Budget(**document["budget"]), document["memo"])
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A trial has ended."""
+
+    trial: Trial
+
+    kind: ClassVar[str] = "tell"
+
+    def to_json(self) -> dict[str, Any]:
+        """The trial as JSON values."""
+        return self.trial.to_json()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
+        """The inverse of `to_json`, its query checked against a space."""
+        return cls(Trial.from_json(document, space))
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A failed trial waits for another attempt."""
+
+    number: int
+
+    kind: ClassVar[str] = "retry"
+
+    def to_json(self) -> dict[str, Any]:
+        """The number of the trial."""
+        return {"number": self.number}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
+        """The inverse of `to_json`."""
+        return cls(document["number"])
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintsMeasured:
+    """Quantities of a complete trial were measured after it was told, for a limit set later."""
+
+    number: int
+    constraints: Mapping[str, float]
+
+    kind: ClassVar[str] = "measure"
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return {"number": self.number, "constraints": dict(self.constraints)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
+        """The inverse of `to_json`."""
+        return cls(document["number"], document["constraints"])
+
+
+Event = Asked | Told | Retried | ConstraintsMeasured
+
+
+def replay(optimizer: Optimizer, events: Iterable[Event]) -> None:
+    """Bring a new optimizer to the state it would have after these events.
+
+    Raises:
+        ValueError: If the events are not in an order in which they can have happened.
+    """
+    for event in events:
+        match event:
+            case Asked():
+                optimizer.restore(event.number, event.query, event.memo)
+            case Told():
+                optimizer.tell(event.trial)
+            case Retried():
+                optimizer.retry(event.number)
+            case ConstraintsMeasured():
+                optimizer.measure(event.number, event.constraints)

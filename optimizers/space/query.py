@@ -1,0 +1,54 @@
+"""Queries: a configuration and the fidelity at which to evaluate it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+
+__all__ = ["Query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A configuration and the fidelity at which to evaluate it.
+
+    Attributes:
+        configuration: What to evaluate.
+        subset: Share of the training rows to train on, in (0, 1].
+        subset_draw: Which of the independent families of nested subsets.
+        epochs: How far to train an iterative model, counted from its start; None for a full fit.
+    """
+
+    configuration: Configuration
+    subset: float = 1.0
+    subset_draw: int = 0
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.subset <= 1:
+            raise ValueError(f"subset is a share of the rows in (0, 1]; got {self.subset}")
+        if self.subset_draw < 0:
+            raise ValueError(f"subset_draw counts from 0; got {self.subset_draw}")
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"epochs are at least 1, or None for a full fit; got {self.epochs}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Configuration, subset, subset_draw, epochs."""
+        return {
+            "configuration": self.configuration.to_json(),
+            "subset": self.subset,
+            "subset_draw": self.subset_draw,
+            "epochs": self.epochs,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
+        """The inverse of `to_json`, checked against a space."""
+        return cls(
+            Configuration.from_json(document["configuration"], space),
+            float(document["subset"]),
+            int(document["subset_draw"]),
+            document["epochs"],
+        )

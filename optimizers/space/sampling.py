@@ -1,0 +1,109 @@
+"""Configurations drawn from the prior: uniform over paths, then over each range."""
+
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.conditions import active_hyperparameters, are_allowed
+from prefect_tune.optimizers.space.configuration import Choice, Configuration
+from prefect_tune.optimizers.space.enumeration import enumerate_configurations
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Value, from_unit
+
+__all__ = ["SpaceExhausted", "new_configuration", "sample_choice", "sample_configuration"]
+
+_MOST_DRAWS = 10_000
+"""Draws before a space whose constraints leave almost nothing is given up."""
+_NEW_DRAWS = 1_000
+"""Draws without a new configuration before the rest of the space is listed."""
+_LIST_LIMIT = 100_000
+"""Largest space that is listed to find what is left of it."""
+
+
+class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
+    """Every configuration of the space has been asked for."""
+
+
+def sample_configuration(
+    space: Space, rng: np.random.Generator, path: Path | None = None
+) -> Configuration:
+    """A configuration drawn from the prior: uniform over paths, then over each range.
+
+    Args:
+        space: Where to draw from.
+        rng: Source of randomness.
+        path: Draw hyperparameters for this path only.
+
+    Raises:
+        ValueError: If no draw in ten thousand satisfies the constraints.
+    """
+    if path is None:
+        path = _sample_path(space, rng)
+    return Configuration.of(space, path, [_sample_values(a, rng) for a in space.algorithms(path)])
+
+
+def sample_choice(algorithm: Algorithm, rng: np.random.Generator) -> Choice:
+    """An algorithm with values drawn from the prior.
+
+    Raises:
+        ValueError: If no draw in ten thousand satisfies the constraints.
+    """
+    return Choice.of(algorithm.id, _sample_values(algorithm, rng))
+
+
+def new_configuration(
+    space: Space,
+    asked: AbstractSet[Configuration],
+    rng: np.random.Generator,
+    path: Path | None = None,
+) -> Configuration:
+    """A configuration drawn from the prior that was not asked for before.
+
+    Args:
+        space: Where to draw from.
+        asked: What not to draw.
+        rng: Source of randomness.
+        path: Draw hyperparameters for this path only.
+
+    Raises:
+        SpaceExhausted: If there is none, or a thousand draws in a row were asked for before in a
+            space that is too large to list.
+    """
+    for _ in range(_NEW_DRAWS):
+        configuration = sample_configuration(space, rng, path)
+        if configuration not in asked:
+            return configuration
+        if path is not None and not any(choice.values for _, choice in configuration.choices):
+            break  # a path without hyperparameters is one configuration
+    listed = enumerate_configurations(space, _LIST_LIMIT, path)
+    rest = [c for c in listed or () if c not in asked]
+    if not rest:
+        raise SpaceExhausted(
+            f"all configurations of space {space.name!r} that a thousand draws can find "
+            f"({len(asked)}) have been asked for"
+        )
+    return rest[int(rng.integers(len(rest)))]
+
+
+def _sample_path(space: Space, rng: np.random.Generator) -> Path:
+    for _ in range(_MOST_DRAWS):
+        path = tuple(s.algorithms[int(rng.integers(len(s.algorithms)))].id for s in space.searched)
+        if space.is_feasible(path):
+            return path
+    raise ValueError(
+        f"no path of space {space.name!r} that can run was found in {_MOST_DRAWS} draws"
+    )
+
+
+def _sample_values(algorithm: Algorithm, rng: np.random.Generator) -> dict[str, Value]:
+    for _ in range(_MOST_DRAWS):
+        values: dict[str, Value] = {}
+        for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
+            values[hyperparameter.name] = from_unit(hyperparameter, float(rng.random()))
+        if are_allowed(algorithm, values):
+            return values
+    raise ValueError(
+        f"no values of algorithm {algorithm.id!r} outside its forbidden clauses were found "
+        f"in {_MOST_DRAWS} draws"
+    )
