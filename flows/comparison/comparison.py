@@ -26,6 +26,7 @@ from prefect_tune.flows.preparation.study_input import Read, read_input
 from prefect_tune.optimizers.registry import METHODS, make_optimizer
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage.atomic import atomic_file, check_writable
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -133,9 +134,8 @@ class Comparison:
     def outcome(self) -> dict[str, Any]:
         """What `prefect-tune compare --json` prints; the curves are written to their file."""
         curves = self.curves()
-        part = self.out.with_name(f".{self.out.name}.part")
-        curves.to_parquet(part, index=False)
-        part.replace(self.out)
+        with atomic_file(self.out) as path:
+            curves.to_parquet(path, index=False)
         first = self.runs[0].prepared.resolved
         return {
             "comparison": self.name,
@@ -353,12 +353,8 @@ def _writable(out: str) -> Path:
         BadInput: If it cannot be written.
     """
     path = Path(out).expanduser().absolute()
-    part = path.with_name(f".{path.name}.part")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder")
-        part.touch()
-        part.unlink()
+        check_writable(path)
     except OSError as error:
         raise BadInput(f"--out {out} cannot be written: {error}; name another file") from error
     return path
