@@ -1,0 +1,173 @@
+"""A store that version 0.1.0 made is opened, shown, continued, retried and used.
+
+`data/store_of_0_1.tar.xz` holds that store, the table and the file with a space that its studies
+were started with, and `before.json`: for each study the output of `show --json` and of
+`trials --json`, and the queries after version 0.1.0 had continued a copy on one worker
+(`continued`). The studies are `flashed` (constraints and an ensemble), `admmed` (the paper's
+variant, a holdout, trial limits), `picky` (a user's space in which trials fail), `cut` (killed
+while trial 3 ran) and those of the comparison `versus`.
+"""
+
+import json
+import pickle
+import shutil
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from command_line import CommandLine
+
+from prefect_tune.flows.comparing import compare
+from prefect_tune.flows.retrying import retry
+from prefect_tune.flows.tuning import tune
+
+ARCHIVE = Path(__file__).parent / "data" / "store_of_0_1.tar.xz"
+LIBRARIES = {"numpy": "2.4.6", "scipy": "1.17.1", "scikit-learn": "1.9.1"}
+"""Those that made its artifacts, whose versions are part of their keys."""
+STUDIES = ("flashed", "admmed", "picky", "cut", "versus-0-random", "versus-0-flash-r-5")
+STARTED_WITH: dict[str, dict[str, Any]] = {
+    "flashed": {
+        "method": "flash", "space": "small", "ensemble": 3,
+        "constraint": ["disparate_impact(count, bins=0:3:6:9)<=60", "model_size_bytes<=1000000"],
+    },
+    "admmed": {
+        "method": "admm", "space": "small", "option": {"variant": "paper"}, "holdout": 0.3,
+        "metric": "auroc", "trial_timeout": "30s", "trial_memory": "2GB", "categorical": ["count"],
+    },
+    "cut": {"method": "random", "space": "small"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("old")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def before(unpacked: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads((unpacked / "before.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def looked_at(unpacked: Path) -> CommandLine:
+    """For commands that change nothing."""
+    return CommandLine(unpacked)
+
+
+@pytest.fixture
+def old(unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """A copy to work on, in the folder in which the studies were started."""
+    folder = tmp_path / "old"
+    shutil.copytree(unpacked, folder)
+    monkeypatch.chdir(folder)
+    return CommandLine(folder)
+
+
+def go_on(old: CommandLine, study: str, trials: int) -> list[dict[str, Any]]:
+    """Continue a study on one worker, by the parameters of the command; its trials."""
+    parameters = {"data": "table.csv", "target": "target", **STARTED_WITH[study]}
+    store = str(old.home / "store")
+    summary = tune(study=study, trials=trials, workers=1, store=store, **parameters)
+    assert summary["n_trials"] == trials
+    return listed(old, study)
+
+
+def listed(command: CommandLine, study: str) -> list[dict[str, Any]]:
+    """Its trials without tracebacks, which name files of the machine it was made on."""
+    rows: list[dict[str, Any]] = command.json("trials", study)
+    for row in rows:
+        if row["failure"]:
+            assert "ValueError: picky" in row["failure"]["traceback"]
+            row["failure"]["traceback"] = ""
+    return rows
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_studies_are_shown_as_they_were(looked_at, before, study) -> None:
+    assert looked_at.json("show", study) == before[study]["show"]
+    assert listed(looked_at, study) == before[study]["trials"]
+    assert looked_at("show", study).exit_code == 0
+
+
+def test_everything_of_it_is_listed_and_sound(looked_at) -> None:
+    assert {row["study"] for row in looked_at.json("study", "ls")} == set(STUDIES)
+    found = looked_at.json("artifacts", "verify")
+    assert found["checked"] > 200
+    assert found["damaged"] == found["missing"] == found["orphans"] == []
+    failed = looked_at.json("trials", "picky", "--failed")
+    assert {t["failure"]["message"] for t in failed} == {"ValueError: picky"}
+    key = looked_at.json("artifacts", "ls", "--study", "flashed", "--limit", 1)[0]["key"]
+    assert looked_at.json("artifacts", "show", key)["contents"]
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(("study", "trials"), [("flashed", 7), ("admmed", 5), ("cut", 6)])
+def test_a_study_goes_on_with_the_queries_that_its_version_asked(
+    old, before, study, trials
+) -> None:
+    found = go_on(old, study, trials)
+    finished = [t for t in before[study]["trials"] if t["state"] == "complete"]
+    assert found[: len(finished)] == finished
+    assert {t["state"] for t in found} == {"complete"}
+    assert [t["query"] for t in found] == before[study]["continued"]
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.skipif(
+    any(version(name) != number for name, number in LIBRARIES.items()),
+    reason="libraries of other versions make artifacts of their own",
+)
+def test_a_study_goes_on_without_its_file_and_is_served_what_it_made(old) -> None:
+    Path("table.csv").unlink()
+    found = go_on(old, "flashed", 8)
+    steps = [s for t in found[6:] for s in t["evaluation"]["steps"]]
+    assert all(s["hit"] for s in steps if s["step"] in ("impute", "encode"))
+
+
+@pytest.mark.usefixtures("server")
+def test_failed_trials_are_run_again(old, before) -> None:
+    Path("space.py").unlink()  # its text is in the ledger
+    summary = retry("picky", workers=1, store=str(old.home / "store"))
+    assert (summary["n_trials"], summary["n_failed"]) == (6, 4)
+    for trial, former in zip(old.json("trials", "picky"), before["picky"]["trials"], strict=True):
+        if former["state"] == "complete":
+            assert trial == former
+        else:
+            assert trial["query"] == former["query"]
+            assert trial["attempts"] == former["attempts"] + 1
+            assert trial["failure"]["message"] == "ValueError: picky"
+
+
+@pytest.mark.parametrize("study", ["flashed", "admmed", "picky"])
+def test_final_models_predict_and_are_exported(old, study) -> None:
+    rows = pd.read_csv("table.csv").drop(columns="target")
+    rows.to_csv("new.csv", index=False)
+    out = old.json("predict", study, "new.csv", "--out", "predictions.csv")
+    assert out["rows"] == len(rows)
+    predictions = pd.read_csv("predictions.csv")
+    assert old("export", study, "model.pkl").exit_code == 0
+    model = pickle.loads(Path("model.pkl").read_bytes())
+    if study == "admmed":
+        rows["count"] = rows["count"].astype(str)  # as --categorical count says
+    assert list(model.predict(rows)) == list(predictions["prediction"])
+
+
+@pytest.mark.usefixtures("server")
+def test_a_comparison_is_continued(old) -> None:
+    parameters: dict[str, Any] = {
+        "data": "table.csv", "target": "target", "methods": "random,flash:r=5", "space": "small",
+        "name": "versus", "workers": 1, "store": str(old.home / "store"), "out": "curves.parquet",
+    }  # fmt: skip
+    ledgers = [listed(old, s) for s in STUDIES if s.startswith("versus")]
+    assert compare(**parameters)["n_blocks"] == 1
+    wider = compare(**parameters, repeats=2)
+    assert (wider["n_blocks"], wider["budget_trials"]) == (2, 3)
+    assert [listed(old, s) for s in STUDIES if s.startswith("versus")] == ledgers
+    assert len(pd.read_parquet("curves.parquet")) == 2 * 2 * (1 + 3)
