@@ -8,7 +8,8 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.trial import Failure, Trial, TrialState
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.storage.database import StoreLost
 
 __all__ = ["Limits", "progress_of", "search"]

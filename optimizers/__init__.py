@@ -24,7 +24,8 @@ from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost, Trial, TrialState
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost, Trial
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.admm.admm import Admm

@@ -204,13 +204,15 @@ class Ledger:
             self._check_lease(connection)
             self._set_trial(connection, study, trial)
 
-    def events(self, study: str) -> list[LedgerEvent]:
-        """All events of a study, in order."""
+    def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
+        """All events of a study, or those of one kind, in order."""
         query = (
             select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
             .where(event_table.c.study == study)
             .order_by(event_table.c.sequence)
         )
+        if kind is not None:
+            query = query.where(event_table.c.kind == kind)
         with self._database.read() as connection:
             return [LedgerEvent(*row) for row in connection.execute(query)]
 

@@ -13,7 +13,7 @@ __all__ = ["existing_store"]
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
     """An existing store; looking never makes one."""
-    from prefect_tune.flows.preparation.settings import store_address
+    from prefect_tune.flows.preparation.store_address import store_address
     from prefect_tune.storage.store import ArtifactStore
     from prefect_tune.tasks.bad_input import BadInput
 

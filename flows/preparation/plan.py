@@ -15,7 +15,8 @@ from prefect_tune.flows.preparation.resume import (
     continued,
     split_of,
 )
-from prefect_tune.flows.preparation.settings import TuneSettings, store_address
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.store_address import store_address
 from prefect_tune.flows.preparation.study_input import (
     Read,
     constraint_notes,
@@ -23,8 +24,8 @@ from prefect_tune.flows.preparation.study_input import (
     find_metric,
     read_input,
 )
+from prefect_tune.flows.study.lease import check_not_busy
 from prefect_tune.flows.study.lookup import failed_trials, find_study
-from prefect_tune.flows.study.study import busy_message, study_lease
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.units import format_bytes
 from prefect_tune.optimizers.registry import make_optimizer
@@ -157,7 +158,7 @@ def prepare(
     if stored is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
     if not is_new:
-        _check_not_busy(store, stored.name)
+        check_not_busy(store, stored.name)
         notes = [f"continues study {stored.name}"]
         resolved = continued(stored, settings, store, notes, read)
     if settings.cache_budget_bytes is not None:
@@ -200,7 +201,7 @@ def prepare_retry(
     """
     opened = open_store(store_address(store, database))
     stored = find_study(opened, study)
-    _check_not_busy(opened, study)
+    check_not_busy(opened, study)
     failed = failed_trials(opened, study)
     for number in trials or ():
         if number not in failed:
@@ -296,12 +297,6 @@ def _new(
         "trial_memory_bytes": settings.trial_memory_bytes,
         "problem": problem.to_json(),
     }
-
-
-def _check_not_busy(store: ArtifactStore, name: str) -> None:
-    holder = store.leases.holder(study_lease(name))
-    if holder is not None and not holder.is_dead:
-        raise BadInput(busy_message(store, name))
 
 
 def _given(settings: TuneSettings, name: str, default: Any) -> Any:

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from prefect_tune.flows.home import home
 from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.store_address import store_address
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.storage.cache.eviction import POLICIES
@@ -16,14 +15,13 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.constraint import given_constraints, kept_aside
 
-__all__ = ["TaskRuns", "TuneSettings", "check_study_name", "store_address"]
+__all__ = ["TaskRuns", "TuneSettings", "check_study_name"]
 
 TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 _LEAST_MEMORY_BYTES = 500_000_000
 _LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
-_BLOCK = "block:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -39,32 +37,6 @@ def check_study_name(name: str, option: str = "study") -> str:
             "underscores, at most 100 of them, and begins with a letter or digit"
         )
     return name
-
-
-def store_address(store: str | None, database: str | None) -> StoreAddress:
-    """Where the store is, by default below `PREFECT_TUNE_HOME`.
-
-    Raises:
-        BadInput: If a Prefect block is named and cannot be loaded.
-    """
-    if store is not None and store.startswith(_BLOCK):
-        return _address_in_block(store.removeprefix(_BLOCK))
-    if store is None:
-        store = str(home() / "store")
-    elif "://" not in store:  # workers may have another working folder
-        store = str(Path(store).expanduser().absolute())
-    return StoreAddress(store, database or "")
-
-
-def _address_in_block(name: str) -> StoreAddress:
-    from prefect_tune.storage.blocks import ArtifactStoreBlock  # noqa: PLC0415 - only if named
-
-    try:
-        block = ArtifactStoreBlock.load(name)
-    except ValueError as error:
-        raise BadInput(f"--store block:{name}: {error}") from error
-    assert isinstance(block, ArtifactStoreBlock)  # noqa: S101 - a coroutine only in async code
-    return block.address
 
 
 @dataclass(frozen=True, kw_only=True)

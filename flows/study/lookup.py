@@ -3,7 +3,7 @@
 from typing import Any
 
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.trials.trial import TrialState
+from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore

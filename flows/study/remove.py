@@ -1,7 +1,7 @@
 """Removing a study, and the records that only it used."""
 
+from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.study import Study
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
@@ -16,6 +16,6 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
         BadInput: If another process runs it.
     """
     find_study(store, name)
-    with Study.held(store, name):
+    with held_study(store, name):
         Ledger(store.database).delete_study(name)
         return store.records.unlink_study(name)

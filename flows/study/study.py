@@ -12,13 +12,15 @@ from threading import Event, Thread
 from time import monotonic, perf_counter
 from typing import Any
 
+from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told, replay
 from prefect_tune.optimizers.events import Event as OptimizerEvent
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import make_optimizer
-from prefect_tune.optimizers.trials.trial import Trial, TrialState
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -27,7 +29,7 @@ from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
-__all__ = ["Study", "StudyFailed", "busy_message", "read_trials", "study_lease"]
+__all__ = ["Study", "StudyFailed", "read_trials"]
 
 _EVENTS: Mapping[str, type[OptimizerEvent]] = {
     event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
@@ -36,20 +38,6 @@ _PIN_SECONDS = 86_400.0
 """For so long at most the incumbent's artifacts stay when a session is killed."""
 _BEAT_SECONDS = 5.0
 """At most this much of a session's time is forgotten when its process is killed."""
-
-
-def study_lease(name: str) -> str:
-    """The lease that whoever runs a study holds."""
-    return f"study {name}"
-
-
-def busy_message(store: ArtifactStore, name: str) -> str:
-    """Who runs a study, for people."""
-    holder = store.leases.holder(study_lease(name))
-    who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-    return (
-        f"study {name!r} is being run by {who}; wait for it, end it, or choose another --study name"
-    )
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -110,25 +98,10 @@ class Study:
         Raises:
             BadInput: If there is no such study, or another process holds it.
         """
-        with cls.held(store, name):
+        with held_study(store, name):
             study = cls(store, name, settings)
             study.put_back_running()
             yield study
-
-    @staticmethod
-    @contextmanager
-    def held(store: ArtifactStore, name: str) -> Iterator[None]:
-        """Keep other processes from running a study.
-
-        Raises:
-            BadInput: If another process holds it.
-        """
-        if not store.leases.acquire(study_lease(name)):
-            raise BadInput(busy_message(store, name))
-        try:
-            yield
-        finally:
-            store.leases.release(study_lease(name))
 
     @property
     def seconds(self) -> float:

@@ -1,55 +1,52 @@
-"""What came of a study, as the plain values that `show --json` and `trials --json` print."""
+"""A study summed up, as the plain values that `show --json` prints.
+
+Light to import, and quick: it reads the ledger's documents and builds neither space nor history.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
+from prefect_tune.flows.study.documents import TrialDocument, standing_of
+from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.study import read_trials, study_lease
-from prefect_tune.optimizers.events import Asked
-from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.quantity import QuantityBound
-from prefect_tune.tasks.problem import Problem
 
 __all__ = ["summarize"]
 
+_ASK = "ask"
+"""Kind of the events that say how long an ask took; `Asked.kind`."""
+
 
 def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
-    """Study, method, state, trials, incumbent, test loss, cache and seconds.
+    """Return study, method, state, trials, incumbent, test loss, cache and seconds.
 
     Raises:
         UnknownName: If there is no such study.
     """
     stored = find_study(store, name)
     ledger = Ledger(store.database)
-    problem = Problem.from_json(stored.problem)
-    trials = read_trials(ledger, name, problem.find_space())
-    history = History(
-        [
-            QuantityBound.from_json(document).constraint
-            for document in stored.settings.get("constraint") or ()
-        ]
-    )
-    for trial in trials:
-        history.record(trial)
-    incumbent = history.incumbent
+    trials = [TrialDocument(document) for document in ledger.trials(name)]
+    constraints = [
+        QuantityBound.from_json(document).constraint
+        for document in stored.settings.get("constraint") or ()
+    ]
+    standing = standing_of(trials, constraints)
     return {
         "study": stored.name,
         "method": stored.settings["method"],
-        "metric": problem.metric,
-        "space": problem.space,
+        "metric": stored.problem["metric"],
+        "space": stored.problem["space"],
         "data": stored.settings["source"]["data"],
         "state": _state(store, stored),
-        "n_trials": sum(t.is_told for t in trials),
-        "n_failed": len(history.failed),
-        "n_waiting": sum(not t.is_told for t in trials),
-        "incumbent": None if incumbent is None else _incumbent(incumbent),
-        "constraints": {c.name: c.bound for c in history.constraints},
-        "nearest_infeasible": None
-        if incumbent is not None or history.nearest_infeasible is None
-        else _incumbent(history.nearest_infeasible),
+        "n_trials": sum(t.state.is_told for t in trials),
+        "n_failed": sum(t.state == TrialState.FAILED for t in trials),
+        "n_waiting": sum(not t.state.is_told for t in trials),
+        "incumbent": _in_brief(standing.incumbent),
+        "constraints": {c.name: c.bound for c in constraints},
+        "nearest_infeasible": _in_brief(standing.nearest_infeasible),
         "ensemble": stored.result.get("ensemble"),
         "test_loss": stored.result.get("test_loss"),
         "holdout": stored.settings["holdout"],
@@ -59,35 +56,36 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "seconds": {
             "total": stored.seconds,
             "evaluating": sum(t.cost_seconds for t in trials),
-            "asking": sum(e.body["seconds"] for e in ledger.events(name) if e.kind == Asked.kind),
+            "asking": sum(e.body["seconds"] for e in ledger.events(name, _ASK)),
         },
     }
 
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:
-    """Where a study stands; one that was running when its process was killed is interrupted."""
-    holder = store.leases.holder(study_lease(stored.name))
-    is_running = holder is not None and not holder.is_dead
-    return "interrupted" if stored.state == "running" and not is_running else stored.state
+    """Return where a study stands; one whose process was killed while running is interrupted."""
+    is_cut = stored.state == "running" and not is_being_run(store, stored.name)
+    return "interrupted" if is_cut else stored.state
 
 
-def _incumbent(trial: Trial) -> dict[str, Any]:
+def _in_brief(trial: TrialDocument | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
     return {
         "trial": trial.number,
         "loss": trial.loss,
-        "constraints": dict(trial.evaluation.constraints) if trial.evaluation else {},
-        "configuration": trial.query.configuration.to_json(),
+        "constraints": dict(trial.quantities),
+        "configuration": trial.configuration,
     }
 
 
-def _cache(store: ArtifactStore, trials: Sequence[Trial]) -> dict[str, Any]:
-    """What the cache did for these trials; a step that hands on what it got counts as neither."""
-    steps = [step for trial in trials if trial.evaluation for step in trial.evaluation.steps]
-    hits = [step for step in steps if step.hit]
-    keys = list({step.key for step in steps})
+def _cache(store: ArtifactStore, trials: Sequence[TrialDocument]) -> dict[str, Any]:
+    """Return what the cache did for trials; a passthrough step counts as neither hit nor miss."""
+    steps = [step for trial in trials for step in trial.steps]
+    hits = [step for step in steps if step["hit"]]
+    keys = list({step["key"] for step in steps})
     return {
         "hits": len(hits),
         "misses": len(steps) - len(hits),
-        "size_bytes": sum(e.size_bytes for e in store.index.entries(keys).values() if e.is_present),
-        "seconds_saved": sum(step.seconds - step.load_seconds for step in hits),
+        "size_bytes": store.index.bytes_present(keys),
+        "seconds_saved": sum(step["seconds"] - step["load_seconds"] for step in hits),
     }

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.constraint import Constraint, violation
-from prefect_tune.optimizers.trials.trial import Trial, TrialState
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["History"]
 

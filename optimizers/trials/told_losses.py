@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
-from prefect_tune.optimizers.trials.trial import Trial, TrialState
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["failure_loss", "log_losses", "told_losses"]
 

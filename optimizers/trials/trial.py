@@ -2,23 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.state import TrialState
 
-__all__ = ["Evaluation", "Failure", "StepCost", "Trial", "TrialState"]
-
-
-class TrialState(StrEnum):
-    """Where a trial stands; the last three are told to the optimizer."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    COMPLETE = "complete"
-    STOPPED = "stopped"
-    FAILED = "failed"
+__all__ = ["Evaluation", "Failure", "StepCost", "Trial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +135,7 @@ class Trial:
     @property
     def is_told(self) -> bool:
         """Whether it has ended."""
-        return self.state in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
+        return self.state.is_told
 
     @property
     def loss(self) -> float | None:

@@ -51,6 +51,10 @@ _PLACES = select(
     artifact_table.c.place,
     artifact_table.c.is_present,
 ).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
+_BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
+    artifact_table.c.is_present,
+    artifact_table.c.key.in_(bindparam("keys", expanding=True)),
+)
 _ENTERED = update(store_table).values(
     cache_bytes=store_table.c.cache_bytes + bindparam("entered_bytes"),
     count_present=store_table.c.count_present + 1,
@@ -109,6 +113,15 @@ class ArtifactIndex:
                 rows = connection.execute(_BY_KEYS, {"keys": some})
                 found |= {row.key: entry_of(row) for row in rows}
         return found
+
+    def bytes_present(self, keys: Sequence[str]) -> int:
+        """Return how many bytes the artifacts of these keys have in the cache."""
+        total = 0
+        with self._database.read() as connection:
+            for first in range(0, len(keys), _KEYS_PER_QUERY):
+                some = list(keys[first : first + _KEYS_PER_QUERY])
+                total += int(connection.execute(_BYTES_PRESENT, {"keys": some}).scalar() or 0)
+        return total
 
     def select(self, selection: Selection) -> list[Entry]:
         """The entries that are selected, in its order."""

@@ -12,7 +12,8 @@ from inputs import QUICK, table, write_meds, write_table
 from prefect_api import flow_runs, states, task_runs
 
 from prefect_tune.flows.retrying import retry
-from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.study.lease import held_study
+from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -322,7 +323,7 @@ def test_a_study_that_someone_else_runs_is_refused_by_name(tmp_path) -> None:
     tune(**parameters, trials=1, study="mine", workers=1)
     store = ArtifactStore(StoreAddress(parameters["store"]))
     with (
-        Study.held(store, "mine"),
+        held_study(store, "mine"),
         pytest.raises(BadInput, match=r"'mine' is being run by process"),
     ):
         tune(**parameters, trials=2, study="mine")
