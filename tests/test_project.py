@@ -31,7 +31,7 @@ def tool(*command: str) -> str:
 def test_imports_run_one_way() -> None:
     done = lint_imports()
     assert done.returncode == 0, done.stdout
-    assert re.search(r"Contracts: 4 kept, 0 broken", done.stdout)
+    assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", done.stdout)
 
 
 def lint_imports(*options: str) -> subprocess.CompletedProcess[str]:
