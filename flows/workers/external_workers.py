@@ -1,0 +1,101 @@
+"""Workers that others started: each proves that it can work for a study before its first trial."""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic, sleep
+from typing import Any
+
+import distributed
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.worker.readiness import worker_environment
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
+
+__all__ = ["check_external_workers"]
+
+_CONNECT_SECONDS = 30
+"""How long to wait for the first worker of a scheduler."""
+_LISTED_SECONDS = 5.0
+"""How long the scheduler may take to list a worker that has answered."""
+
+
+def check_external_workers(
+    runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
+) -> int:
+    """Raise unless every worker of a scheduler can work for a study; return their number.
+
+    Args:
+        runner: A runner that was started with the scheduler's address.
+        scheduler: The address.
+        context: The study.
+        limits: What each of its trials may take.
+
+    Raises:
+        BadInput: If no worker can be reached, or one of them cannot be used; names it.
+    """
+    try:
+        client = runner.client
+        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+    except (OSError, TimeoutError, distributed.TimeoutError) as error:
+        raise BadInput(
+            f"--dask {scheduler}: no scheduler with a worker answers there ({error}); start "
+            "one with `dask scheduler` and `dask worker`"
+        ) from error
+    ours = worker_environment(context)
+    theirs = client.run(worker_environment, context, on_error="return")
+    workers = _describe(client, list(theirs))
+    for address, environment in theirs.items():
+        _check_environment(address, environment, ours)
+        _check_process(address, workers[address], limits)
+    return len(theirs)
+
+
+def _describe(client: distributed.Client, addresses: Sequence[str]) -> Mapping[str, Any]:
+    """Return what the scheduler knows of its workers; it may take a moment to list them.
+
+    Raises:
+        BadInput: If one of them has gone away.
+    """
+    until = monotonic() + _LISTED_SECONDS
+    while True:
+        workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        missing = [address for address in addresses if address not in workers]
+        if not missing:
+            return workers
+        if monotonic() > until:
+            raise BadInput(f"worker {missing[0]} went away while it was asked whether it can work")
+        sleep(0.1)
+
+
+def _check_environment(
+    address: str, environment: Mapping[str, Any] | Exception, ours: Mapping[str, Any]
+) -> None:
+    """Raise unless a worker reads the study, and has the versions that the flow has."""
+    if isinstance(environment, Exception):
+        raise BadInput(f"worker {address} cannot work for this study: {environment}")
+    for name, here in ours.items():
+        if environment[name] != here:
+            raise BadInput(
+                f"worker {address} has {name} {environment[name]}, and here it is {here}"
+            )
+
+
+def _check_process(address: str, worker: Mapping[str, Any], limits: TrialLimits) -> None:
+    """Raise unless a worker runs one trial at a time, which can be ended, within its memory."""
+    if not worker.get("nanny"):
+        raise BadInput(
+            f"worker {address} has no nanny, so a trial on it could not be ended; start it with "
+            "--nanny"
+        )
+    if worker["nthreads"] != 1:
+        raise BadInput(
+            f"worker {address} has {worker['nthreads']} threads, and a trial takes one; start it "
+            "with --nthreads 1"
+        )
+    memory_bytes = worker["memory_limit"]
+    if limits.memory_bytes and memory_bytes and limits.memory_bytes > memory_bytes:
+        raise BadInput(
+            f"worker {address} may take {memory_bytes / 1e9:.3g} GB, less than --trial-memory "
+            f"{limits.memory_bytes / 1e9:.3g} GB; start it with a larger --memory-limit"
+        )

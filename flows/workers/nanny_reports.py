@@ -1,0 +1,98 @@
+"""Limits of trials, kept by the nannies of their workers, and what the nannies report.
+
+A nanny kills a worker whose trial is over a limit, and sees when one dies of itself. Only it knows
+why, and which step the trial was at: to Dask, the worker is gone.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+from uuid import UUID
+
+import distributed
+
+from prefect_tune.optimizers.trials.trial import Failure
+from prefect_tune.tasks.worker.trial_limits import LimitKeeper, TrialLimits
+
+__all__ = ["NannyReport", "NannyReports", "limits_kept"]
+
+_REPORT_SECONDS = 1.0
+"""How long to wait for the report on a worker that is gone: its nanny looks ten times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class NannyReport:
+    """Why the worker of a trial is gone.
+
+    Attributes:
+        worker: Address of the worker.
+        failure: The failure of its trial.
+    """
+
+    worker: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    future: distributed.Future
+    reports: SimpleQueue[NannyReport] = field(default_factory=SimpleQueue)
+
+
+class NannyReports:
+    """The reports on trials under way, which are known by the ids of their task runs."""
+
+    def __init__(self) -> None:
+        self._followed: dict[UUID, _Followed] = {}
+
+    def follow(self, task_run_id: UUID, future: distributed.Future) -> None:
+        """Take reports on a trial, and cancel its future when its worker is killed."""
+        self._followed[task_run_id] = _Followed(future)
+
+    def forget(self, task_run_id: UUID) -> None:
+        """Take no more reports on a trial."""
+        self._followed.pop(task_run_id, None)
+
+    def wait_for(self, task_run_id: UUID) -> NannyReport | None:
+        """Wait a moment for the report on a followed trial, and forget the trial.
+
+        Returns:
+            The report; None if there is none, as when the nanny died too.
+        """
+        try:
+            return self._followed[task_run_id].reports.get(timeout=_REPORT_SECONDS)
+        except Empty:
+            return None
+        finally:
+            self.forget(task_run_id)
+
+    async def receive(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """Take an event of the limit keepers' topic, in Dask's own thread."""
+        _, message = event
+        followed = self._followed.get(UUID(message["trial"]))
+        if followed is None:
+            return
+        failure = Failure(**message["failure"])
+        followed.reports.put(NannyReport(message["worker"], failure))
+        if failure.kind != "crashed":
+            # The nanny kills the worker in a moment, and Dask would start the trial on another.
+            await followed.future.cancel(force=True)
+
+
+@contextmanager
+def limits_kept(
+    client: distributed.Client, flow_run_id: UUID, limits: TrialLimits
+) -> Iterator[NannyReports]:
+    """Keep the trials of a flow run within limits, on all workers of a client's scheduler."""
+    keeper = LimitKeeper(str(flow_run_id), limits)
+    reports = NannyReports()
+    client.subscribe_topic(keeper.topic, reports.receive)
+    client.register_plugin(keeper)
+    try:
+        yield reports
+    finally:
+        with suppress(Exception):  # a cluster that is gone keeps no limits
+            client.unregister_worker_plugin(keeper.name, nanny=True)
+            client.unsubscribe_topic(keeper.topic)
