@@ -1,39 +1,54 @@
 """Methods of search behind ask and tell. Pure: no Prefect, no files, no clock, no network.
 
-`space` declares what can be chosen, `configuration` and `encoding` turn choices into records and
-vectors, `trial` and `history` hold what came of them, `optimizer` is the contract of all methods,
-each method is a file, and `registry` knows them by name. Methods learn with `surrogates`, choose
-with `acquisitions`, and are loaded when first touched: their libraries take seconds to import.
+`space` declares what can be chosen and `trials` holds what was observed. Methods learn with
+`surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
+that declares itself, and `registry` knows them by name. `optimizer` is the contract of all, and
+`events` resume one. Everything here is loaded when first touched: the libraries of some methods
+take seconds to import.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
-from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.registry import METHODS, Method, make_optimizer
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.configuration import Choice, Configuration
-from prefect_tune.optimizers.space.encoding import Encoding
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.orders import order_step
-from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.step import Step
-from prefect_tune.optimizers.trials.constraint import Constraint
-from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.state import TrialState
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost, Trial
-
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.budget import Budget
+    from prefect_tune.optimizers.events import (
+        Asked,
+        ConstraintsMeasured,
+        Event,
+        Retried,
+        Told,
+        replay,
+    )
+    from prefect_tune.optimizers.method import Fidelity, Method, NoOptions
     from prefect_tune.optimizers.methods.admm.admm import Admm
     from prefect_tune.optimizers.methods.flash.flash import Flash
-    from prefect_tune.optimizers.methods.joint_gp import Jopt
-    from prefect_tune.optimizers.methods.random_search import RandomSearch
-    from prefect_tune.optimizers.methods.smac import Smac
-    from prefect_tune.optimizers.methods.tpe import Tpe
+    from prefect_tune.optimizers.methods.jopt.jopt import Jopt
+    from prefect_tune.optimizers.methods.random_search.random_search import RandomSearch
+    from prefect_tune.optimizers.methods.smac.smac import Smac
+    from prefect_tune.optimizers.methods.tpe.tpe import Tpe
+    from prefect_tune.optimizers.optimizer import Optimizer
+    from prefect_tune.optimizers.options import check_options
+    from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
+    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+    from prefect_tune.optimizers.space.configuration import Choice, Configuration
+    from prefect_tune.optimizers.space.encoding import Encoding
+    from prefect_tune.optimizers.space.naming import UnknownName
+    from prefect_tune.optimizers.space.orders import order_step
+    from prefect_tune.optimizers.space.query import Query
+    from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+    from prefect_tune.optimizers.space.space import Path, Space
+    from prefect_tune.optimizers.space.step import Step
+    from prefect_tune.optimizers.trials.constraint import Constraint
+    from prefect_tune.optimizers.trials.history import History
+    from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+    from prefect_tune.optimizers.trials.state import TrialState
+    from prefect_tune.optimizers.trials.trial import (
+        Evaluation,
+        Failure,
+        StepCost,
+        Trial,
+    )
 
 __all__ = [
     "METHODS",
@@ -49,11 +64,14 @@ __all__ = [
     "Evaluation",
     "Event",
     "Failure",
+    "FailureCost",
+    "Fidelity",
     "Flags",
     "Flash",
     "History",
     "Jopt",
     "Method",
+    "NoOptions",
     "Objective",
     "Optimizer",
     "Path",
@@ -70,15 +88,67 @@ __all__ = [
     "Trial",
     "TrialState",
     "UnknownName",
+    "check_options",
     "make_optimizer",
+    "new_configuration",
     "order_step",
+    "register",
     "replay",
 ]
 
-_METHODS = {method.class_name: method for method in METHODS.values()}
+_HOMES = {
+    "Admm": "methods.admm.admm",
+    "Algorithm": "space.algorithm",
+    "Asked": "events",
+    "Budget": "budget",
+    "Choice": "space.configuration",
+    "Configuration": "space.configuration",
+    "Constraint": "trials.constraint",
+    "ConstraintsMeasured": "events",
+    "Encoding": "space.encoding",
+    "Evaluation": "trials.trial",
+    "Event": "events",
+    "Failure": "trials.trial",
+    "FailureCost": "trials.objective",
+    "Fidelity": "method",
+    "Flags": "space.algorithm",
+    "Flash": "methods.flash.flash",
+    "History": "trials.history",
+    "Jopt": "methods.jopt.jopt",
+    "METHODS": "registry",
+    "Method": "method",
+    "NoOptions": "method",
+    "Objective": "trials.objective",
+    "Optimizer": "optimizer",
+    "Path": "space.space",
+    "Query": "space.query",
+    "RandomSearch": "methods.random_search.random_search",
+    "Retried": "events",
+    "Smac": "methods.smac.smac",
+    "Space": "space.space",
+    "SpaceExhausted": "space.sampling",
+    "Step": "space.step",
+    "StepCost": "trials.trial",
+    "Told": "events",
+    "Tpe": "methods.tpe.tpe",
+    "Trial": "trials.trial",
+    "TrialState": "trials.state",
+    "UnknownName": "space.naming",
+    "check_options": "options",
+    "make_optimizer": "registry",
+    "new_configuration": "space.sampling",
+    "order_step": "space.orders",
+    "register": "registry",
+    "replay": "events",
+}
+"""By name, the module below this one."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _METHODS:
-        return _METHODS[name].load()
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

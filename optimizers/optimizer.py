@@ -6,13 +6,14 @@ of asks before it, so a process that replays the events continues exactly where 
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
@@ -20,12 +21,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["NoOptions", "Optimizer"]
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """Options of a method that has none."""
+__all__ = ["Optimizer"]
 
 
 class Optimizer(ABC):
@@ -38,32 +34,35 @@ class Optimizer(ABC):
         space: Where to search.
         seed: Source of all randomness, together with the number of the ask.
         objective: What is minimised.
-        **options: The method's own options, by the names of `Options`.
+        **options: The method's own options, as `method` declares them.
 
     Raises:
         UnknownName: If the method has no such option.
-        TypeError, ValueError: If an option's value is not valid; raised by `Options`.
+        TypeError, ValueError: If an option's value is not valid; raised by the options' own checks.
     """
 
-    name: ClassVar[str]
-    """The word after `--method`."""
-    Options: ClassVar[type[Any]] = NoOptions
-    """A dataclass of the method's options that checks itself."""
+    method: ClassVar[Method]
+    """Its declaration."""
 
     def __init__(
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any
     ) -> None:
-        known = [f.name for f in fields(self.Options)]
+        known = [f.name for f in fields(self.method.options)]
         for option in options:
             if option not in known:
                 raise UnknownName(f"option of method {self.name!r}:", option, known)
         self.space = space
         self.seed = seed
         self.objective = objective or Objective()
-        self.options = self.Options(**options)
+        self.options = self.method.options(**options)
         self.history = History(self.objective.constraints)
         self.memo: Mapping[str, Any] | None = None
         self._n_asks = 0
+
+    @property
+    def name(self) -> str:
+        """The word after `--method`."""
+        return self.method.name
 
     @property
     def decisions(self) -> dict[str, Any]:

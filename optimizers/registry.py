@@ -1,90 +1,77 @@
 """Methods by the word after `--method`, each imported when it is first made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.admm.declaration import ADMM
+from prefect_tune.optimizers.methods.flash.declaration import FLASH
+from prefect_tune.optimizers.methods.jopt.declaration import JOPT
+from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
+from prefect_tune.optimizers.methods.smac.declaration import SMAC
+from prefect_tune.optimizers.methods.tpe.declaration import TPE
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["METHODS", "Method", "make_optimizer"]
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.optimizer import Optimizer
+    from prefect_tune.optimizers.space.space import Space
+    from prefect_tune.optimizers.trials.objective import Objective
 
+__all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method_named", "register"]
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A method that can be named.
-
-    Attributes:
-        module: Where it is, within `prefect_tune.optimizers.methods`.
-        class_name: Its class there.
-        purpose: One line on what it is for.
-    """
-
-    module: str
-    class_name: str
-    purpose: str
-
-    def load(self) -> type[Optimizer]:
-        """The class."""
-        module = import_module(f"prefect_tune.optimizers.methods.{self.module}")
-        loaded: type[Optimizer] = getattr(module, self.class_name)
-        return loaded
-
-
-METHODS: Mapping[str, Method] = {
-    "flash": Method(
-        "flash.flash",
-        "Flash",
-        "a linear model prunes the algorithms of each step, then a forest tunes what is left; for "
-        "spaces of many paths, and with the cache",
-    ),
-    "admm": Method(
-        "admm.admm",
-        "Admm",
-        "hyperparameters of one path and the choice of the path in turns; with limits on latency, "
-        "size or fairness, which it searches inside",
-    ),
-    "smac": Method(
-        "smac",
-        "Smac",
-        "a random forest over the whole conditional space; when hyperparameters matter as much as "
-        "algorithms",
-    ),
-    "tpe": Method(
-        "tpe",
-        "Tpe",
-        "densities of good and bad values, hyperparameter by hyperparameter (Optuna's sampler); "
-        "cheap to ask, for many short trials",
-    ),
-    "jopt": Method(
-        "joint_gp",
-        "Jopt",
-        "one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
-    ),
-    "random": Method(
-        "random_search",
-        "RandomSearch",
-        "draws from the prior; the baseline, and for as many workers as there are",
-    ),
+_METHODS: dict[str, Method] = {
+    method.name: method for method in (FLASH, ADMM, SMAC, TPE, JOPT, RANDOM_SEARCH)
 }
-"""By name, in the order in which they are shown."""
+METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
+"""By name, in the order in which they are shown; `register` adds to it."""
+
+DEFAULT_METHOD = FLASH.name
+
+
+def register(method: Method) -> None:
+    """Add a method to those that can be named.
+
+    Raises:
+        ValueError: If there is another one of that name.
+    """
+    if _METHODS.setdefault(method.name, method) is not method:
+        raise ValueError(f"there is a method {method.name!r} already; name yours otherwise")
+
+
+def method_named(name: str) -> Method:
+    """Return the method of that name.
+
+    Raises:
+        UnknownName: If there is none.
+    """
+    if name not in METHODS:
+        raise UnknownName("method", name, METHODS)
+    return METHODS[name]
+
+
+def load_method(name: str) -> "type[Optimizer]":
+    """Import the class that implements a method.
+
+    Raises:
+        UnknownName: If there is no such method.
+    """
+    module, _, class_name = method_named(name).implementation.partition(":")
+    loaded: type[Optimizer] = getattr(import_module(module), class_name)
+    return loaded
 
 
 def make_optimizer(
     method: str,
-    space: Space,
+    space: "Space",
     seed: int,
-    objective: Objective | None = None,
+    objective: "Objective | None" = None,
     options: Mapping[str, Any] | None = None,
-) -> Optimizer:
-    """The optimizer of that name.
+) -> "Optimizer":
+    """Make the optimizer of that name.
 
     Raises:
         UnknownName: If there is no such method, or no such option of it.
     """
-    if method not in METHODS:
-        raise UnknownName("method", method, METHODS)
-    return METHODS[method].load()(space, seed, objective, **(options or {}))
+    return load_method(method)(space, seed, objective, **(options or {}))

@@ -1,6 +1,7 @@
 """The commands that say what there is: `prefect-tune spaces` and `prefect-tune methods`."""
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from inspect import cleandoc
 from textwrap import fill
@@ -13,6 +14,7 @@ from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
 
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.method import Method
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
@@ -51,31 +53,45 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 def methods(name: str | None, *, as_json: bool) -> None:
     """List the methods of search and what each is for, or explain the options of method NAME."""
     with told_plainly():
-        from prefect_tune.optimizers.registry import METHODS
-        from prefect_tune.optimizers.space.naming import UnknownName
+        from prefect_tune.optimizers.registry import METHODS, method_named
 
-        if name is not None and name not in METHODS:
-            raise UnknownName("method", name, METHODS)
-        rows: list[dict[str, Any]] = [
-            {
-                "name": known,
-                "purpose": method.purpose,
-                "options": _options(method.load().Options),
-            }
-            for known, method in METHODS.items()
-            if name in {None, known}
-        ]
+        shown = METHODS.values() if name is None else [method_named(name)]
+        rows = [_method(method) for method in shown]
         if as_json:
             print_json(rows if name is None else rows[0])
             return
         for row in rows:
             click.echo(f"{row['name']:<12}{row['purpose']}")
+            for line in _properties(row) if name is not None else ():
+                click.echo(f"{'':<12}{line}")
             for option in row["options"]:
                 click.echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
                 if name is not None:
                     indent = " " * 16
                     text = option["meaning"]
                     click.echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
+
+
+def _method(method: "Method") -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "purpose": method.purpose,
+        "honours_constraints": method.honours_constraints,
+        "fidelities": sorted(method.fidelities),
+        "draws_on_cost": method.draws_on_cost,
+        "compared_by_default": method.compared_by_default,
+        "options": _options(method.options),
+    }
+
+
+def _properties(row: Mapping[str, Any]) -> Iterator[str]:
+    """Return what sets a method apart, a line each."""
+    if row["honours_constraints"]:
+        yield "searches inside of constraints"
+    if row["fidelities"]:
+        yield f"evaluates at less than all {', '.join(row['fidelities'])}"
+    if row["draws_on_cost"]:
+        yield "draws on the seconds of trials: a study repeats, its trials need not"
 
 
 def _space(space: "Space") -> dict[str, Any]:

@@ -34,9 +34,11 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
         def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             headings: dict[str, list[tuple[str, str]]] = {}
             for parameter in self.get_params(ctx):
+                name = parameter.name or ""
+                if isinstance(parameter, click.Option) and name in options:
+                    parameter.help = options[name].help  # as of now: methods may be registered late
                 row = parameter.get_help_record(ctx)
                 if row is not None:
-                    name = parameter.name or ""
                     heading = options[name].group if name in options else "Output"
                     headings.setdefault(heading, []).append(row)
             for heading, rows in headings.items():

@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from prefect_tune.flows.units import counted, format_bytes, format_seconds, loss_name
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.space.rendering import pipeline_lines
 from prefect_tune.storage.inspection import Verification
 
 __all__ = [
     "CONSOLE",
     "UNITS",
-    "pipeline_lines",
     "print_artifacts",
     "print_stats",
     "print_studies",
@@ -26,16 +27,6 @@ __all__ = [
 CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 UNITS = {"error": " %"}
 """Written after losses of a metric."""
-
-
-def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
-    """A configuration, one step a line."""
-    width = max(map(len, configuration))
-    lines = []
-    for step, choice in configuration.items():
-        values = ", ".join(f"{k}={_short(v)}" for k, v in choice["hyperparameters"].items())
-        lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
-    return lines
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -75,7 +66,9 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         measured = "not measured" if value is None else f"{value:.4g}"
         nearest = "" if incumbent or not best else f" in trial {best['trial']}, the nearest"
         CONSOLE.print(f"  {name}: {measured} of at most {bound:g}{nearest}")
-    _print_decisions(summary["method"], summary["decisions"])
+    method = METHODS.get(summary["method"])
+    for line in method.render_decisions(summary["decisions"]) if method else ():
+        CONSOLE.print(f"  {line}")
     n_steps = cache["hits"] + cache["misses"]
     if n_steps:
         CONSOLE.print(
@@ -87,24 +80,6 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         f"  next: prefect-tune show {study} | trials {study} | artifacts ls --study {study}"
         + (f" | export {study} model.pkl" if incumbent else "")
     )
-
-
-def _print_decisions(method: str, decisions: Mapping[str, Any]) -> None:
-    """What a method decided on its way; `--json` has all of it."""
-    if "n_prune" in decisions:
-        CONSOLE.print(
-            f"  {method} began with {counted(decisions['n_init'], 'trial')} of its design and "
-            f"{decisions['n_prune']} by expected improvement per second"
-        )
-    if "shared" in decisions:
-        CONSOLE.print("  best of what all paths share, and tried on all of them from then on:")
-        for line in pipeline_lines(decisions["shared"]):
-            CONSOLE.print(f"    {line}")
-    if "subspace" in decisions:
-        paths = counted(decisions["n_subspace_paths"], "path")
-        CONSOLE.print(f"  {method} kept {paths} to tune, all that combine these:")
-        for step, algorithms in decisions["subspace"].items():
-            CONSOLE.print(f"    {step}: {', '.join(algorithms)}")
 
 
 def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -226,10 +201,6 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
 def _whole(header: str) -> Column:
     """A column whose values are never cut: others commands need them."""
     return Column(header, no_wrap=True, overflow="ignore")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _when(seconds: float) -> str:

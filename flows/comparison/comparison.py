@@ -43,7 +43,6 @@ __all__ = [
     "prepare_comparison",
 ]
 
-_DEFAULT_METHODS = ",".join(name for name in METHODS if name != "jopt")  # a reference for admm
 _DEFAULT_REPEATS = 3
 _SHARED = (
     "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
@@ -216,7 +215,7 @@ def _entrants(given: str | None, former: Mapping[str, int]) -> tuple[Entrant, ..
         UnknownName, BadInput: If they cannot be compared.
     """
     known = () if not former else parse_methods(",".join(former))
-    entrants = parse_methods(given or ("" if former else _DEFAULT_METHODS))
+    entrants = parse_methods(given or ("" if former else _default_methods()))
     suffixes = {entrant.suffix for entrant in entrants}
     both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
     if len(both) < 2:
@@ -225,6 +224,10 @@ def _entrants(given: str | None, former: Mapping[str, int]) -> tuple[Entrant, ..
             f"are {', '.join(METHODS)}"
         )
     return both
+
+
+def _default_methods() -> str:
+    return ",".join(method.name for method in METHODS.values() if method.compared_by_default)
 
 
 def _rotated(entrants: tuple[Entrant, ...], repeat: int) -> tuple[Entrant, ...]:

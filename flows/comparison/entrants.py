@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefect_tune.flows.preparation.assignments import parse_assignment, write_assignments
-from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.registry import method_named
 from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["Entrant", "entrant_of", "parse_methods"]
@@ -56,8 +55,7 @@ def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
 
 def _entrant(label: str) -> Entrant:
     method, *assignments = label.split(":")
-    if method not in METHODS:
-        raise UnknownName("method", method, METHODS)
+    method_named(method)
     try:
         options = dict(map(parse_assignment, assignments))
     except ValueError:

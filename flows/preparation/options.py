@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from inspect import cleandoc, signature
 from typing import Literal, ParamSpec, TypeVar
 
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+
 __all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "documented"]
 
 P = ParamSpec("P")
@@ -23,20 +25,41 @@ class Option:
         name: Name of the parameter; the option has dashes for underscores.
         kind: What its value is.
         group: Heading it stands under.
-        help: What it does, for people.
+        text: What it does, for people; a function where that depends on what is registered.
         metavar: What its value is called in the help.
     """
 
     name: str
     kind: Kind
     group: str
-    help: str
+    text: str | Callable[[], str]
     metavar: str = ""
 
     @property
     def flag(self) -> str:
         """How the command line writes it."""
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def help(self) -> str:
+        """What it does, for people."""
+        return self.text if isinstance(self.text, str) else self.text()
+
+
+def _method_help() -> str:
+    *others, last = METHODS
+    return (
+        f"How to search: {', '.join(others)} or {last}; prefect-tune methods says what each is "
+        f"for.  [default: {DEFAULT_METHOD}]"
+    )
+
+
+def _methods_help() -> str:
+    defaults = ",".join(m.name for m in METHODS.values() if m.compared_by_default)
+    return (
+        "Methods to compare, divided by commas; with options of their own as in "
+        f"flash:variant=paper:r=5.  [default: {defaults}]"
+    )
 
 
 _OPTIONS = (
@@ -53,7 +76,7 @@ _OPTIONS = (
     Option("categorical", "texts", "Data", "Column to take as categories whatever it holds (repeatable).", "COLUMN"),
     Option("drop_missing_target", "switch", "Data", "Leave out rows that have no target."),
     Option("space", "text", "Search", "Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.  [default: by the data]", "NAME"),
-    Option("method", "text", "Search", "How to search: flash, admm, smac, tpe, jopt or random; prefect-tune methods says what each is for.  [default: flash]", "METHOD"),
+    Option("method", "text", "Search", _method_help, "METHOD"),
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
     Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none takes those of a study away.", "LIMIT"),
@@ -81,7 +104,7 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 
 _ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")
 _ONLY_COMPARE = (
-    Option("methods", "text", "Search", "Methods to compare, divided by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS"),
+    Option("methods", "text", "Search", _methods_help, "METHODS"),
     Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.  [default: 3]", "N"),
     Option("name", "text", "Where", "Name of the comparison; one of that name is continued, with more repeats or methods if you say so.  [default: data and time]", "NAME"),
     Option("out", "text", "Where", "Parquet file for the curves of all runs.  [default: NAME.parquet]", "FILE"),
@@ -107,7 +130,7 @@ def _compare_options() -> dict[str, Option]:
     """Those of `run`, less what is a method's own, and what a comparison adds."""
     options = {o.name: o for o in (*_OPTIONS, *_ONLY_COMPARE) if o.name not in _ONLY_TUNE}
     for name, text in _SAID_OTHERWISE.items():
-        options[name] = replace(options[name], help=text)
+        options[name] = replace(options[name], text=text)
     names = dict.fromkeys([*_ORDER, "trials", "budget", "trial_timeout", "trial_memory", "name"])
     return {name: options[name] for name in [*names, *(n for n in options if n not in names)]}
 

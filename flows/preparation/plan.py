@@ -28,7 +28,7 @@ from prefect_tune.flows.study.lease import check_not_busy
 from prefect_tune.flows.study.lookup import failed_trials, find_study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.units import format_bytes
-from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, make_optimizer
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 DEFAULTS: Mapping[str, Any] = {
-    "method": "flash",
+    "method": DEFAULT_METHOD,
     "seed": 0,
     "folds": 3,
     "holdout": None,

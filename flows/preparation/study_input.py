@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.units import counted
+from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
@@ -112,10 +113,11 @@ def constraint_notes(
         for b in bounds
         if (absent := _absent_groups(b.quantity, dataset, split))
     ]
-    if method != "admm":
+    if not METHODS[method].honours_constraints:
+        honouring = " or ".join(m.name for m in METHODS.values() if m.honours_constraints)
         notes.append(
             f"{method} looks for the least loss, and the limits choose among its trials; --method "
-            "admm searches inside of them"
+            f"{honouring} searches inside of them"
         )
     return notes
 

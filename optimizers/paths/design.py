@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Design", "design_order", "design_rank"]
+__all__ = ["Criterion", "design_order", "design_rank"]
 
-Design = Literal["plain_first", "d_optimal", "bayes_d", "random"]
+Criterion = Literal["d_optimal", "bayes_d", "random"]
 
 _TIE = 1e-9
 """Gains nearer than this are equal."""
@@ -24,7 +24,7 @@ def design_rank(n_algorithms: int, n_steps: int) -> int:
 def design_order(
     paths: NDArray[np.floating[Any]],
     n: int,
-    design: Design,
+    criterion: Criterion,
     rng: np.random.Generator | None = None,
     start: Sequence[int] = (),
 ) -> list[int]:
@@ -33,18 +33,17 @@ def design_order(
     Args:
         paths: One-hot paths that can be chosen, shape (B, N).
         n: How many to choose.
-        design: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp', as
-            the paper does, and so does `plain_first` after its `start`; `bayes_d` the determinant
-            of that sum + I; `random` is the ablation.
+        criterion: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp',
+            as the paper does; `bayes_d` the determinant of that sum + I; `random` is the ablation.
         rng: Breaks ties and draws the start; without it the lowest index is taken.
         start: Indices of the first paths; one is drawn when none is given.
     """
-    if design == "random":
+    if criterion == "random":
         rng = rng or np.random.default_rng(0)
         rounds = [rng.permutation(len(paths)) for _ in range(-(-n // len(paths)))]
         return [int(i) for i in np.concatenate(rounds)[:n]]
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
-    if design == "bayes_d":
+    if criterion == "bayes_d":
         information = np.eye(paths.shape[1]) + paths[first].T @ paths[first]
         return _greedy(paths, first, np.linalg.inv(information), n, rng)
     chosen = _independent(paths, first, n, rng)

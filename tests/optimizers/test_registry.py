@@ -1,20 +1,19 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from prefect_tune.optimizers import METHODS, UnknownName, make_optimizer
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, load_method, register
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_each_method_bears_its_name_and_says_in_one_line_what_it_is_for(name: str) -> None:
-    method = METHODS[name]
-    loaded = method.load()
+def test_each_implementation_refers_to_the_declaration_it_is_found_by(name: str) -> None:
+    loaded = load_method(name)
     assert issubclass(loaded, Optimizer)
-    assert loaded.name == name
-    assert method.purpose
-    assert "\n" not in method.purpose
+    assert loaded.method is METHODS[name]
 
 
 def test_an_unknown_method_is_answered_with_the_nearest() -> None:
@@ -24,10 +23,19 @@ def test_an_unknown_method_is_answered_with_the_nearest() -> None:
         make_optimizer("flahs", mixed_space(), 0)
 
 
-def test_methods_are_imported_when_they_are_first_made() -> None:
+def test_a_name_is_given_once() -> None:
+    register(METHODS[DEFAULT_METHOD])
+
+    with pytest.raises(ValueError, match="'flash' already"):
+        register(replace(METHODS["flash"], purpose="another"))
+
+
+def test_knowing_the_methods_imports_nothing_heavy() -> None:
     program = (
-        "import sys, prefect_tune.optimizers as o; o.METHODS;"
-        "print([m for m in ('optuna', 'sklearn') if m in sys.modules])"
+        "import sys; from prefect_tune.optimizers import METHODS\n"
+        "for m in METHODS.values(): m.options(), m.render_decisions({})\n"
+        "heavy = {'numpy', 'scipy', 'ConfigSpace', 'sklearn', 'optuna', 'pandas'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier, reward
@@ -41,8 +42,7 @@ _DRAWS_PER_EFFORT = 20
 class Admm(Optimizer):
     """Alternating direction method of multipliers over paths, integers and numbers."""
 
-    name: ClassVar[str] = "admm"
-    Options: ClassVar[type[AdmmOptions]] = AdmmOptions
+    method: ClassVar[Method] = ADMM
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -15,7 +15,8 @@ from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch,
 from prefect_tune.optimizers.methods.admm.options import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
-from prefect_tune.optimizers.methods.smac import ForestSearch, SmacOptions
+from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
+from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration

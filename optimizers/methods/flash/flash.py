@@ -17,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.flash.phase_lengths import (
     PhaseLengths,
     capacity,
     phase_lengths,
 )
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
-from prefect_tune.optimizers.methods.smac import ForestSearch, LogCost, SmacOptions
+from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
+from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, LogCost
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.design import design_order, design_rank
@@ -37,7 +39,7 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configura
 from prefect_tune.optimizers.space.space import Path, Space
 
 if TYPE_CHECKING:
-    from prefect_tune.optimizers.methods.tpe import ParzenSearch
+    from prefect_tune.optimizers.methods.tpe.parzen_search import ParzenSearch
 
 __all__ = ["Flash"]
 
@@ -54,8 +56,7 @@ _DEAR = 2.0
 class Flash(Optimizer):
     """Fast linear search over paths, then Bayesian optimisation of the best of them."""
 
-    name: ClassVar[str] = "flash"
-    Options: ClassVar[type[FlashOptions]] = FlashOptions
+    method: ClassVar[Method] = FLASH
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -168,8 +169,10 @@ class Flash(Optimizer):
         if n_init is None:
             n_init = design_rank(self._table.one_hot.shape[1], len(self.space.searched))
         assert given.design is not None  # noqa: S101 - resolved at construction
-        start = self._table.plain if given.design == "plain_first" else []
-        return design_order(self._table.one_hot, n_init, given.design, rng, start[:n_init])
+        if given.design == "plain_first":
+            start = self._table.plain[:n_init]
+            return design_order(self._table.one_hot, n_init, "d_optimal", rng, start)
+        return design_order(self._table.one_hot, n_init, given.design, rng)
 
     def _ranked_paths(self, rng: np.random.Generator) -> list[int]:
         """Indices of paths by falling EIPS, those that must wait for all others at the end.
@@ -319,7 +322,8 @@ class Flash(Optimizer):
         failure_cost = self.options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved at construction
         if self.options.phase3 == "tpe":
-            from prefect_tune.optimizers.methods.tpe import ParzenSearch, TpeOptions  # noqa: PLC0415
+            from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions  # noqa: PLC0415
+            from prefect_tune.optimizers.methods.tpe.parzen_search import ParzenSearch  # noqa: PLC0415
 
             options = TpeOptions(n_startup=1, failure_cost=failure_cost)
             return ParzenSearch(part, self.objective, options)

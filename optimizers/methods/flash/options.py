@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from prefect_tune.optimizers.options import check_options
-from prefect_tune.optimizers.paths.design import Design
 from prefect_tune.optimizers.trials.objective import FailureCost
 
 __all__ = ["Cost", "FlashOptions", "Start", "Variant"]
 
 Variant = Literal["default", "paper"]
+Design = Literal["plain_first", "d_optimal", "bayes_d", "random"]
 Cost = Literal["steps", "total", "literal", "none"]
 Start = Literal["defaults", "prior"]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from flash_worlds import BENCHMARK, FIRST_THIRTY, TOY, one_hot_paths
 
-from prefect_tune.optimizers.paths.design import Design, design_order, design_rank
+from prefect_tune.optimizers.paths.design import Criterion, design_order, design_rank
 
 
 def log_pseudo_determinant(paths: np.ndarray) -> float:
@@ -71,8 +71,8 @@ def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(se
 def test_the_bayesian_design_leaves_the_least_uncertain_worst_path() -> None:
     paths = one_hot_paths(BENCHMARK)
 
-    def worst(design: Design) -> float:
-        chosen = paths[design_order(paths, 30, design, np.random.default_rng(0), start=[0])]
+    def worst(criterion: Criterion) -> float:
+        chosen = paths[design_order(paths, 30, criterion, np.random.default_rng(0), start=[0])]
         inverse = np.linalg.inv(chosen.T @ chosen + np.eye(33))
         return float(np.einsum("ij,jk,ik->i", paths, inverse, paths).max())
 
@@ -80,10 +80,12 @@ def test_the_bayesian_design_leaves_the_least_uncertain_worst_path() -> None:
     assert worst("bayes_d") == pytest.approx(1.267, abs=0.05)
 
 
-@pytest.mark.parametrize("design", ["d_optimal", "bayes_d", "random"])
+@pytest.mark.parametrize("criterion", ["d_optimal", "bayes_d", "random"])
 @pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
-def test_small_graphs_are_filled_without_a_warning(design: Design, counts: tuple[int, ...]) -> None:
+def test_small_graphs_are_filled_without_a_warning(
+    criterion: Criterion, counts: tuple[int, ...]
+) -> None:
     paths = one_hot_paths(counts)
-    order = design_order(paths, 7, design, np.random.default_rng(0))
+    order = design_order(paths, 7, criterion, np.random.default_rng(0))
     assert len(order) == 7
     assert set(order) == set(range(len(paths))) or len(paths) > 3

@@ -1,10 +1,8 @@
 """Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell."""
 
 from collections.abc import Container
-from dataclasses import dataclass
-from functools import cached_property
 from logging import getLogger
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import optuna
@@ -22,48 +20,24 @@ from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions
 from prefect_tune.optimizers.space.conditions import active_hyperparameters
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
-from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.told_losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["ParzenSearch", "Tpe", "TpeOptions"]
+__all__ = ["ParzenSearch"]
 
 _DRAWS = 20
 """Draws that cannot run or were asked for before, until the prior is drawn from."""
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"
 getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
-
-
-@dataclass(frozen=True)
-class TpeOptions:
-    """Options of `--method tpe`.
-
-    Attributes:
-        n_startup: Random configurations before the densities are fitted.
-        n_candidates: Values drawn of each hyperparameter, of which the best is taken.
-        failure_cost: What a failed trial counts as.
-    """
-
-    n_startup: int = 10
-    n_candidates: int = 24
-    failure_cost: FailureCost = "worst"
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("n_startup", "n_candidates"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
 
 
 class ParzenSearch:
@@ -198,20 +172,6 @@ class _GivenTrials(InMemoryStorage):
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         return [t for t in self._given if states is None or t.state in states]
-
-
-class Tpe(Optimizer):
-    """Optuna's TPE over a space of conditional hyperparameters."""
-
-    name: ClassVar[str] = "tpe"
-    Options: ClassVar[type[TpeOptions]] = TpeOptions
-
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        return Query(self._search.propose(self.history, rng))
-
-    @cached_property
-    def _search(self) -> ParzenSearch:
-        return ParzenSearch(self.space, self.objective, self.options)
 
 
 def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:

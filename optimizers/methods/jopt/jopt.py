@@ -6,51 +6,29 @@ inactive are one, and `kernel=conditional` compares only what two pipelines shar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, KernelKind
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.jopt.declaration import JOPT
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.options import check_options
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
-from prefect_tune.optimizers.trials.objective import FailureCost
 from prefect_tune.optimizers.trials.told_losses import told_losses
 
-__all__ = ["Jopt", "JoptOptions"]
-
-
-@dataclass(frozen=True)
-class JoptOptions:
-    """Options of `--method jopt`.
-
-    Attributes:
-        n_startup: Random configurations before the process is asked.
-        kernel: How pipelines are compared.
-        failure_cost: What a failed trial counts as.
-    """
-
-    n_startup: int = 10
-    kernel: KernelKind = "one_hot"
-    failure_cost: FailureCost = "worst"
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.n_startup < 1:
-            raise ValueError(f"n_startup is at least 1; got {self.n_startup}")
+__all__ = ["Jopt"]
 
 
 class Jopt(Optimizer):
     """One Gaussian process over the whole conditional space, and expected improvement."""
 
-    name: ClassVar[str] = "jopt"
-    Options: ClassVar[type[JoptOptions]] = JoptOptions
+    method: ClassVar[Method] = JOPT
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         return Query(self._next(rng))

@@ -4,28 +4,22 @@ Hutter, Hoos and Leyton-Brown 2011; the settings are those of SMAC3's facade for
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
-from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
-from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.told_losses import log_losses, told_losses
 
-__all__ = ["ForestSearch", "LogCost", "Smac", "SmacOptions"]
+__all__ = ["ForestSearch", "LogCost"]
 
 _N_RANDOM = 1_000
 """Random candidates of an ask."""
@@ -39,37 +33,6 @@ LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
 """Of candidates and their features."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
-
-
-@dataclass(frozen=True)
-class SmacOptions:
-    """Options of `--method smac`.
-
-    Attributes:
-        n_startup: Random configurations before the forest is asked.
-        n_trees: Trees of the forest.
-        min_samples_split: Runs that a node of a tree needs to be split.
-        random_share: Share of the asks that draw from the prior instead.
-        failure_cost: What a failed trial counts as.
-        is_log: Fit the forest to the logarithm of the loss, where the metric has a lower bound.
-    """
-
-    n_startup: int = 10
-    n_trees: int = 10
-    min_samples_split: int = 3
-    random_share: float = 0.2
-    failure_cost: FailureCost = "worst"
-    is_log: bool = True
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("n_startup", "n_trees"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
-        if self.min_samples_split < 2:
-            raise ValueError(f"min_samples_split is at least 2; got {self.min_samples_split}")
-        if not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share is in [0, 1]; got {self.random_share}")
 
 
 class ForestSearch:
@@ -185,20 +148,3 @@ class ForestSearch:
 
     def _inside(self, candidates: Candidates) -> Candidates:
         return candidates[self.candidates.may_be_proposed(candidates)]
-
-
-class Smac(Optimizer):
-    """Sequential model-based configuration with a random forest."""
-
-    name: ClassVar[str] = "smac"
-    Options: ClassVar[type[SmacOptions]] = SmacOptions
-
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        if not len(self.history):
-            path = sample_configuration(self.space, rng).path
-            return Query(default_configuration(self.space, path))
-        return Query(self._search.propose(self.history, rng))
-
-    @cached_property
-    def _search(self) -> ForestSearch:
-        return ForestSearch(self.space, self.objective, self.options)

@@ -5,6 +5,8 @@ from typing import ClassVar
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
@@ -19,7 +21,7 @@ class RandomSearch(Optimizer):
     it gives up after a thousand draws in a row that were.
     """
 
-    name: ClassVar[str] = "random"
+    method: ClassVar[Method] = RANDOM_SEARCH
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         asked = {trial.query.configuration for trial in self.history}

@@ -1,0 +1,69 @@
+"""How a method of search declares itself: all that the project knows of it before it is made.
+
+Light to import, and so are the declarations: help, lists and views read them, and a method's
+libraries take seconds.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal
+
+__all__ = ["Fidelity", "Method", "NoOptions"]
+
+Fidelity = Literal["subset", "epochs", "folds"]
+"""Of a query: a share of the rows, a stretch of training, some of the folds."""
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a method that has none."""
+
+
+def _nothing(decisions: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG001
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """The declaration of a method.
+
+    Attributes:
+        name: The word after `--method`.
+        purpose: One line on what it is for.
+        implementation: Its `Optimizer` as `module:Class`, imported when first made.
+        options: A dataclass of its options that checks itself, its attributes described in its
+            docstring.
+        honours_constraints: Whether it searches inside of constraints; of any other method they
+            choose among the trials.
+        fidelities: Those that it asks for less than all of.
+        draws_on_cost: Whether the seconds of trials change what it asks for; any other method
+            repeats its trials on one worker under a budget of trials.
+        compared_by_default: Whether `compare` takes it when no methods are named.
+        render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.
+    """
+
+    name: str
+    purpose: str
+    implementation: str
+    options: type[Any] = NoOptions
+    honours_constraints: bool = False
+    fidelities: frozenset[Fidelity] = frozenset()
+    draws_on_cost: bool = False
+    compared_by_default: bool = True
+    render_decisions: Callable[[Mapping[str, Any]], Sequence[str]] = _nothing
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise ValueError(
+                f"a method's name is lower-case letters, digits and _; got {self.name!r}"
+            )
+        if not self.purpose or "\n" in self.purpose:
+            raise ValueError(f"method {self.name!r} says its purpose in one line")
+        if not re.fullmatch(r"[\w.]+:\w+", self.implementation):
+            raise ValueError(
+                f"method {self.name!r} names its implementation as module:Class; "
+                f"got {self.implementation!r}"
+            )
+        if not is_dataclass(self.options):
+            raise TypeError(f"the options of method {self.name!r} are a dataclass")

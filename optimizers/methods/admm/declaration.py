@@ -1,0 +1,15 @@
+"""Declaration of `--method admm`."""
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+
+__all__ = ["ADMM"]
+
+ADMM = Method(
+    name="admm",
+    purpose="hyperparameters of one path and the choice of the path in turns; with limits on "
+    "latency, size or fairness, which it searches inside",
+    implementation="prefect_tune.optimizers.methods.admm.admm:Admm",
+    options=AdmmOptions,
+    honours_constraints=True,
+)

@@ -1,0 +1,1 @@
+"""JOPT: paths and hyperparameters as one problem, for comparison with ADMM."""

@@ -1,0 +1,1 @@
+"""Random search (Bergstra and Bengio 2012): the baseline."""

@@ -1,0 +1,49 @@
+"""Declaration of `--method smac`."""
+
+from dataclasses import dataclass
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.trials.objective import FailureCost
+
+__all__ = ["SMAC", "SmacOptions"]
+
+
+@dataclass(frozen=True)
+class SmacOptions:
+    """Options of `--method smac`.
+
+    Attributes:
+        n_startup: Random configurations before the forest is asked.
+        n_trees: Trees of the forest.
+        min_samples_split: Runs that a node of a tree needs to be split.
+        random_share: Share of the asks that draw from the prior instead.
+        failure_cost: What a failed trial counts as.
+        is_log: Fit the forest to the logarithm of the loss, where the metric has a lower bound.
+    """
+
+    n_startup: int = 10
+    n_trees: int = 10
+    min_samples_split: int = 3
+    random_share: float = 0.2
+    failure_cost: FailureCost = "worst"
+    is_log: bool = True
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("n_startup", "n_trees"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+        if self.min_samples_split < 2:
+            raise ValueError(f"min_samples_split is at least 2; got {self.min_samples_split}")
+        if not 0 <= self.random_share <= 1:
+            raise ValueError(f"random_share is in [0, 1]; got {self.random_share}")
+
+
+SMAC = Method(
+    name="smac",
+    purpose="a random forest over the whole conditional space; when hyperparameters matter as much "
+    "as algorithms",
+    implementation="prefect_tune.optimizers.methods.smac.smac:Smac",
+    options=SmacOptions,
+)

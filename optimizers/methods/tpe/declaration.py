@@ -1,0 +1,39 @@
+"""Declaration of `--method tpe`."""
+
+from dataclasses import dataclass
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.trials.objective import FailureCost
+
+__all__ = ["TPE", "TpeOptions"]
+
+
+@dataclass(frozen=True)
+class TpeOptions:
+    """Options of `--method tpe`.
+
+    Attributes:
+        n_startup: Random configurations before the densities are fitted.
+        n_candidates: Values drawn of each hyperparameter, of which the best is taken.
+        failure_cost: What a failed trial counts as.
+    """
+
+    n_startup: int = 10
+    n_candidates: int = 24
+    failure_cost: FailureCost = "worst"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("n_startup", "n_candidates"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+
+
+TPE = Method(
+    name="tpe",
+    purpose="densities of good and bad values, hyperparameter by hyperparameter (Optuna's "
+    "sampler); cheap to ask, for many short trials",
+    implementation="prefect_tune.optimizers.methods.tpe.tpe:Tpe",
+    options=TpeOptions,
+)
