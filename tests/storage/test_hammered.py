@@ -4,41 +4,17 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
-import numpy as np
 import pytest
 from contracts.store import entry
+from hammering import hammer, made
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.matrices import canonical
 
-N_KEYS = 30
 SPAWN = multiprocessing.get_context("spawn")
-
-
-def made(number: int) -> Made:
-    matrix = canonical(np.full((500, 2), float(number)))
-    return Made({"train": matrix}, {"rows": 500}, 0.5)
-
-
-def hammer(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
-    """Get or make random keys; each must hold what it should, and the budget must hold."""
-    store = ArtifactStore(address, memory_bytes=0)
-    chance, until = np.random.default_rng(seed), monotonic() + seconds
-    n_made = 0
-    while monotonic() < until:
-        number = int(chance.integers(N_KEYS))
-        kept, fresh = store.get_or_make(entry(f"{number:02x}f"), {}, lambda n=number: made(n))
-        n_made += fresh is not None
-        read = store.read(kept, ["train"])
-        assert read is None or (read["train"] == number).all(), "a torn read"
-        totals = store.index.totals()
-        assert totals.cache_bytes <= totals.budget_bytes
-    Path(log).write_text(str(n_made))
-    store.close()
 
 
 def hold_for_ever(address: StoreAddress, log: str) -> None:

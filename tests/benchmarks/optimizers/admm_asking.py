@@ -1,6 +1,6 @@
 """What ADMM takes to ask over 200 trials, beside scikit-optimize on the same active set.
 
-    python tests/benchmarks/admm_asking.py
+    tests/benchmarks/run optimizers/admm_asking
 
 The artificial objective on the small space; seconds are processor time of one ask, one thread.
 scikit-optimize tunes the path of most hyperparameters (13) alone, told the same points after each
@@ -9,21 +9,17 @@ theta-min's asks with as many. It is left out when it is not installed
 (`uv sync --group benchmark`).
 """
 
-import sys
 import warnings
-from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+from artificial import A3, ArtificialLoss, artificial_space
+from machine import Goals, describe
+from threadpoolctl import threadpool_limits
+from worlds import told
 
-from artificial import A3, ArtificialLoss, artificial_space  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
-from worlds import told  # noqa: E402
-
-from prefect_tune.optimizers import Admm, Budget, Objective, Query  # noqa: E402
+from prefect_tune.optimizers import Admm, Budget, Objective, Query
 
 UNIT = Objective("artificial", "", 0.0, 1.0)
 PATH = {"step0": ["a5"], "step1": ["a1"], "step2": ["a2"]}

@@ -1,6 +1,6 @@
 """Limits inside of ADMM beside a search without them whose trials are filtered afterwards.
 
-    python tests/benchmarks/limits.py --home FOLDER ada_prior.csv.gz
+    tests/benchmarks/run flows/constraints --home FOLDER ada_prior.csv.gz
 
 After figures 2 and 3 of Liu, Ram et al. 2020: 1 - AUROC of the table's class `target`, groups by
 bands of age, one limit moved while the other stays. A run has 60 s on one worker, a trial 10 s,
@@ -13,17 +13,14 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-import numpy as np  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from processes import COMMAND, environment  # noqa: E402
+import numpy as np
+from machine import Goals, describe
+from processes import COMMAND, environment
 
 FREE = (1e9, 1.0)
 """Limits that nothing exceeds: both quantities are measured and neither is limited."""

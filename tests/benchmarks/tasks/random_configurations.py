@@ -1,6 +1,6 @@
 """What random configurations of a space come to: how many complete, and why the others do not.
 
-    python tests/benchmarks/random_configurations.py --home FOLDER \\
+    tests/benchmarks/run tasks/random_configurations --home FOLDER \\
         "space_ga.csv.gz --target target --space flash" \\
         "ada_prior.csv.gz --target target --space flash" \\
         "omop_gibleed --labels labels/gi_bleed_90d.parquet --space healthcare"
@@ -15,15 +15,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-import psutil  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from processes import COMMAND, environment  # noqa: E402
+import psutil
+from machine import Goals, describe
+from processes import COMMAND, environment
 
 LIMITS = ("--trial-timeout", "60s", "--trial-memory", "4GB")
 DOCUMENTED = (

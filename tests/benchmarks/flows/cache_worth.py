@@ -1,6 +1,6 @@
 """What the cache is worth to FLASH: trials per hour with it and without it.
 
-    python tests/benchmarks/cache_worth.py --home FOLDER
+    tests/benchmarks/run flows/cache_worth --home FOLDER
 
 Two studies of the same cohort run side by side, each with one worker, one of them with
 `--no-cache`: first in `healthcare` with none but linear models, naive Bayes and trees, where the
@@ -12,13 +12,10 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import Goals, describe  # noqa: E402
-from processes import COMMAND, environment  # noqa: E402
+from machine import Goals, describe
+from processes import COMMAND, environment
 
 SPACES = {
     "linear and trees": f"{Path(__file__).parent / 'linear_and_trees.py'}:space",

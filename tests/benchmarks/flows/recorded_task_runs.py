@@ -1,6 +1,6 @@
 """Whether the server keeps every task run of a long study.
 
-    python tests/benchmarks/recorded_task_runs.py [--trials 500]
+    tests/benchmarks/run flows/recorded_task_runs [--trials 500]
 
 Runs a study of that many trials on a tiny table with `--task-runs steps` (7 task runs a trial; 1430
 trials make 10,000), then counts what the server has recorded, and in which states.
@@ -8,19 +8,16 @@ trials make 10,000), then counts what the server has recorded, and in which stat
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 from time import monotonic
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+from inputs import table
+from machine import Goals, describe
+from prefect_api import flow_runs, states, task_runs
 
-from inputs import table  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from prefect_api import flow_runs, states, task_runs  # noqa: E402
-
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults  # noqa: E402
-from prefect_tune.deployments.server import local_server  # noqa: E402
+from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
+from prefect_tune.deployments.server import local_server
 
 
 def main() -> None:

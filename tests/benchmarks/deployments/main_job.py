@@ -1,6 +1,6 @@
 """The main job as a new user meets it, and the same configurations again with the cache warm.
 
-    python tests/benchmarks/main_job.py
+    tests/benchmarks/run deployments/main_job
 
 Runs `prefect-tune run cohort:demo` in a new home and notes when the first trial is seen; then, in
 another home, twice with `--method random`, whose configurations do not depend on what they cost.
@@ -16,10 +16,8 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import Goals, describe  # noqa: E402
-from processes import COMMAND, environment  # noqa: E402
+from machine import Goals, describe
+from processes import COMMAND, environment
 
 
 def timed(*command: str) -> float:

@@ -1,27 +1,23 @@
 """How repeatable the latency of a pipeline is: 20 measurements of the same model, on an idle core.
 
-    python tests/benchmarks/latency.py
+    tests/benchmarks/run tasks/latency
 
 Three pipelines whose predictions take from under a microsecond a row to hundreds, measured in turn.
 The spread is the distance between the largest and the smallest of the 20, over their median.
 """
 
-import sys
-from pathlib import Path
 from statistics import median
 
-sys.path[:0] = [str(Path(__file__).parent)]
+import numpy as np
+import pandas as pd
+from machine import Goals, describe
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from sklearn.ensemble import RandomForestClassifier  # noqa: E402
-from sklearn.linear_model import LogisticRegression  # noqa: E402
-from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
-
-from prefect_tune.tasks.objective.latency import latency_us  # noqa: E402
+from prefect_tune.tasks.objective.latency import latency_us
 
 REPEATS = 20
 MODELS = {

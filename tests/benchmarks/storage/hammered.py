@@ -1,33 +1,23 @@
 """Eight processes on 200 keys with a budget for 40, for a minute.
 
-    python tests/benchmarks/hammered_store.py [--seconds 60]
+    tests/benchmarks/run storage/hammered [--seconds 60]
 
 No exception, no torn read, the budget kept at each look, each key made once per residence.
 """
 
 import argparse
 import multiprocessing
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-sys.path[:0] = [str(Path(__file__).parent.parent / "storage")]
+from contracts.store import entry
+from hammering import hammer, made
+from machine import Goals, describe
 
-import test_hammered  # noqa: E402
-from contracts.store import entry  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from test_hammered import hammer, made  # noqa: E402
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.inspection import verify
 
-from prefect_tune.storage import ArtifactStore, StoreAddress  # noqa: E402
-from prefect_tune.storage.inspection import verify  # noqa: E402
-
-N_PROCESSES = 8
-
-
-def run(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
-    test_hammered.N_KEYS = 200
-    hammer(address, seed, seconds, log)
+N_PROCESSES, N_KEYS = 8, 200
 
 
 def main() -> None:
@@ -42,7 +32,7 @@ def main() -> None:
         logs = [Path(folder, str(i)) for i in range(N_PROCESSES)]
         spawn = multiprocessing.get_context("spawn")
         processes = [
-            spawn.Process(target=run, args=(address, i, seconds, str(log)))
+            spawn.Process(target=hammer, args=(address, i, seconds, str(log), N_KEYS))
             for i, log in enumerate(logs)
         ]
         for process in processes:

@@ -1,6 +1,6 @@
 """How much sooner one method has what another one ends with, from the curves of comparisons.
 
-    python tests/benchmarks/speed_up.py CURVES.parquet... [--of admm] [--over jopt]
+    tests/benchmarks/run flows/speed_up CURVES.parquet... [--of admm] [--over jopt]
 
 After table 1 of Liu, Ram et al. 2020, for each data set: the median over the repeats of the best
 cross-validated loss, when the one method's median first is as low as where the other's ends, and

@@ -1,30 +1,26 @@
 """An index of a million artifacts beside one of a thousand.
 
-    python tests/benchmarks/large_index.py [--rows 1000000]
+    tests/benchmarks/run storage/large_index [--rows 1000000]
 
 Looking up, putting, evicting one in a hundred, and listing the newest fifty.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from time import perf_counter, time
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+import numpy as np
+from contracts.store import entry
+from machine import Goals, describe
+from sqlalchemy import insert, update
 
-import numpy as np  # noqa: E402
-from contracts.store import entry  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from sqlalchemy import insert, update  # noqa: E402
-
-from prefect_tune.storage import ArtifactStore, StoreAddress  # noqa: E402
-from prefect_tune.storage.cache.entry import artifact_table  # noqa: E402
-from prefect_tune.storage.database import store_table  # noqa: E402
-from prefect_tune.storage.inspection import Selection, list_artifacts  # noqa: E402
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.storage.database import store_table
+from prefect_tune.storage.inspection import Selection, list_artifacts
 
 SIZE = 100_000
 

@@ -1,32 +1,28 @@
 """The Gaussian process beside scikit-learn's: fits with the same starts, and one more observation.
 
-    python tests/benchmarks/gaussian_process.py
+    tests/benchmarks/run optimizers/gaussian_process
 
 Ten inputs, 100 and 300 observations of a function of three of them with noise. Both fit amplitude,
 ten lengthscales and noise from the same five starts within the same bounds, without priors. Times
 are medians of interleaved rounds, in seconds of processor time, one thread.
 """
 
-import sys
 import warnings
-from pathlib import Path
 from statistics import median
 from time import process_time
 
-sys.path[:0] = [str(Path(__file__).parent)]
+import numpy as np
+from machine import Goals, describe
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from threadpoolctl import threadpool_limits
 
-import numpy as np  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from sklearn.exceptions import ConvergenceWarning  # noqa: E402
-from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: E402
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
-
-from prefect_tune.optimizers.surrogates.gaussian_process import (  # noqa: E402
+from prefect_tune.optimizers.surrogates.gaussian_process import (
     GaussianProcess,
     log_posterior,
 )
-from prefect_tune.optimizers.surrogates.kernels import (  # noqa: E402
+from prefect_tune.optimizers.surrogates.kernels import (
     Constant,
     Matern52,
     Parameter,

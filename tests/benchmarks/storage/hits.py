@@ -1,32 +1,29 @@
 """What a hit and a miss of the store cost, beside Parquet, numpy, joblib.Memory and diskcache.
 
-    python tests/benchmarks/store_hits.py
+    tests/benchmarks/run storage/hits
 
 A dense matrix of 1 MB and of 50 MB on the local disk, at one and at two processes. Every figure is
 the median of interleaved repetitions, in milliseconds; shares of digest, Parquet and index apart.
 """
 
 import multiprocessing
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+import diskcache
+import joblib
+import numpy as np
+import pyarrow.parquet as pq
+from contracts.store import entry
+from machine import Goals, describe
 
-import diskcache  # noqa: E402
-import joblib  # noqa: E402
-import numpy as np  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-from contracts.store import entry  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress  # noqa: E402
-from prefect_tune.storage.codec import decode  # noqa: E402
-from prefect_tune.storage.key import artifact_folder, digest  # noqa: E402
-from prefect_tune.storage.matrices import canonical  # noqa: E402
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.codec import decode
+from prefect_tune.storage.key import artifact_folder, digest
+from prefect_tune.storage.matrices import canonical
 
 SHAPES = {"1 MB": (1_300, 100), "50 MB": (65_536, 100)}
 ROUNDS = 9

@@ -1,6 +1,6 @@
 """Loading an imported table of a million rows and 50 columns beside what pyarrow takes for it.
 
-    python tests/benchmarks/loading.py [--rows 1000000] [--repeats 5]
+    tests/benchmarks/run tasks/loading [--rows 1000000] [--repeats 5]
 
 Ours: from the table that the store keeps as Parquet to the frame that a worker's steps are given,
 the digest of the file checked. Theirs: `pyarrow.parquet.read_table` of the same file, and
@@ -9,23 +9,20 @@ shown beside it. Both on warm files, with one thread as a worker has, in turns; 
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent)]
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from machine import Goals, describe
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-
-from prefect_tune.storage import ArtifactStore, StoreAddress  # noqa: E402
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset  # noqa: E402
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 
 N_COLUMNS = 50
 

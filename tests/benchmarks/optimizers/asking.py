@@ -1,6 +1,6 @@
 """What the optimizers take to ask, beside SMAC3.
 
-    python tests/benchmarks/asking.py
+    tests/benchmarks/run optimizers/asking
 
 The graph of FLASH's benchmark: 1,456 paths with three hyperparameters an algorithm (99 in all), 200
 trials told. Every figure is the median of interleaved asks, in milliseconds of processor time: all
@@ -10,7 +10,6 @@ same trials.
 """
 
 import logging
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,21 +17,19 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-import numpy as np  # noqa: E402
-from ConfigSpace import (  # noqa: E402
+import numpy as np
+from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
     EqualsCondition,
     Float,
 )
-from flash_worlds import BENCHMARK, counted_space  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
-from worlds import evaluation  # noqa: E402
+from flash_worlds import BENCHMARK, counted_space
+from machine import Goals, describe
+from threadpoolctl import threadpool_limits
+from worlds import evaluation
 
-from prefect_tune.optimizers import (  # noqa: E402
+from prefect_tune.optimizers import (
     Asked,
     Budget,
     Configuration,
@@ -44,7 +41,7 @@ from prefect_tune.optimizers import (  # noqa: E402
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.space.sampling import sample_configuration  # noqa: E402
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 N_HYPERPARAMETERS = 3
 N_TOLD = 200

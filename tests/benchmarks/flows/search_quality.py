@@ -1,6 +1,6 @@
 """Which method finds the better pipeline: `prefect-tune compare` on several tables, pooled.
 
-    python tests/benchmarks/search_quality.py --home FOLDER vehicle.csv.gz wind.csv.gz
+    tests/benchmarks/run flows/search_quality --home FOLDER vehicle.csv.gz wind.csv.gz
 
 Each table has its class in the column `target`, or it is named as `wind.csv.gz:column`. Every
 method gets 120 s a run on one core, and 30 % of the rows, drawn anew for each repeat, are its test
@@ -8,7 +8,7 @@ rows. Five tables with three repeats of four methods take an hour and a quarter 
 home keeps what is done, so that an interrupted benchmark goes on where it was, and so that more
 repeats or methods extend it. ADMM beside JOPT and random search as in its paper:
 
-    python tests/benchmarks/search_quality.py --home FOLDER --methods admm,jopt,random \\
+    tests/benchmarks/run flows/search_quality --home FOLDER --methods admm,jopt,random \\
         --space admm --metric auroc --test-size 0.2 --holdout 0.2 --budget 60s --repeats 5 \\
         fri_c2_1000_10.csv.gz pc4.csv.gz puma8NH.csv.gz wind.csv.gz
 """
@@ -16,13 +16,10 @@ repeats or methods extend it. ADMM beside JOPT and random search as in its paper
 import argparse
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import describe  # noqa: E402
-from processes import COMMAND, environment  # noqa: E402
+from machine import describe
+from processes import COMMAND, environment
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The cohort of the FLASH paper: generating it, and constructing features from its events.
 
-    python tests/benchmarks/construction.py
+    tests/benchmarks/run tasks/construction
 
 Beside the latter a pandas groupby and pivot of the same work, which must give the same matrix. On
 Linux, whose allocator can be told to give back what is free.
@@ -8,25 +8,21 @@ Linux, whose allocator can be told to give back what is free.
 
 import ctypes
 import resource
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent)]
+import numpy as np
+import psutil
+from machine import Goals, describe
 
-import numpy as np  # noqa: E402
-import psutil  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-
-from prefect_tune.tasks.catalogue.construction import EventAggregation  # noqa: E402
-from prefect_tune.tasks.data.cohort import cohort_named, generate  # noqa: E402
-from prefect_tune.tasks.data.events import EventRows  # noqa: E402
-from prefect_tune.tasks.data.reading import read_source  # noqa: E402
-from prefect_tune.tasks.data.source import Source  # noqa: E402
+from prefect_tune.tasks.catalogue.construction import EventAggregation
+from prefect_tune.tasks.data.cohort import cohort_named, generate
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
 
 THRESHOLD = 5
 AGGREGATIONS = ("binary", "count", "sum", "average")

@@ -1,6 +1,6 @@
 """ADMM beside joint optimisers on the artificial objective of its appendix 15.
 
-    python tests/benchmarks/artificial_objective.py RESULTS.jsonl [--space A3] [--repeats 10]
+    tests/benchmarks/run optimizers/artificial_objective RESULTS.jsonl [--space A3] [--repeats 10]
         [--trials 200] [--methods admm,paper,jopt,random,skopt]
 
 Each run (method, world) is a line of the results; runs that are there already are not made again,
@@ -13,22 +13,19 @@ every hyperparameter.
 
 import argparse
 import json
-import sys
 import warnings
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+import numpy as np
+from artificial import A2, A3, ArtificialLoss, Shape, artificial_space
+from machine import Goals, describe
+from threadpoolctl import threadpool_limits
+from worlds import told
 
-import numpy as np  # noqa: E402
-from artificial import A2, A3, ArtificialLoss, Shape, artificial_space  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
-from worlds import told  # noqa: E402
-
-from prefect_tune.optimizers import (  # noqa: E402
+from prefect_tune.optimizers import (
     Budget,
     Choice,
     Configuration,

@@ -1,6 +1,6 @@
 """What Prefect and Dask cost per trial: our runner beside prefect-dask's stock runner, in turn.
 
-    python tests/benchmarks/orchestration.py [--trials 300] [--rounds 3]
+    tests/benchmarks/run flows/runners [--trials 300] [--rounds 3]
 
 Trials that do nothing, five step tasks each, on two workers: trials per second, and CPU per trial
 of the flow's process and the workers together, that of the server apart. Then trials that burn a
@@ -9,7 +9,6 @@ task run.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,20 +17,18 @@ from statistics import median
 from time import monotonic, sleep
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+import psutil
+from machine import Goals, describe
+from null_trials import N_STEPS, burn, burning_trial, null_trial
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect_api import states, task_runs
+from prefect_dask import DaskTaskRunner
 
-import psutil  # noqa: E402
-from machine import Goals, describe  # noqa: E402
-from null_trials import N_STEPS, burn, burning_trial, null_trial  # noqa: E402
-from prefect import flow  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from prefect_api import states, task_runs  # noqa: E402
-from prefect_dask import DaskTaskRunner  # noqa: E402
-
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults  # noqa: E402
-from prefect_tune.deployments.server import local_server  # noqa: E402
-from prefect_tune.flows.workers.local_workers import local_cluster  # noqa: E402
-from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker  # noqa: E402
+from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
+from prefect_tune.deployments.server import local_server
+from prefect_tune.flows.workers.local_workers import local_cluster
+from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker
 
 WARM_UP = 10
 
@@ -99,17 +96,12 @@ def measure(kind: str, n: int, server_pid: int, *, burning: bool) -> dict[str, A
             return runner.submit(task, {"number": number})
 
         runner.client.wait_for_workers(2)
-        runner.client.run(_see_the_tests_folders, sys.path[:2])
         run_all(submit, WARM_UP)
         clock = Clock(server_pid)
         run_all(submit, n)
         measured = clock.per_trial(n)
         runner.client.run(drain_worker)
     return {**measured, "flow_run_id": str(flow_run.id), "n": n + WARM_UP}
-
-
-def _see_the_tests_folders(folders: list[str]) -> None:
-    sys.path[:0] = folders
 
 
 def recorded(result: dict[str, Any]) -> str:

@@ -1,0 +1,35 @@
+"""Load for a store: processes that get or make random keys and check what they are given."""
+
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+from contracts.store import entry
+
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.matrices import canonical
+
+__all__ = ["hammer", "made"]
+
+
+def made(number: int) -> Made:
+    """An artifact that tells its number."""
+    matrix = canonical(np.full((500, 2), float(number)))
+    return Made({"train": matrix}, {"rows": 500}, 0.5)
+
+
+def hammer(address: StoreAddress, seed: int, seconds: float, log: str, n_keys: int = 30) -> None:
+    """Get or make random keys; each must hold what it should, and the budget must hold."""
+    store = ArtifactStore(address, memory_bytes=0)
+    chance, until = np.random.default_rng(seed), monotonic() + seconds
+    n_made = 0
+    while monotonic() < until:
+        number = int(chance.integers(n_keys))
+        kept, fresh = store.get_or_make(entry(f"{number:02x}f"), {}, lambda n=number: made(n))
+        n_made += fresh is not None
+        read = store.read(kept, ["train"])
+        assert read is None or (read["train"] == number).all(), "a torn read"
+        totals = store.index.totals()
+        assert totals.cache_bytes <= totals.budget_bytes
+    Path(log).write_text(str(n_made))
+    store.close()

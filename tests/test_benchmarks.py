@@ -1,0 +1,36 @@
+"""Benchmarks measure on demand only; here each of them is loaded, so that none falls behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+BENCHMARKS = sorted((TESTS / "benchmarks").glob("*/*.py"))
+
+
+def test_every_benchmark_can_be_loaded() -> None:
+    load = (
+        "import runpy, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    sys.path[0] = path.rpartition('/')[0]\n"
+        "    runpy.run_path(path, run_name='benchmark')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", load, *map(str, BENCHMARKS)],
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS / 'benchmarks'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(BENCHMARKS) > 15
+
+
+def test_its_command_finds_a_benchmark_by_room_and_name() -> None:
+    command = TESTS / "benchmarks" / "run"
+    done = subprocess.run(
+        [command, "flows/speed_up", "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "How much sooner one method has what another one ends with" in done.stdout
