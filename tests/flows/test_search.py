@@ -1,0 +1,300 @@
+"""The loop over trials, with a study and a pool of workers that do what a test has written down."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from worlds import mixed_space
+
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.search import Limits, search
+from prefect_tune.flows.workers.dask_trials import Ended
+from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, SpaceExhausted, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.storage import StoreLost
+from prefect_tune.tasks.evaluate import TrialOutcome
+
+QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
+CRASHED = Failure("crashed", "the worker process died", step="impute", fold=2)
+
+
+@dataclass
+class WrittenStudy:
+    """A study in memory, which has nothing to ask for beyond `n_configurations`."""
+
+    n_configurations: int = 100
+    trials: dict[int, Trial] = field(default_factory=dict)
+    seconds: float = 0.0
+    ask_seconds: float = 0.0
+    told: list[Trial] = field(default_factory=list)
+    budgets: list[Budget] = field(default_factory=list)
+    name: str = "written"
+    problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
+
+    @property
+    def n_asked(self) -> int:
+        return len(self.trials)
+
+    @property
+    def incumbent(self) -> Trial | None:
+        complete = [t for t in self.told if t.loss is not None]
+        return min(complete, key=lambda t: t.loss or 0.0, default=None)
+
+    def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
+        waiting = self.numbers("waiting")
+        return next((self.trials[n] for n in waiting if only is None or n in only), None)
+
+    def ask(self, budget: Budget) -> Trial:
+        if self.n_asked == self.n_configurations:
+            raise SpaceExhausted("nothing is left")
+        self.budgets.append(budget)
+        return self._set(Trial(self.n_asked, QUERY))
+
+    def start(self, trial: Trial) -> Trial:
+        return self._set(trial.started())
+
+    def put_back(self, trial: Trial) -> Trial:
+        return self._set(trial.waiting())
+
+    def put_back_running(self) -> None:
+        for number in self.numbers("running"):
+            self.put_back(self.trials[number])
+
+    def tell(self, trial: Trial) -> None:
+        self.told.append(self._set(trial))
+
+    def numbers(self, state: str) -> list[int]:
+        return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
+
+    def _set(self, trial: Trial) -> Trial:
+        self.trials[trial.number] = trial
+        return trial
+
+
+@dataclass
+class WrittenPool:
+    """Two workers; each look at them takes the study a second, and ends the trials in their order.
+
+    Attributes:
+        fates: By number and attempt, what becomes of a trial; all others have a loss of 1.
+    """
+
+    study: WrittenStudy
+    fates: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    n_slots: int = 2
+    n_task_runs: int = 0
+    under_way: list[Trial] = field(default_factory=list)
+    most: int = 0
+    cuts: list[str] = field(default_factory=list)
+
+    @property
+    def n_running(self) -> int:
+        return len(self.under_way)
+
+    def has_room(self) -> bool:
+        return self.n_running < self.n_slots
+
+    def submit(self, trial: Trial, report: str) -> None:
+        assert report == "steps"
+        assert trial.state == TrialState.RUNNING
+        self.under_way.append(trial)
+        self.most = max(self.most, self.n_running)
+
+    def collect(self, timeout_seconds: float) -> list[Ended]:
+        assert timeout_seconds > 0
+        self.study.seconds += 1
+        for trial in self.under_way:
+            fate = self.fates.get((trial.number, trial.attempts), "complete")
+            if fate == "interrupt":
+                raise KeyboardInterrupt
+            if fate != "hangs":
+                self.under_way.remove(trial)
+                self.n_task_runs += 1
+                return [_ended(trial, fate)]
+        return []
+
+    def cut(self, reason: str) -> list[Trial]:
+        cut, self.under_way = self.under_way, []
+        self.cuts.append(reason)
+        return cut
+
+
+def _error() -> Any:
+    return SimpleNamespace(name="error", unit="%")
+
+
+def _ended(trial: Trial, fate: str) -> Ended:
+    if fate == "complete":
+        return Ended(trial, TrialOutcome(Evaluation(1.0), None, 1))
+    if fate == "fails":
+        return Ended(trial, TrialOutcome(None, Failure("error", "no rows"), 1))
+    if fate == "store lost":
+        return Ended(trial, TrialOutcome(None, None, 1, lost="the disk is full"))
+    if fate == "times out":
+        return Ended(trial, None, Failure("timeout", "took more than 1 s"))
+    assert fate == "dies"
+    return Ended(trial, None, CRASHED)
+
+
+@dataclass
+class Heard:
+    """An observer that remembers."""
+
+    notes: list[str] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    n_running: list[int] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        assert progress.n_trials > 0
+        self.trials.append(trial)
+
+    def tick(self, progress: Progress) -> None:
+        self.n_running.append(progress.n_running)
+
+
+class Pace:
+    """A server that falls behind for some looks, after so many task runs."""
+
+    report = "steps"
+
+    def __init__(self, behind_after: int | None = None, looks: int = 0) -> None:
+        self.behind_after, self.looks = behind_after, looks
+
+    def may_submit(self, n_reported: int) -> bool:
+        if n_reported != self.behind_after or self.looks == 0:
+            return True
+        self.looks -= 1
+        return False
+
+
+class Searched:
+    """A search that has ended."""
+
+    def __init__(
+        self,
+        fates: Mapping[tuple[int, int], str] | None = None,
+        study: WrittenStudy | None = None,
+        pace: Pace | None = None,
+        raises: type[BaseException] | None = None,
+        **limits: Any,
+    ) -> None:
+        self.study, self.heard = study or WrittenStudy(), Heard()
+        self.pool = WrittenPool(self.study, fates or {})
+        arguments: Any = (self.study, self.pool, Limits(**limits), pace or Pace(), self.heard)
+        self.reason = ""
+        if raises is None:
+            self.reason = search(*arguments)
+        else:
+            with pytest.raises(raises):
+                search(*arguments)
+
+
+def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
+    done = Searched(trials=5)
+    assert done.reason == "all trials are done"
+    assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
+    assert done.pool.most == 2
+    assert [t.number for t in done.heard.trials] == [0, 1, 2, 3, 4]
+
+
+def test_the_others_do_not_wait_for_a_slow_trial() -> None:
+    done = Searched({(0, 1): "hangs"}, seconds=6)
+    assert [t.number for t in done.study.told] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
+    done = Searched({(3, 1): "hangs", (4, 1): "hangs"}, seconds=5)
+    assert done.reason == "the time is spent"
+    assert done.pool.cuts == ["the study's time is spent"]
+    assert done.study.numbers("waiting") == [3, 4]
+    assert [t.number for t in done.study.told] == [0, 1, 2]
+
+
+def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
+    done = Searched(study=WrittenStudy(seconds=5.0), seconds=5)
+    assert (done.reason, done.study.n_asked) == ("the time is spent", 0)
+
+
+def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:
+    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(2)})
+    done = Searched(study=study, trials=3)
+    assert [t.number for t in done.study.told] == [0, 1, 2]
+    assert len(done.study.budgets) == 1
+
+
+def test_a_retry_runs_the_trials_that_it_names_and_no_others() -> None:
+    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(4)})
+    done = Searched(study=study, only=frozenset({1, 3}), trials=10)
+    assert done.reason == "all are run again"
+    assert [t.number for t in done.study.told] == [1, 3]
+    assert done.study.numbers("waiting") == [0, 2]
+
+
+def test_the_search_ends_with_the_space() -> None:
+    done = Searched(study=WrittenStudy(n_configurations=3))
+    assert done.reason == "nothing is left"
+    assert len(done.study.told) == 3
+
+
+def test_an_ask_knows_what_is_spent_and_left() -> None:
+    done = Searched(trials=4, seconds=10)
+    first, last = done.study.budgets[0], done.study.budgets[-1]
+    assert (first.trials_spent, first.trials_left, first.seconds_left) == (0, 4, 20.0)
+    assert (last.trials_spent, last.trials_left, last.seconds_left) == (2, 1, 16.0)
+
+
+def test_a_trial_whose_worker_died_is_started_once_more() -> None:
+    done = Searched({(1, 1): "dies"}, trials=3)
+    assert {t.attempts for t in done.study.told} == {1, 2}
+    assert done.study.trials[1].attempts == 2
+    assert done.study.numbers("complete") == [0, 1, 2]
+    assert done.heard.notes == ["the worker of trial 1 died; the trial is started again"]
+
+
+def test_a_second_death_is_the_trials_own_doing() -> None:
+    done = Searched({(1, 1): "dies", (1, 2): "dies"}, trials=3)
+    failed = done.study.trials[1]
+    assert failed.failure is not None
+    assert (failed.failure.kind, failed.attempts) == ("crashed", 2)
+    assert failed.failure.message == "the worker process died in 2 attempts"
+    assert (failed.failure.step, failed.failure.fold) == ("impute", 2)
+    assert [t.number for t in done.study.told].count(1) == 1
+
+
+@pytest.mark.parametrize(("fate", "kind"), [("fails", "error"), ("times out", "timeout")])
+def test_a_trial_that_fails_is_told_at_once_and_ends_nothing(fate: str, kind: str) -> None:
+    done = Searched({(0, 1): fate}, trials=3)
+    failure = done.study.trials[0].failure
+    assert failure is not None
+    assert (failure.kind, done.study.trials[0].attempts) == (kind, 1)
+    assert done.study.numbers("complete") == [1, 2]
+    assert done.heard.notes == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "error"), [("store lost", StoreLost), ("interrupt", KeyboardInterrupt)]
+)
+def test_a_search_that_cannot_go_on_leaves_a_study_that_can(
+    fate: str, error: type[BaseException]
+) -> None:
+    done = Searched({(2, 1): fate, (3, 1): "hangs"}, trials=6, raises=error)
+    assert done.pool.cuts == ["the flow was interrupted"]
+    assert done.study.numbers("running") == []
+    assert done.study.numbers("waiting") == [2, 3]
+    assert [t.number for t in done.study.told] == [0, 1]
+    again = Searched(study=done.study, trials=6)
+    assert again.study.numbers("complete") == [0, 1, 2, 3, 4, 5]
+    assert again.study.trials[2].attempts == 2
+
+
+def test_no_trial_is_started_while_the_server_is_behind() -> None:
+    done = Searched(trials=6, pace=Pace(behind_after=2, looks=2))
+    assert done.study.numbers("complete") == list(range(6))
+    assert 0 in done.heard.n_running[:-1]
