@@ -1,1 +1,7 @@
-"""Where trials run: Dask processes here or elsewhere, and what Prefect's server is told of them."""
+"""Where trials run, and what Prefect's server is told of them.
+
+`dask_trials` is what a search sees: trials under way. They run on a `worker_pool` of one of the
+`clusters`: `local_workers`, forked on this machine, or `external_workers`, which others started.
+`nanny_reports` say why a worker is gone, `jobs` are tasks that are no trials, `reaping` ends task
+runs whose process died, and `server_pace` keeps the server from losing any.
+"""
