@@ -1,7 +1,5 @@
-"""The project's own rules: imports, types, lint, packaging, doctests."""
+"""The package: its folders, its public names, and what importing it costs."""
 
-import doctest
-import importlib
 import re
 import subprocess
 import sys
@@ -9,62 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
-ROOMS = ("deployments", "flows", "optimizers", "storage", "tasks")
-MODULES = sorted(
-    "prefect_tune." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for room in ROOMS
-    for path in (ROOT / room).rglob("*.py")
-    if path.name not in ("__init__.py", "__main__.py")
-)
-
-
-def tool(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_imports_run_one_way() -> None:
-    done = lint_imports()
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", done.stdout)
-
-
-def lint_imports(*options: str) -> subprocess.CompletedProcess[str]:
-    command = Path(sys.executable).with_name("lint-imports")
-    return subprocess.run(
-        [command, "--no-cache", "--no-logo", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_an_import_upward_would_be_seen(tmp_path) -> None:
-    """The control of the test above: a contract that is broken on purpose."""
-    config = tmp_path / "contracts.toml"
-    config.write_text(
-        "[tool.importlinter]\nroot_packages = ['prefect_tune']\n"
-        "[[tool.importlinter.contracts]]\nname = 'planted'\ntype = 'forbidden'\n"
-        "source_modules = ['prefect_tune.flows']\nforbidden_modules = ['prefect_tune.tasks']\n"
-    )
-    done = lint_imports("--config", str(config))
-    assert done.returncode == 1
-    assert "planted BROKEN" in done.stdout
-
-
-def test_types_are_checked_strictly() -> None:
-    assert "no issues found" in tool("mypy")
-
-
-def test_lint_and_format_are_clean() -> None:
-    tool("ruff", "check", ".")
-    tool("ruff", "format", "--check", ".")
+from source_tree import ROOMS, ROOT, listed_files
 
 
 def test_every_package_is_listed_and_typed() -> None:
@@ -81,22 +24,10 @@ def test_every_package_is_listed_and_typed() -> None:
 
 
 def test_the_top_level_holds_the_rooms_and_nothing_else() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    top = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    top = {path.parts[0] for path in listed_files()}
     assert {name for name in top if not name.startswith(".")} == {
         *ROOMS, "tests", "pyproject.toml", "README.md", "LICENSE", "uv.lock"
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_examples_in_docstrings_hold(module) -> None:
-    assert doctest.testmod(importlib.import_module(module)).failed == 0
-
-
-def test_modules_were_found() -> None:
-    assert len(MODULES) > 50
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
