@@ -24,8 +24,9 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
     prefect-tune run meds --labels labels/case
     """  # noqa: D301 - click reads the backspace
     with told_plainly():
-        from prefect_tune.tasks.data.cohort import cohort_named, generate
-        from prefect_tune.tasks.data.cohort_meds import LABELS, write_meds
+        from prefect_tune.tasks.data.cohort.cohort import generate
+        from prefect_tune.tasks.data.cohort.meds import LABELS, write_meds
+        from prefect_tune.tasks.data.cohort.spec import cohort_named
 
         name = name.removeprefix("cohort:")
         spec = cohort_named(name)

@@ -66,7 +66,7 @@ _OPTIONS = (
     Option("data", "argument", "Data", "What to learn from: a table or a table of events as CSV(.gz), Parquet or ARFF, a folder of MEDS, OMOP or Synthea, sklearn:NAME, or cohort:NAME; any URL that fsspec reads.", "DATA"),
     Option("target", "text", "Data", "Column of a table to predict, or column of the class in a table of labels.", "COLUMN"),
     Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
-    Option("format", "text", "Data", "What DATA is: table, events, meds, omop or synthea. Found out from DATA when left out.", "FORMAT"),
+    Option("format", "text", "Data", "Format of DATA, by default found out from DATA; an unknown one is answered with all there are.", "FORMAT"),
     Option("test", "text", "Data", "Test rows, scored once at the end: a table like DATA, or for events a table like that of --labels.", "PATH"),
     Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test.  [default: 0.2]", "SHARE"),
     Option("folds", "whole", "Data", "Folds of the stratified cross-validation.  [default: 3]", "N"),

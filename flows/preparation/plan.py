@@ -33,7 +33,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset
-from prefect_tune.tasks.data.formats import FORMATS
+from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, import_split
@@ -320,7 +320,7 @@ def as_name(text: str) -> str:
 
 def _describe(dataset: Dataset, source: Source) -> str:
     what = "columns" if dataset.kind == "table" else "event codes"
-    kind = FORMATS[dataset.format]
+    kind = FORMATS[dataset.format].description
     found_out = "" if source.format else " (--format overrides)"
     return (
         f"{dataset.name} is taken for {kind}{found_out}: {len(dataset)} rows, "

@@ -1,6 +1,8 @@
 """From what the user names to a data set and its split.
 
-`source` says what to read and `reading` reads it: `formats` recognises it, `files` opens tables,
-`table` checks them; `events`, `omop`, `synthea` and `timestamps` read patient logs; `bundled` and
-`cohort` need no file. `dataset` and `split` are what a study keeps.
+`reading` reads a `source`. It asks `formats` what a `location` holds, or generates a `cohort`, or
+takes a `bundled` table. `table_source` makes a data set of a table (`table_files`, `table` for its
+features, `target`), `event_source` of patient `events` and their labels (`event_tables`,
+`patient_ids`, `timestamps`); `row_groups` stay in one fold. `dataset` and `split` are what a study
+keeps.
 """

@@ -15,7 +15,7 @@ class Source:
         data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
         target: Column of the class.
         labels: File or folder of labels, for events.
-        format: One of `formats.FORMATS`; None finds out.
+        format: Name of one of the `formats`; None finds out.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
         group: Column of a table whose equal values stay in one fold.
         drop: Columns to leave out.

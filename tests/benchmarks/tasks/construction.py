@@ -19,7 +19,8 @@ import psutil
 from machine import Goals, describe
 
 from prefect_tune.tasks.catalogue.construction import EventAggregation
-from prefect_tune.tasks.data.cohort import cohort_named, generate
+from prefect_tune.tasks.data.cohort.cohort import generate
+from prefect_tune.tasks.data.cohort.spec import cohort_named
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source

@@ -8,8 +8,9 @@ from inputs import BIG, events, omop_tables, table, write_meds, write_omop, writ
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.files import Location
-from prefect_tune.tasks.data.formats import recognised
+from prefect_tune.tasks.data.formats.format import Given
+from prefect_tune.tasks.data.formats.registry import recognise
+from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
 
@@ -105,14 +106,12 @@ def test_what_data_is_taken_for(tmp_path) -> None:
         str(write_synthea(tmp_path / "synthea")): "synthea",
     }
     for name, kind in seen.items():
-        place = Location.at(str(tmp_path / name))
-        assert recognised(place, None, None, None) == kind
-        assert recognised(place, "events", None, None) == "events"
-    with_target = Location.at(str(tmp_path / "log.csv"))
-    assert recognised(with_target, None, "code", None) == "table"
-    assert (
-        recognised(Location.at(str(tmp_path / "table.csv")), None, None, "labels.csv") == "events"
-    )
+        given = Given(Location.at(str(tmp_path / name)))
+        assert recognise(given).name == kind
+        assert recognise(given, "events").name == "events"
+    log_csv, table_csv = (Location.at(str(tmp_path / name)) for name in ("log.csv", "table.csv"))
+    assert recognise(Given(log_csv, target="code")).name == "table"
+    assert recognise(Given(table_csv, labels="labels.csv")).name == "events"
 
 
 def test_a_folder_of_parts_is_one_table(tmp_path) -> None:

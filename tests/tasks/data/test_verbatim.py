@@ -6,10 +6,10 @@ import pytest
 from inputs import table
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.files import GAPS
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.data.table_files import GAPS
 
 LOOKALIKES = (["02139", "2139", "10001"], ["1.50", "1.5", "2.25"], ["TRUE", "FALSE", "TRUE"])
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from prefect_tune.tasks.data.cohort import Cohort
+from prefect_tune.tasks.data.cohort.cohort import Cohort
 
 __all__ = ["LABELS", "write_meds"]
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from inputs import table
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.files import Location, column_names, read_table
+from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table_files import column_names, read_table
 
 ARFF = """% a comment
 @RELATION people

@@ -15,11 +15,13 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.data.events import event_frame
-from prefect_tune.tasks.data.files import Location, columns_called, read_table, shards
+from prefect_tune.tasks.data.event_tables import event_frame
+from prefect_tune.tasks.data.formats.format import Format
+from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.table_files import columns_called, read_table
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 
-__all__ = ["is_omop", "omop_events"]
+__all__ = ["OMOP"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ _VALUE = "value_as_number"
 _ANSWER = "value_as_concept_id"
 
 
-def is_omop(folder: Location) -> bool:
+def _is_omop(folder: Location) -> bool:
     """Whether a folder holds clinical tables of OMOP.
 
     Raises:
@@ -77,7 +79,7 @@ def is_omop(folder: Location) -> bool:
     return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
 
 
-def omop_events(folder: Location) -> Iterator[pd.DataFrame]:
+def _read(folder: Location) -> Iterator[pd.DataFrame]:
     """Events of each table of the folder: columns subject_id, time, code, numeric_value.
 
     Raises:
@@ -223,3 +225,13 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
     if missing and required:
         raise BadInput(f"{where} has {missing} rows without {' or '.join(given)}")
     return end_of_day(times, is_midnight)
+
+
+OMOP = Format(
+    name="omop",
+    description="tables of the OMOP common data model",
+    kind="events",
+    recognises=lambda given: given.is_folder and _is_omop(given.location),
+    read=lambda folder, _: _read(folder),
+    folder_holds="tables of OMOP such as condition_occurrence",
+)

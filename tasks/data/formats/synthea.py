@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.data.events import event_frame
-from prefect_tune.tasks.data.files import Location, columns_called, read_table, shards
+from prefect_tune.tasks.data.event_tables import event_frame
+from prefect_tune.tasks.data.formats.format import Format
+from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.table_files import columns_called, read_table
 from prefect_tune.tasks.data.timestamps import utc_times
 
-__all__ = ["is_synthea", "synthea_events"]
+__all__ = ["SYNTHEA"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ _STARTS = ("start", "date")
 """Names of the column of the time; versions of Synthea differ."""
 
 
-def is_synthea(folder: Location) -> bool:
+def _is_synthea(folder: Location) -> bool:
     """Whether a folder is such an export.
 
     Raises:
@@ -55,7 +57,7 @@ def is_synthea(folder: Location) -> bool:
     return "patients" in found and len(found) > 1
 
 
-def synthea_events(folder: Location) -> Iterator[pd.DataFrame]:
+def _read(folder: Location) -> Iterator[pd.DataFrame]:
     """Events of each table of the folder: columns subject_id, time, code, numeric_value.
 
     Raises:
@@ -112,3 +114,13 @@ def _tables(location: Location, columns: Sequence[str]) -> Iterator[pd.DataFrame
         table = read_table(shard, texts, only=set(columns) - {""})
         table.columns = table.columns.str.lower()
         yield table
+
+
+SYNTHEA = Format(
+    name="synthea",
+    description="a CSV export of Synthea",
+    kind="events",
+    recognises=lambda given: given.is_folder and _is_synthea(given.location),
+    read=lambda folder, _: _read(folder),
+    folder_holds="patients.csv and others of Synthea",
+)

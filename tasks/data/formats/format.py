@@ -1,0 +1,80 @@
+"""A data format: what it is called, how it is recognised, and how it is read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pandas as pd
+
+from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.table_files import column_names
+
+__all__ = ["Format", "Given"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Data as the user named them, before they are read.
+
+    Attributes:
+        location: The file or folder.
+        target: Column to predict, if named.
+        labels: Table of labels, if named.
+    """
+
+    location: Location
+    target: str | None = None
+    labels: str | None = None
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.location.is_folder()
+
+    @cached_property
+    def table(self) -> Location | None:
+        """The file, or the first Parquet file of the folder; None if there is no table."""
+        if self.is_folder:
+            return next((c for c in self.location.children() if c.is_parquet()), None)
+        return self.location if self.location.is_table() else None
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of the columns of `table`."""
+        return [] if self.table is None else column_names(self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format.
+
+    Attributes:
+        name: What `--format` calls it.
+        description: What data in it are, with an article.
+        kind: Whether it holds a table with its target, or patient events, whose labels are a table
+            of their own.
+        recognises: Whether data look like it.
+        read: The frames of a file or folder, given the columns to read as texts. Those of events
+            have columns by the names in `event_tables`.
+        subfolder: Where in the folder its files are; empty for the folder itself.
+        folder_holds: What marks a folder of this format; empty where files have it too.
+        check: Raises `BadInput` for a folder that cannot have it, although the user says so.
+    """
+
+    name: str
+    description: str
+    kind: Literal["table", "events"]
+    recognises: Callable[[Given], bool]
+    read: Callable[[Location, Sequence[str]], Iterable[pd.DataFrame]]
+    subfolder: str = ""
+    folder_holds: str = ""
+    check: Callable[[Location], None] | None = None
+
+    def root(self, location: Location) -> Location:
+        """The file, or the folder that its files are in."""
+        return location.below(self.subfolder) if self.subfolder else location
+
+    def frames(self, location: Location, texts: Sequence[str] = ()) -> Iterable[pd.DataFrame]:
+        """The frames of a file or folder, with some columns read as texts."""
+        return self.read(self.root(location), texts)

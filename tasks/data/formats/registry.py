@@ -1,0 +1,87 @@
+"""All formats, and which of them a file or folder is in."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.formats.event_logs import EVENTS, MEDS
+from prefect_tune.tasks.data.formats.format import Format, Given
+from prefect_tune.tasks.data.formats.omop import OMOP
+from prefect_tune.tasks.data.formats.synthea import SYNTHEA
+from prefect_tune.tasks.data.formats.tables import TABLE
+from prefect_tune.tasks.data.location import SUFFIX_NAMES
+
+__all__ = ["FORMATS", "format_named", "recognise", "register_format"]
+
+_FORMATS: dict[str, Format] = {}
+FORMATS: Mapping[str, Format] = MappingProxyType(_FORMATS)
+"""By name, the most general first."""
+
+
+def register_format(added: Format) -> None:
+    """Make a format known; it is asked before all that were registered earlier.
+
+    Raises:
+        ValueError: If there is one of that name.
+    """
+    if added.name in _FORMATS:
+        raise ValueError(f"there is a format {added.name!r} already")
+    _FORMATS[added.name] = added
+
+
+for _format in (TABLE, EVENTS, SYNTHEA, OMOP, MEDS):
+    register_format(_format)
+
+
+def format_named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        UnknownName: If there is none.
+    """
+    if name not in FORMATS:
+        raise UnknownName("format", name, FORMATS)
+    return FORMATS[name]
+
+
+def recognise(
+    given: Given, chosen: str | None = None, kind: Literal["table", "events"] | None = None
+) -> Format:
+    """The format of a file or folder.
+
+    Args:
+        given: The data.
+        chosen: The format that the user says they are in.
+        kind: The only kind of format to consider when none is chosen.
+
+    Raises:
+        BadInput: If there is nothing, or it is in no format.
+        UnknownName: If the chosen format does not exist.
+    """
+    found = None if chosen is None else format_named(chosen)
+    location = given.location
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if found is not None:
+        _check(found, given)
+        return found
+    asked = list(FORMATS.values())[::-1]
+    for candidate in asked:
+        if kind in (None, candidate.kind) and candidate.recognises(given):
+            return candidate
+    if not given.is_folder:
+        raise BadInput(f"{location.url} is no file that is read: use {SUFFIX_NAMES}")
+    holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
+    raise BadInput(
+        f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
+        "or say what it is with --format"
+    )
+
+
+def _check(chosen: Format, given: Given) -> None:
+    if chosen.folder_holds and not given.is_folder:
+        raise BadInput(f"{given.location.url} is a file; {chosen.description} is a folder")
+    if chosen.check is not None:
+        chosen.check(given.location)

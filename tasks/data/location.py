@@ -1,0 +1,151 @@
+"""Files and folders of the user, below any URL that fsspec knows."""
+
+import gzip
+import posixpath
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import fsspec
+
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["SUFFIX_NAMES", "Location", "shards"]
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".csv.gz")
+ARFF = (".arff", ".arff.gz")
+SUFFIXES = (*CSV, *PARQUET, *ARFF)
+"""Endings of the files that are read."""
+SUFFIX_NAMES = ".csv, .csv.gz, .parquet or .arff"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or folder.
+
+    Attributes:
+        url: What the user calls it.
+        filesystem: The file system that it is on.
+        path: Where it is there.
+    """
+
+    url: str
+    filesystem: Any
+    path: str
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """The location of a URL, whether or not anything is there.
+
+        Raises:
+            BadInput: If its protocol is not known, or needs a package that is not there.
+        """
+        try:
+            filesystem, path = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise BadInput(f"{url} cannot be read: {error}") from error
+        return cls(url, filesystem, path)
+
+    def exists(self) -> bool:
+        """Whether there is something.
+
+        Raises:
+            BadInput: If the file system cannot be asked.
+        """
+        try:
+            return bool(self.filesystem.exists(self.path))
+        except Exception as error:
+            raise BadInput(f"{self.url} cannot be reached: {error}") from error
+
+    def is_folder(self) -> bool:
+        """Whether it is a folder; a name with the suffix of a file settles it without listing."""
+        if self.is_table() and self.filesystem.isfile(self.path):
+            return False
+        return bool(self.filesystem.isdir(self.path))
+
+    def is_table(self) -> bool:
+        """Whether it has the suffix of a file that is read."""
+        return self.has_suffix(SUFFIXES)
+
+    def is_parquet(self) -> bool:
+        """Whether it has the suffix of a Parquet file."""
+        return self.has_suffix(PARQUET)
+
+    @property
+    def stem(self) -> str:
+        """Its name without folders and suffix."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1].split(".")[0]
+
+    @property
+    def table_name(self) -> str:
+        """Its name in small letters, without folders and the suffix of a table."""
+        name = self.path.rstrip("/").rsplit("/", 1)[-1].lower()
+        suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
+        return name.removesuffix(suffix)
+
+    def below(self, name: str) -> Self:
+        """What is called so in this folder."""
+        return self._child(posixpath.join(self.path, name))
+
+    def children(self) -> list[Self]:
+        """Files and folders directly in this folder, in order of names."""
+        listed = self.filesystem.ls(self.path, detail=False)
+        return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
+
+    def tables(self, names: Collection[str]) -> dict[str, Self]:
+        """Tables of this folder that are called so, by name in small letters.
+
+        A table is a file that is read, or a folder of Parquet files; other files are passed over.
+
+        Raises:
+            BadInput: If there are two of one name.
+        """
+        found: dict[str, Self] = {}
+        for child in self.children():
+            name = child.table_name
+            if name not in names or not (child.is_table() or child.is_folder()):
+                continue
+            if name in found:
+                raise BadInput(
+                    f"{found[name].url} and {child.url} are both the table {name}; remove one"
+                )
+            found[name] = child
+        return found
+
+    def parquet_files(self) -> list[Self]:
+        """All Parquet files below this folder, in order of names."""
+        files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
+        return [file for file in files if file.is_parquet()]
+
+    def content(self) -> bytes:
+        """All its bytes, unpacked."""
+        with self.filesystem.open(self.path, "rb") as file:
+            data: bytes = file.read()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+    def _child(self, path: str) -> Self:
+        url = f"{self.url.rstrip('/')}{path.removeprefix(self.path.rstrip('/'))}"
+        return type(self)(url, self.filesystem, path)
+
+    def has_suffix(self, suffixes: Sequence[str]) -> bool:
+        """Whether its name ends with one of these, in letters of any size."""
+        path = urlsplit(self.path).path if "://" in self.path else self.path
+        return path.lower().endswith(tuple(suffixes))
+
+
+def shards(location: Location) -> list[Location]:
+    """The file itself, or all Parquet files below a folder.
+
+    Raises:
+        BadInput: If there is none.
+    """
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if not location.is_folder():
+        return [location]
+    files = location.parquet_files()
+    if not files:
+        raise BadInput(f"there is no Parquet file below {location.url}")
+    return files

@@ -1,0 +1,132 @@
+"""A source that is a table, with its target among the columns."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.formats.format import Given
+from prefect_tune.tasks.data.formats.registry import format_named, recognise
+from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.row_groups import check_apart, groups_of
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table import features_of, like_training
+from prefect_tune.tasks.data.target import need_targets, target_of
+
+__all__ = ["read_frame", "table_dataset"]
+
+
+def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.DataFrame:
+    """The table at a URL, in any format of tables.
+
+    Args:
+        url: Where it is.
+        texts: Columns to read as texts.
+        chosen: The format, if it is not to be found out; one of events is passed over.
+
+    Raises:
+        BadInput: If it cannot be read.
+    """
+    if chosen is not None and format_named(chosen).kind != "table":
+        chosen = None
+    location = Location.at(url)
+    found = recognise(Given(location), chosen, "table")
+    return pd.concat(found.frames(location, texts), ignore_index=True)
+
+
+def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
+    """The data set of a source whose table has been read.
+
+    Raises:
+        BadInput: If it cannot be used.
+    """
+    where = source.data
+    if source.target is None:
+        shown = ", ".join(map(str, frame.columns[-20:]))
+        raise BadInput(
+            f"{where} is a table, so say which column to predict with --target COLUMN. "
+            f"Its columns: {shown}"
+        )
+    if source.labels is not None:
+        raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
+    _check_roles(source)
+    frame, notes = _with_target(frame, source.target, where, source)
+    features = frame.drop(columns=[source.target])
+    group = _taken(features, source.group, where)
+    features = features.drop(columns=[] if group is None else [group.name])
+    dropped = [column for column in source.drop if column not in source.aside]
+    X, feature_notes = features_of(features, dropped, source.categorical, where)
+    target, is_test = frame[source.target], None
+    if source.test is not None:
+        texts = [str(c) for c in X.select_dtypes("category")]
+        frame_of_test = read_frame(source.test, texts, source.format)
+        test, more_notes = _with_target(frame_of_test, source.target, source.test, source)
+        notes += more_notes
+        is_test = np.repeat([False, True], [len(frame), len(test)])
+        parts = (X, like_training(test, X, source.test))
+        joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
+        X = canonical(pd.concat(joined, ignore_index=True))
+        target = pd.concat([target, test[source.target]], ignore_index=True)
+        if group is not None:
+            of_test = _taken(test, source.group, source.test)
+            group = pd.concat([group, of_test], ignore_index=True)
+    y, classes, more_notes = target_of(target, where, source.predicts)
+    notes += more_notes
+    groups = None if group is None else groups_of(group, where)
+    if groups is not None and is_test is not None:
+        check_apart(groups, is_test, f"values of {source.group}")
+    X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
+    if X.shape[1] == 0:
+        raise BadInput(f"{where} has no column left to learn from")
+    return Dataset(
+        name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
+        (*notes, *feature_notes), "table",
+    )  # fmt: skip
+
+
+def _with_target(
+    frame: pd.DataFrame, target: str, where: str, source: Source
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that have a class, or all if those without are not to be left out."""
+    need_column(target, frame.columns, where)
+    if not len(frame):
+        raise BadInput(f"{where} has no rows")
+    missing = int(frame[target].isna().sum())
+    if not source.drop_missing_target:
+        need_targets(frame[target], where)
+    if not missing:
+        return frame, []
+    kept = frame.dropna(subset=[target]).reset_index(drop=True)
+    return kept, [f"{missing} rows without {target} are left out"]
+
+
+def _check_roles(source: Source) -> None:
+    """Check that each column is used for one thing.
+
+    Raises:
+        BadInput: If one is named by two options.
+    """
+    used: dict[str, str] = {}
+    named = {
+        "target": [source.target],
+        "group": [source.group],
+        "drop": source.drop,
+        "categorical": source.categorical,
+    }
+    for option, columns in named.items():
+        for column in columns:
+            if column is not None and used.setdefault(column, option) != option:
+                raise BadInput(
+                    f"column {column!r} is named by --{used[column]} and by --{option}; it is used "
+                    "for one of them"
+                )
+
+
+def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | None:
+    if column is None:
+        return None
+    need_column(column, frame.columns, where)
+    return frame[column]
