@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from flash_worlds import counted_space, planted_loss
-from worlds import finite_space, mixed_space, ordered_space, sparse_space, told
+from worlds import evaluation, finite_space, mixed_space, ordered_space, sparse_space, told
 
 from prefect_tune.optimizers import (
+    METHODS,
     Asked,
     Budget,
     Event,
@@ -139,6 +140,28 @@ class OptimizerContract:
         optimizer.tell(told(0, query, 3.0))
         assert optimizer.history.incumbent is not None
         optimizer.ask(Budget())
+
+    def test_it_asks_for_less_than_everything_only_in_its_fidelities(self) -> None:
+        declared = METHODS[self.method].fidelities
+        for event in self.run(self.make(mixed_space()), 12):
+            if isinstance(event, Asked):
+                assert "subset" in declared or event.query.subset == 1
+                assert "epochs" in declared or event.query.epochs is None
+
+    def test_it_asks_the_same_whatever_trials_take_unless_it_draws_on_cost(self) -> None:
+        if METHODS[self.method].draws_on_cost:
+            return
+        asked = []
+        for seconds in (1.0, 50.0):
+            optimizer = self.make(mixed_space())
+            queries = []
+            for number in range(15):
+                queries.append(query := optimizer.ask(Budget(number, 15 - number)))
+                loss = loss_of(query) or 3.0
+                outcome = evaluation(loss, seconds if number % 2 else 1.0)
+                optimizer.tell(Trial(number, query).started().completed(outcome))
+            asked.append(queries)
+        assert asked[0] == asked[1]
 
     def test_pending_queries_differ_from_one_another(self) -> None:
         optimizer = self.make(mixed_space())
