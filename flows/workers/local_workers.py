@@ -1,10 +1,10 @@
 """Worker processes on this machine, forked from one that has imported everything once.
 
-A worker that imports scikit-learn and Prefect for itself needs seconds to start; forked, it is back
-in a fifth of one after it had to be ended. That is what makes limits on trials cheap. Forking is
-done on Linux only; elsewhere workers are spawned.
+A worker that imports scikit-learn and Prefect for itself takes seconds to start; a forked one is
+back in a fifth of a second after it was ended, which makes trial limits cheap. Workers are forked
+on Linux, and spawned elsewhere.
 
-Light to import, so that the process to fork from can be started before anything else.
+Light to import: the process to fork from can be started before anything else.
 """
 
 import logging
@@ -24,9 +24,9 @@ __all__ = ["local_cluster", "local_settings", "warmed_up"]
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOAD = "prefect_tune.tasks.refit"
-"""The module that imports all that a trial needs."""
+"""The module whose import loads all that a trial needs."""
 _ENVIRONMENT: Mapping[str, str] = {
-    # One trial per core: threads of its own would fight with those of the others.
+    # One trial per core: its threads would compete with the other trials.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -35,15 +35,15 @@ _ENVIRONMENT: Mapping[str, str] = {
 }
 _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": _METHOD,
-    # One that is slow to come back, on a busy machine, is not given up.
+    # On a busy machine, a worker may take long to come back.
     "distributed.deploy.lost-worker-timeout": "1h",
-    # A worker that dies takes one trial with it; we decide ourselves whether to start it again.
+    # Whether to start the trial of a worker that died again is the search's decision.
     "distributed.scheduler.allowed-failures": 0,
-    # Matrices are ours to keep or drop; a worker that runs out of memory is ended, not slowed.
+    # The store keeps matrices; a worker out of memory is ended, not slowed down.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
-    # What Dask measures of itself, a hundred times a second, costs the trials a core in fifteen.
+    # Dask profiles itself a hundred times a second, which takes a core in fifteen from the trials.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.cycle": "10s",
@@ -53,9 +53,9 @@ _DASK_SETTINGS = {
 
 @contextmanager
 def warmed_up() -> Iterator[None]:
-    """Have the process that workers are forked from import while the body does something else.
+    """Start the process that workers are forked from; it imports while the body runs.
 
-    It ends with the body; by itself it would end only once it has imported everything.
+    It is ended with the body, as it would end by itself only after all its imports.
     """
     _warm_up()
     try:
@@ -76,9 +76,9 @@ def _warm_up() -> None:
 
 @contextmanager
 def local_settings() -> Iterator[None]:
-    """Dask's settings for local workers, for as long as they live.
+    """Set Dask up for local workers, for as long as they live.
 
-    One that died is started again by the settings of that moment.
+    One that died is started again with the settings of that moment.
     """
     import dask  # noqa: PLC0415 - heavy; see above
 
@@ -87,16 +87,16 @@ def local_settings() -> Iterator[None]:
 
 
 def local_cluster(n_workers: int | None) -> "LocalCluster":
-    """A started cluster of worker processes with one thread each; by default one per core."""
+    """Start a cluster of worker processes with one thread each, by default one per core."""
     import distributed  # noqa: PLC0415 - heavy; see above
 
     _warm_up()
-    logging.getLogger("distributed").setLevel(logging.ERROR)  # it tells of every connection
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
     with local_settings(), _environment():
         return distributed.LocalCluster(
             n_workers=n_workers or os.cpu_count() or 1,
             threads_per_worker=1,
-            memory_limit=0,  # ours: see tasks.limits
+            memory_limit=0,  # nannies keep ours: see `TrialLimits`
             processes=True,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
@@ -106,7 +106,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """The environment of workers, for processes started in the body."""
+    """Set the environment of workers, for processes that the body starts."""
     former = {name: os.environ.get(name) for name in _ENVIRONMENT}
     os.environ.update(_ENVIRONMENT)
     try:

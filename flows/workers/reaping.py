@@ -1,7 +1,7 @@
-"""Task runs that will not end by themselves, because what ran them is gone: they are ended here.
+"""Task runs whose process is gone get a final state.
 
-Prefect does not notice when a Dask worker dies; its task runs would stay Running for ever. What
-Prefect shows must not decide over a study, so that errors are logged and no more.
+Prefect does not notice when a Dask worker dies: its task runs would stay Running for ever. A study
+does not depend on what Prefect shows, and errors are only logged.
 """
 
 import logging
@@ -29,15 +29,15 @@ _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
 def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
-    """Give task runs of a flow run that will never end by themselves a final state.
+    """Give the open task runs of a flow run a final state.
 
     Args:
         flow_run_id: The flow run.
         state: The final state.
-        of_trials: Only these trials and what runs in them; None takes all that are open.
+        of_trials: Task runs to take, with those inside of them; None for all.
 
     Returns:
-        How many there were.
+        Their number.
     """
     wanted = None if of_trials is None else {str(i) for i in of_trials}
     reaped = 0
@@ -59,12 +59,12 @@ def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None 
 
 
 def end_trial_run(flow_run_id: UUID, task_run_id: UUID, number: int, state: State[Any]) -> None:
-    """Give a trial's task run a final state; one that died unseen is made there with it.
+    """Give a trial's task run a final state, and create it where the server never heard of it.
 
     Args:
         flow_run_id: The flow run.
         task_run_id: The task run.
-        number: The trial's.
+        number: Number of the trial.
         state: The final state.
     """
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import distributed
 import psutil
@@ -15,7 +16,9 @@ from processes import wait_for
 
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.workers import external_workers
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 NO_DATABASE = """
 from prefect_tune.storage import opening
@@ -162,3 +165,29 @@ def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path) -> None:
             dask="tcp://127.0.0.1:9",
             store=str(tmp_path / "store"),
         )
+
+
+@pytest.mark.parametrize(
+    ("memory_limit", "memory_bytes"), [(0, 2 * 10**9), (10**9, 10**9), (10**9, None)]
+)
+def test_a_worker_with_memory_enough_for_a_trial_is_used(memory_limit, memory_bytes) -> None:
+    worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": memory_limit}
+    external_workers._check_process("tcp://w", worker, TrialLimits(60, memory_bytes))
+
+
+def test_a_worker_with_less_memory_than_a_trial_may_take_is_named() -> None:
+    worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": 10**9}
+    with pytest.raises(BadInput, match=r"worker tcp://w may take 1 GB, less than .* 2 GB; start"):
+        external_workers._check_process("tcp://w", worker, TrialLimits(60, 2 * 10**9))
+
+
+def test_a_worker_that_goes_away_while_it_is_asked_is_named(monkeypatch) -> None:
+    class Client:
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            assert n_workers == -1  # all of them
+            return {"workers": {"tcp://here": {}}}
+
+    monkeypatch.setattr(external_workers, "_LISTED_SECONDS", 0.0)
+    assert external_workers._describe(Client(), ["tcp://here"]) == {"tcp://here": {}}
+    with pytest.raises(BadInput, match="worker tcp://gone went away while it was asked"):
+        external_workers._describe(Client(), ["tcp://here", "tcp://gone"])

@@ -1,0 +1,186 @@
+"""Trials under way: a real Prefect server, real worker processes that die and come back."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from inputs import table
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect_api import states, task_runs
+from processes import kill, wait_for
+from studies import context_of, draw
+
+from prefect_tune.flows.workers.clusters import workers_started_early
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.optimizers import Trial
+from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
+
+LIMITS = TrialLimits(seconds=120)
+
+
+@pytest.fixture(scope="module")
+def workers(server: str) -> Iterator[None]:  # noqa: ARG001 - flows go there
+    with workers_started_early(2, None):
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick(workers: None, tmp_path_factory: pytest.TempPathFactory) -> StudyContext:  # noqa: ARG001
+    return context_of(tmp_path_factory.mktemp("quick"))
+
+
+@pytest.fixture(scope="module")
+def slow(workers: None, tmp_path_factory: pytest.TempPathFactory) -> StudyContext:  # noqa: ARG001
+    """A study whose trials take many seconds."""
+    folder = tmp_path_factory.mktemp("slow")
+    table(200_000).to_parquet(folder / "slow.parquet", index=False)
+    return context_of(folder, data=folder / "slow.parquet")
+
+
+def in_flow(
+    context: StudyContext, body: Callable[[DaskTrials], Any], limits: TrialLimits = LIMITS
+) -> tuple[Any, UUID]:
+    """What a body with trials returns, called inside of a flow run, and the id of that."""
+
+    @flow(persist_result=False)
+    def study() -> tuple[Any, UUID]:
+        flow_run_id = UUID(str(flow_run.id))
+        with DaskTrials.started(context, flow_run_id, limits) as trials:
+            wait_for(lambda: len(addresses(trials)) == 2)
+            return body(trials), flow_run_id
+
+    returned: tuple[Any, UUID] = study()
+    return returned
+
+
+def addresses(trials: DaskTrials) -> dict[str, int]:
+    """The processes of the workers."""
+    found: dict[str, int] = trials._pool._runner.client.run(os.getpid, on_error="ignore")
+    return found
+
+
+def busy(trials: DaskTrials) -> int | None:
+    """The process of a worker that has noted where its trial is."""
+    notes = {p.name for p in Path(tempfile.gettempdir(), "dask-scratch-space").glob("trial-*.json")}
+    return next((pid for pid in addresses(trials).values() if f"trial-{pid}.json" in notes), None)
+
+
+def start(trials: DaskTrials, context: StudyContext, *numbers: int) -> None:
+    for number in numbers:
+        wait_for(trials.has_room)
+        trials.submit(Trial(number, draw(context, number)).started(), "trial")
+
+
+def collected(trials: DaskTrials, n: int) -> list[Ended]:
+    ended: list[Ended] = []
+    wait_for(lambda: ended.extend(trials.collect(0.2)) or len(ended) == n)
+    return ended
+
+
+def test_trials_come_back_with_their_outcomes_and_are_counted(quick) -> None:
+    def body(trials: DaskTrials) -> None:
+        assert trials.n_slots == 2
+        start(trials, quick, 0, 1)
+        assert (trials.n_running, trials.has_room()) == (2, False)
+        ended = collected(trials, 2)
+        assert {e.trial.number for e in ended} == {0, 1}
+        for end in ended:
+            assert end.failure is None
+            assert end.outcome is not None
+            assert end.outcome.evaluation is not None
+        assert (trials.n_running, trials.n_task_runs) == (0, 2)
+        assert trials.collect(0.01) == []
+        trials.submit(Trial(2, draw(quick, 2)).started(), "steps")
+        collected(trials, 1)
+        assert trials.n_task_runs == 2 + 7  # it and its six steps
+
+    in_flow(quick, body)
+
+
+def test_the_trial_of_a_killed_worker_is_lost_and_no_other(slow) -> None:
+    def body(trials: DaskTrials) -> None:
+        start(trials, slow, 0, 1)
+        pid = wait_for(lambda: busy(trials))
+        kill(pid)
+        (lost,) = collected(trials, 1)
+        assert lost.outcome is None
+        assert lost.failure is not None
+        assert (lost.failure.kind, lost.failure.message) == ("crashed", "the worker process died")
+        assert lost.failure.cost_seconds > 0
+        assert trials.n_running == 1
+        wait_for(trials.has_room)
+        assert pid not in addresses(trials).values()
+
+    _, flow_run_id = in_flow(slow, body)
+    of_trials = [r for r in task_runs(flow_run_id) if r.name.startswith("trial")]
+    assert states(of_trials) == {"Crashed": 1, "Cancelled": 1}  # the other one with the flow
+
+
+def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
+    def body(trials: DaskTrials) -> None:
+        start(trials, slow, 0)
+        (ended,) = collected(trials, 1)
+        assert ended.failure is not None
+        assert ended.failure.kind == "timeout"
+        wait_for(trials.has_room)
+
+    _, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
+    (run,) = [r for r in task_runs(flow_run_id) if r.name == "trial 0"]
+    assert run.state_name == "TimedOut"
+    assert "took more than 0.5 s (--trial-timeout)" in run.state.message
+
+
+def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -> None:
+    def body(trials: DaskTrials) -> None:
+        before = addresses(trials)
+        start(trials, slow, 0, 1)
+        wait_for(lambda: busy(trials))
+        cut = trials.cut("enough")
+        assert {t.number for t in cut} == {0, 1}
+        assert (trials.n_running, trials.n_task_runs) == (0, 0)
+        wait_for(lambda: trials._pool.count_slots() == 2)
+        assert not set(before.values()) & set(addresses(trials).values())
+        assert trials.collect(0.01) == []
+        assert trials.cut("nothing is under way") == []
+
+    _, flow_run_id = in_flow(slow, body)
+    cancelled = [r for r in task_runs(flow_run_id) if r.name.startswith("trial")]
+    assert [(r.state_name, r.state.message) for r in cancelled] == [("Cancelled", "enough")] * 2
+
+
+def test_a_study_that_shares_the_workers_does_not_notice_the_death_of_anothers(quick, slow) -> None:
+    def body(trials: DaskTrials) -> None:
+        trials.prepare_workers()
+        with trials.sharing(quick) as one, trials.sharing(slow) as other:
+            assert (one.n_slots, other.n_slots) == (1, 1)
+            start(other, slow, 0)
+            kill(wait_for(lambda: busy(trials)))
+            start(one, quick, 0)
+            (lost,), (done,) = collected(other, 1), collected(one, 1)
+            assert lost.failure is not None
+            assert done.outcome is not None
+            assert done.outcome.evaluation is not None
+            assert one.has_room()
+            wait_for(other.has_room)
+            start(other, slow, 1)
+            assert trials.n_task_runs_of_all == one.n_task_runs + other.n_task_runs == 2
+        assert other.n_running == 0
+
+    in_flow(quick, body)
+
+
+def test_the_task_runs_of_a_job_are_counted(quick) -> None:
+    def body(trials: DaskTrials) -> None:
+        query = draw(quick, 0).to_json()
+        members = [{"number": 0, "query": query, "weight": 1.0}]
+        refitted = trials.run(refit, {"number": 0, "members": members, "context": quick})
+        assert trials.n_task_runs == refitted.n_task_runs == 7
+
+    in_flow(quick, body)

@@ -1,0 +1,64 @@
+"""Nannies of real workers keep trials within limits, and report why a worker is gone."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import distributed
+import pytest
+from pools import client_of, noted
+from processes import wait_for
+
+from prefect_tune.flows.workers import nanny_reports
+from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
+
+LIMITS = TrialLimits(seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    with client_of(1) as client:
+        yield client
+
+
+def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> None:
+    flow_run_id, trial = uuid4(), uuid4()
+    with limits_kept(client, flow_run_id, LIMITS) as reports:
+        future = client.submit(noted, trial, flow_run_id, 1000, pure=False)
+        reports.follow(trial, future)
+        wait_for(future.done)
+        report = reports.wait_for(trial)
+        assert future.cancelled()  # or Dask would start it on another worker
+    assert report is not None
+    failure = report.failure
+    assert (failure.kind, failure.step, failure.fold) == ("timeout", "fit model", 1)
+    assert failure.message == "took more than 0.5 s (--trial-timeout)"
+    wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
+
+
+def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(client) -> None:
+    client.wait_for_workers(1, timeout=60)
+    flow_run_id, trial = uuid4(), uuid4()
+    with limits_kept(client, flow_run_id, LIMITS) as reports:
+        future = client.submit(noted, trial, flow_run_id, -0.3, pure=False)
+        reports.follow(trial, future)
+        wait_for(future.done)
+        report = reports.wait_for(trial)
+    assert future.status == "error"
+    assert report is not None
+    assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
+
+
+def test_trials_of_other_flow_runs_and_after_the_body_are_left_alone(client) -> None:
+    client.wait_for_workers(1, timeout=60)
+    ours, theirs = uuid4(), uuid4()
+    with limits_kept(client, ours, LIMITS):
+        client.submit(noted, uuid4(), theirs, 0.8, pure=False).result(timeout=60)
+    client.submit(noted, uuid4(), ours, 0.8, pure=False).result(timeout=60)
+
+
+def test_without_a_report_none_is_waited_for_longer_than_a_moment(client, monkeypatch) -> None:
+    monkeypatch.setattr(nanny_reports, "_REPORT_SECONDS", 0.01)
+    reports, trial = NannyReports(), uuid4()
+    reports.follow(trial, client.submit(int, pure=False))
+    assert reports.wait_for(trial) is None

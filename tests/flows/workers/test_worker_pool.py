@@ -1,0 +1,119 @@
+"""Pools of real worker processes that die, come back, and are handed out one by one."""
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import distributed
+import psutil
+import pytest
+from pools import client_of, pause, pool_of, worker_of
+from processes import wait_for
+
+from prefect_tune.flows.workers import worker_pool
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    with client_of(2) as client:
+        yield client
+
+
+def nothing() -> None:
+    """Called while a pool is waited for."""
+
+
+def test_a_worker_that_is_leaving_takes_no_task_though_the_scheduler_still_lists_it(client) -> None:
+    pool = pool_of(client)
+    assert (pool.count_slots(), pool.is_short) == (2, False)
+    address, pid = next(iter(client.run(os.getpid).items()))
+    os.kill(pid, signal.SIGSTOP)
+    pool.note_death(address)
+    assert address in client.processing()
+    assert (pool.count_slots(), pool.is_short) == (1, True)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: pool.count_slots() == 2)
+    assert not pool.is_short
+    assert address not in client.processing()
+
+
+def test_more_workers_than_slots_are_not_used(client) -> None:
+    pool = pool_of(client, 1)
+    pool.note_death()
+    assert pool.count_slots() == 1
+
+
+def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
+    pool = pool_of(client)
+    ended, other = (pool.submit(pause, {"seconds": 1000}) for _ in range(2))
+    (_, pid), (_, other_pid) = worker_of(client, ended), worker_of(client, other)
+    pool.end([ended])
+    assert ended.wrapped_future.cancelled()
+    assert pool.is_short
+    wait_for(lambda: not psutil.pid_exists(pid))
+    wait_for(lambda: pool.count_slots() == 2)
+    assert not other.wrapped_future.done()
+    assert other_pid in client.run(os.getpid).values()
+    pool.end([other])
+
+
+def test_workers_are_handed_out_to_one_pool_each(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with ThreadPoolExecutor(1) as thread, pool.reserved() as one:
+        with pool.reserved() as other:
+            assert one.is_short  # until its worker is known
+            assert [wait_for(p.count_slots) for p in (one, other)] == [1, 1]
+            pids = [{p.submit(os.getpid, {}).wrapped_future.result() for _ in range(4)} for p in
+                    (one, other)]  # fmt: skip
+            assert [len(p) for p in pids] == [1, 1]
+            assert pids[0] != pids[1]
+            third = thread.submit(pool.reserved().__enter__)
+            with pytest.raises(TimeoutError):
+                third.result(timeout=0.2)
+        assert third.result(timeout=10).n_slots == 1
+
+
+def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with pool.reserved() as mine, pool.reserved() as other:
+        assert (wait_for(mine.count_slots), wait_for(other.count_slots)) == (1, 1)
+        running = mine.submit(pause, {"seconds": 1000})
+        address, pid = worker_of(client, running)
+        mine.cancel_stranded(running)
+        assert not running.wrapped_future.done()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: address not in client.processing())
+        stranded = mine.submit(os.getpid, {})  # to the worker that it has known
+        mine.cancel_stranded(stranded)
+        assert stranded.wrapped_future.cancelled()
+        mine.note_death()
+        wait_for(lambda: mine.count_slots() == 1)
+        assert not other.is_short
+
+
+def test_a_worker_that_comes_back_is_waited_for(client) -> None:
+    pool = pool_of(client)
+    ended = pool.submit(pause, {"seconds": 1000})
+    address, _ = worker_of(client, ended)
+    pool.end([ended])
+    pool.wait_for_worker(nothing)
+    assert address not in client.processing()
+    assert pool.submit(os.getpid, {}).wrapped_future.result() in client.run(os.getpid).values()
+
+
+def test_workers_that_do_not_come_back_are_not_waited_for_without_end(client, monkeypatch) -> None:
+    monkeypatch.setattr(worker_pool, "_RETURN_SECONDS", 0.1)
+    pool = pool_of(client, nanny="tcp://nobody")
+    with pytest.raises(RuntimeError, match=r"no worker came back within 0.1 s"):
+        pool.wait_for_worker(nothing)
+
+
+def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
+    def interrupt() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        pool_of(client, nanny="tcp://nobody").wait_for_worker(interrupt)

@@ -1,0 +1,104 @@
+"""Plain functions on the workers of a pool, where a study has Prefect tasks."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import distributed
+from prefect.client.schemas.objects import State
+from prefect.context import TaskRunContext
+from prefect.states import Completed
+from prefect_dask.task_runners import PrefectDaskFuture
+from processes import wait_for
+
+from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.tasks.worker.trial_limits import followed, note_step
+
+
+@contextmanager
+def client_of(n_workers: int) -> Iterator[distributed.Client]:
+    """A client of a cluster on this machine."""
+    with (
+        local_settings(),
+        local_cluster(n_workers) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.wait_for_workers(n_workers, timeout=120)
+        yield client
+
+
+class PlainRunner:
+    """A runner of plain functions, in the place of a `LeanDaskTaskRunner`."""
+
+    def __init__(self, client: distributed.Client) -> None:
+        self.client = client
+
+    def submit_lean(
+        self,
+        task: Callable[..., Any],
+        parameters: Mapping[str, Any],
+        workers: Sequence[str] | None = None,
+    ) -> PrefectDaskFuture[Any]:
+        future = self.client.submit(task, **parameters, workers=workers, pure=False)
+        return PrefectDaskFuture(wrapped_future=future, task_run_id=uuid4())
+
+    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
+        self.client.run(make_ready)
+
+
+def pool_of(client: distributed.Client, n_slots: int = 2, **options: Any) -> WorkerPool:
+    """A pool of all workers of a client, once none of them is about to come back."""
+    wait_for(lambda: len(client.run(os.getpid, on_error="ignore")) == len(client.cluster.workers))
+    return WorkerPool(PlainRunner(client), n_slots, **options)
+
+
+def worker_of(client: distributed.Client, future: PrefectDaskFuture[Any]) -> tuple[str, int]:
+    """Address and process of the worker that a task is running on."""
+
+    def address() -> str | None:
+        key = future.wrapped_future.key
+        return next((a for a, keys in client.processing().items() if key in keys), None)
+
+    found = wait_for(address)
+    return found, client.run(os.getpid, workers=[found])[found]
+
+
+def pause(seconds: float) -> None:
+    """Takes so many seconds."""
+    sleep(seconds)
+
+
+def die() -> None:
+    """The end of the process that calls it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_unless(path: Path) -> State[str]:
+    """Dies when it is called first."""
+    if not path.exists():
+        path.touch()
+        die()
+    return Completed(data="alive")
+
+
+def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
+    """A trial that notes where it is and takes so many seconds; it dies if they are negative."""
+    context: Any = SimpleNamespace(
+        task_run=SimpleNamespace(id=task_run_id, flow_run_id=flow_run_id)
+    )
+    token = TaskRunContext.__var__.set(context)
+    try:
+        with followed():
+            note_step("fit model", 1)
+            sleep(abs(seconds))
+            if seconds < 0:
+                die()
+    finally:
+        TaskRunContext.__var__.reset(token)
