@@ -46,8 +46,8 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.dask_runner import drain_events
-from prefect_tune.tasks.worker.threads import one_thread
 
 __all__ = ["compare"]
 

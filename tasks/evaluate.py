@@ -19,8 +19,8 @@ from prefect_tune.tasks.measuring import measure
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
-from prefect_tune.tasks.worker.threads import one_thread
-from prefect_tune.tasks.worker.trial_limits import followed
+from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.trial_note import trial_noted
 
 __all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
 
@@ -136,7 +136,7 @@ def evaluate(
     reported = ReportedSteps(report)
     space = context.problem.find_space()
     try:
-        with followed():
+        with trial_noted():
             came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))

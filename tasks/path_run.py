@@ -13,7 +13,7 @@ from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fold import Fold
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.study_context import StudyContext, open_store
-from prefect_tune.tasks.worker.trial_limits import note_step
+from prefect_tune.tasks.worker.trial_note import note_step
 
 __all__ = ["PathRun", "StepFailed", "StepOutcome"]
 

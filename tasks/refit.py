@@ -19,7 +19,7 @@ from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, 
 from prefect_tune.tasks.evaluate import ReportedSteps
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
 from prefect_tune.tasks.study_context import StudyContext
-from prefect_tune.tasks.worker.threads import one_thread
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["Refitted", "refit"]
 

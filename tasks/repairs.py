@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 __all__ = ["REPAIRS", "ClipNegatives", "repairs_of"]
 
@@ -40,13 +39,13 @@ REPAIRS: Mapping[str, Callable[[], Any]] = {"write_out": ToDense, "clip": ClipNe
 """By the names that stand in keys."""
 
 
-def repairs_of(flags: Flags, values: Mapping[str, Any], summary: MatrixSummary) -> tuple[str, ...]:
-    """The repairs that an algorithm needs with these values, in order.
+def repairs_of(flags: Flags, values: Mapping[str, Any], layout: str) -> tuple[str, ...]:
+    """Return the repairs that an algorithm needs for data of a layout, in order.
 
     Negative numbers are clipped also where the training rows have none: held-out rows may.
     """
     repairs = []
-    if summary.layout == "sparse" and flags.densify_when is not None:
+    if layout == "sparse" and flags.densify_when is not None:
         name, value = flags.densify_when
         if values.get(name) == value:
             repairs.append("write_out")

@@ -14,7 +14,8 @@ from uuid import UUID
 import distributed
 
 from prefect_tune.optimizers.trials.trial import Failure
-from prefect_tune.tasks.worker.trial_limits import LimitKeeper, TrialLimits
+from prefect_tune.tasks.worker.limit_keeper import LimitKeeper
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["NannyReport", "NannyReports", "limits_kept"]
 

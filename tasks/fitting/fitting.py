@@ -117,7 +117,7 @@ def recipe(
         weights=weights,
         library="",
         stochastic=algorithm.flags.stochastic,
-        repairs=repairs_of(algorithm.flags, dict(choice.values), summary),
+        repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
     )
     return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prefect_tune.tasks.worker.threads import one_thread
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["BATCH", "latency_us"]
 

@@ -1,4 +1,6 @@
 """What a Dask worker does besides evaluating.
 
-It runs tasks leanly (`dask_runner`), keeps the limits of trials, and proves that it is ready.
+It runs tasks leanly (`dask_runner`, `task_run_events`) and proves its `readiness`. It keeps a
+`trial_note` of where its trial is, and the `limit_keeper` in its nanny holds that trial to its
+`trial_limits`.
 """

@@ -1,0 +1,91 @@
+"""A note of which trial a worker runs and where that is, for its nanny to read.
+
+It is a file beside the worker's folder, which goes when the worker dies.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import distributed
+from prefect.context import TaskRunContext
+
+__all__ = ["note_path", "note_step", "read_note", "trial_noted"]
+
+
+@dataclass(slots=True)
+class _Note:
+    """The note of this process."""
+
+    path: Path
+    content: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, **content: Any) -> None:
+        self.content |= content
+        with suppress(OSError):  # a full disk must not end the trial
+            self.path.write_text(json.dumps(self.content))
+
+
+_NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
+
+
+@contextmanager
+def trial_noted() -> Iterator[None]:
+    """Note the task run in the body as this worker's trial; do nothing outside a Dask worker.
+
+    From then on its limits are kept.
+    """
+    context = TaskRunContext.get()
+    worker = _this_worker()
+    if context is None or worker is None:
+        yield
+        return
+    note = _Note(note_path(worker.local_directory, os.getpid()))
+    note.write(
+        trial=str(context.task_run.id),
+        flow_run=str(context.task_run.flow_run_id),
+        worker=worker.address,
+        started=monotonic(),
+    )
+    token = _NOTED.set(note)
+    try:
+        yield
+    finally:
+        _NOTED.reset(token)
+        note.path.unlink(missing_ok=True)
+
+
+def note_path(worker_folder: str, pid: int) -> Path:
+    """The file that a worker's process notes its trial in."""
+    return Path(worker_folder).parent / f"trial-{pid}.json"
+
+
+def _this_worker() -> Any:
+    try:
+        return distributed.get_worker()
+    except ValueError:
+        return None
+
+
+def note_step(step: str, fold: int) -> None:
+    """Note which step of which fold the trial of this process is at."""
+    if (note := _NOTED.get()) is not None:
+        note.write(step=step, fold=fold)
+
+
+def read_note(path: Path) -> Mapping[str, Any]:
+    """What a worker has noted: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold`.
+
+    Empty if it runs no trial, or is just writing.
+    """
+    try:
+        note: Mapping[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return note
