@@ -50,7 +50,7 @@ def artifacts_ls(
 ) -> None:
     """List cached artifacts, newest first."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.study import print_artifacts
+        from prefect_tune.deployments.views.artifact import print_artifacts
         from prefect_tune.storage.inspection import Selection, list_artifacts
 
         keys = None
@@ -125,7 +125,7 @@ def artifacts_export(
 def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
     """Show how full the cache is, and how often it served."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.study import print_stats
+        from prefect_tune.deployments.views.store import print_stats
         from prefect_tune.storage.inspection import stats
 
         document = stats(opened)
@@ -148,7 +148,7 @@ def artifacts_verify(
     with told_plainly(), existing_store(store, database) as opened:
         from dataclasses import asdict
 
-        from prefect_tune.deployments.views.study import print_verification
+        from prefect_tune.deployments.views.store import print_verification
         from prefect_tune.storage.inspection import repair, verify
 
         found = verify(opened)

@@ -34,7 +34,7 @@ def trials(
 ) -> None:
     """List the trials of STUDY."""
     with told_plainly(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.study import print_trials
+        from prefect_tune.deployments.views.trials import print_trials
         from prefect_tune.flows.study.lookup import list_trials
 
         rows = list_trials(opened, study, failed_only=failed)

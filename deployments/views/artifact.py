@@ -1,16 +1,44 @@
-"""One artifact, as people read it."""
+"""Artifacts: one a line, or one in full."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
 
-from prefect_tune.deployments.views.study import CONSOLE
+from prefect_tune.deployments.views.console import CONSOLE, uncut_column
 from prefect_tune.flows.units import format_bytes, format_seconds
 
-__all__ = ["print_artifact"]
+__all__ = ["print_artifact", "print_artifacts"]
 
 _MOST_TRIALS = 10
+
+
+def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Artifacts, one a line."""
+    table = Table(
+        uncut_column("key"),
+        "step",
+        "algorithm",
+        "size",
+        "cost",
+        "hits",
+        uncut_column("last used"),
+        "study",
+        box=None,
+    )
+    for row in rows:
+        table.add_row(
+            row["key"][:12],
+            row["step"],
+            row["algorithm"],
+            format_bytes(row["size_bytes"]),
+            format_seconds(row["cost_seconds"]),
+            str(row["hits"]),
+            _when(row["last_used"]),
+            row["study"],
+        )
+    CONSOLE.print(table if rows else "no artifacts")
 
 
 def print_artifact(document: Mapping[str, Any]) -> None:
@@ -73,3 +101,7 @@ def _short(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from prefect_tune.deployments.views.study import CONSOLE, UNITS
+from prefect_tune.deployments.views.console import CONSOLE, UNITS
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 
