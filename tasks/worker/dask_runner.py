@@ -123,7 +123,7 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
             await pending
 
 
-def end_worker(address: str, dask_worker: Any) -> None:
+async def end_worker(address: str, dask_worker: Any) -> None:
     """End a worker's process whatever it is doing; run by its nanny, which starts another one.
 
     Args:
@@ -131,7 +131,9 @@ def end_worker(address: str, dask_worker: Any) -> None:
             new worker is killed while it starts gives up.
         dask_worker: The nanny.
     """
-    process = dask_worker.process  # until the next one has started, it has the former's address
+    process = dask_worker.process
+    if process.status == Status.starting:  # until it has started, it has the former's address
+        await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address
     if is_meant and process.is_alive():
         os.kill(process.pid, signal.SIGKILL)

@@ -1,12 +1,15 @@
 """Local worker processes, forked from one that has imported everything."""
 
+import asyncio
 import os
 import signal
 import sys
 from time import sleep
+from typing import Any
 
 import distributed
 import pytest
+from distributed.core import Status
 from processes import wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
@@ -36,3 +39,22 @@ def test_a_worker_is_ended_whatever_it_does_and_one_that_took_its_place_is_left_
         assert other_pid != pid
         client.run(end_worker, address, workers=[other_address], nanny=True)
         assert client.run(os.getpid) == {other_address: other_pid}
+
+
+def test_a_worker_that_its_nanny_has_not_heard_of_yet_is_ended_once_it_has() -> None:
+    async def unheard(dask_worker: Any) -> None:
+        process = dask_worker.process
+        process.status = Status.starting
+        process.running.clear()
+
+        def hear() -> None:
+            process.status = Status.running
+            process.running.set()
+
+        asyncio.get_running_loop().call_later(0.3, hear)
+
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        ((address, pid),) = client.run(os.getpid).items()
+        client.run(unheard, nanny=True)
+        client.run(end_worker, address, workers=[address], nanny=True)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values(), 30)
