@@ -27,6 +27,27 @@ settings.register_profile("here", derandomize=True, deadline=None)
 settings.load_profile("here")
 
 
+SERVICES = {"server", "postgres", "bucket"}
+"""Fixtures that start something outside of the test process."""
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test is marked so, or works with servers or with processes of the command."""
+    helpers = {getattr(value, "__module__", "") for value in vars(item.module).values()}
+    uses_processes = not helpers.isdisjoint({"processes", "services"})
+    uses_services = not SERVICES.isdisjoint(item.fixturenames)
+    return uses_services or uses_processes or item.get_closest_marker("slow") is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `tests/run quick` leaves out, and put files of it first: the rest fills gaps."""
+    slow = [item for item in items if is_slow(item)]
+    for item in slow:
+        item.add_marker("slow")
+    files = {item.path for item in slow}
+    items.sort(key=lambda item: item.path not in files)
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of the product's own for the whole run."""

@@ -19,7 +19,7 @@ from processes import wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.tasks.worker.trial_limits import followed, note_step
+from prefect_tune.tasks.worker.trial_note import note_step, trial_noted
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
     )
     token = TaskRunContext.__var__.set(context)
     try:
-        with followed():
+        with trial_noted():
             note_step("fit model", 1)
             sleep(abs(seconds))
             if seconds < 0:

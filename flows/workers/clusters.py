@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["started_runner", "workers_started_early"]
 
+_CONNECT_SECONDS = 10
+"""How long a scheduler elsewhere may take to answer."""
 _START_SECONDS = 120
 """How long local workers may take to start."""
 # A flow's parameters are plain values, so that a cluster can only be handed to it beside them.
@@ -62,7 +64,8 @@ def started_runner(
         BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
     """
     if scheduler:
-        with LeanDaskTaskRunner(address=scheduler, client_kwargs={"timeout": 10}) as runner:
+        connecting = {"timeout": _CONNECT_SECONDS}
+        with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
             yield runner, check_external_workers(runner, scheduler, context, limits)
         return
     with (

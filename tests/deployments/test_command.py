@@ -13,6 +13,8 @@ from command_line import CommandLine
 from inputs import table, write_meds, write_table
 from prefect_api import flow_runs
 
+from prefect_tune.flows.workers import clusters
+
 TOPICS = [
     (),
     ("run",),
@@ -308,8 +310,9 @@ def test_a_mistake_is_told_in_one_message_with_exit_code_2(studied, arguments, m
     ],
 )
 def test_a_mistake_in_a_run_is_told_before_anything_is_made(
-    run, tmp_path, arguments, message
+    run, tmp_path, monkeypatch, arguments, message
 ) -> None:
+    monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     before = len(flow_runs())
     done = run("run", write_table(tmp_path), *arguments)
     assert done.exit_code == 2, done.stderr

@@ -48,7 +48,7 @@ def served_home(server, tmp_path_factory) -> Path:  # noqa: ARG001 - serving use
 
 def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_home) -> None:
     home = served_home
-    here = {**environment(home), "PREFECT_API_URL": server}
+    here = {**environment(home), "PREFECT_API_URL": server, "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
     command = [sys.executable, "-m", "prefect_tune.deployments", "serve"]
 
     def serve() -> subprocess.Popen[str]:

@@ -51,7 +51,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     store_of(cached).memory = MemoryTier(0)
     uncached = replace(cached, use_cache=False)
     predictions = {}
-    for seed in range(15 if events else 35):  # fifty in all
+    for seed in range(8 if events else 20):
         query = draw(cached, seed)
         missed = outcome(cached, query)
         whole = outcome(cached, query)
@@ -68,7 +68,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
         assert {step.step for step in hit.steps if not step.hit} == {"fit model"}
         assert not any(step.hit for step in off.steps)
         predictions[seed] = missed.predictions
-    assert len(predictions) > 12
+    assert len(predictions) > 5
     assert verify(store_of(cached)).is_sound
 
 

@@ -16,7 +16,7 @@ from processes import wait_for
 
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
-from prefect_tune.flows.workers import external_workers
+from prefect_tune.flows.workers import clusters, external_workers
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -156,7 +156,8 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
         )
 
 
-def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path) -> None:
+def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     with pytest.raises(BadInput, match="no scheduler with a worker answers there"):
         tune(
             data=str(write_table(tmp_path)),
