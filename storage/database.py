@@ -36,6 +36,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
 __all__ = [
+    "KEYS_PER_QUERY",
     "SCHEMA",
     "Database",
     "DatabaseLost",
@@ -53,6 +54,9 @@ SCHEMA = 1
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
+
+KEYS_PER_QUERY = 1_000
+"""Databases limit the number of values in one statement."""
 
 _RETRY_SECONDS = 0.5
 

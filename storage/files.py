@@ -76,6 +76,7 @@ class Files:
     """Folders of encoded parts under a URL, each published as a whole."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         try:
             self.filesystem, self.root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:

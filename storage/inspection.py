@@ -100,7 +100,7 @@ def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview
 
 def stats(store: ArtifactStore) -> dict[str, Any]:
     """Sizes and counts over the life of the store."""
-    totals, by_step = store.index.totals(), store.index.measured.by_step()
+    totals, by_step = store.index.totals(), store.index.statistics.by_step()
     held = store.index.bytes_by_step()
     return {
         "size_bytes": totals.cache_bytes,
@@ -112,7 +112,7 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
         "misses": totals.misses,
         "evicted": totals.evicted,
         "refused": totals.refused,
-        "refusals": store.index.measured.refusals(),
+        "refusals": store.index.statistics.refusals(),
         "seconds_saved": totals.seconds_saved,
         "steps": {
             step: {**counts, "size_bytes": held.get(step, 0)} for step, counts in by_step.items()

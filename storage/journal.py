@@ -11,9 +11,15 @@ from sqlalchemy import Column, Double, String, Table, bindparam, delete, insert,
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, metadata
-from prefect_tune.storage.lease import Holder
+from prefect_tune.storage.holder import Holder
 
-__all__ = ["Journal", "publication_table"]
+__all__ = [
+    "Journal",
+    "Publication",
+    "end_publications",
+    "note_publications",
+    "publication_table",
+]
 
 _LONGEST_SECONDS = 86_400.0
 """After a day, what another machine has not finished counts as abandoned."""
@@ -32,8 +38,20 @@ _END = delete(publication_table).where(
     publication_table.c.place.in_(bindparam("places", expanding=True))
 )
 
-Place = tuple[str, str]
-"""Folder of a key or record, and the name of a publication below it."""
+Publication = tuple[str, str]
+"""Folder of a key or record, and the place of one publication below it."""
+
+
+def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
+    """Note, within a transaction, what is about to be written or deleted."""
+    holder = Holder.this_process().to_text()
+    rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
+    connection.execute(_NOTE, rows)
+
+
+def end_publications(connection: Connection, places: Sequence[str]) -> None:
+    """Note, within a transaction, that places are written or deleted."""
+    connection.execute(_END, {"places": list(places)})
 
 
 class Journal:
@@ -49,32 +67,22 @@ class Journal:
     def begin(self, folder: str, place: str) -> None:
         """Note that a place is about to be written to."""
         with self._database.write() as connection:
-            self.note(connection, [(folder, place)])
-
-    def note(self, connection: Connection, places: Sequence[Place]) -> None:
-        """Note, within a transaction, what is about to be written or deleted."""
-        holder = Holder.this_process().to_text()
-        rows = [{"folder": f, "place": p, "holder": holder} for f, p in places]
-        connection.execute(_NOTE, rows)
-
-    def end(self, connection: Connection, places: Sequence[str]) -> None:
-        """Note, within a transaction, that places are written or deleted."""
-        connection.execute(_END, {"places": list(places)})
+            note_publications(connection, [(folder, place)])
 
     def finish(self, places: Sequence[str]) -> None:
         """Note that places are written or deleted, or never will be."""
         if places:
             with self._database.write() as connection:
-                self.end(connection, places)
+                end_publications(connection, places)
 
-    def under_way(self) -> list[Place]:
+    def under_way(self) -> list[Publication]:
         """All that is noted."""
         table = publication_table.c
         with self._database.read() as connection:
             rows = connection.execute(select(table.folder, table.place))
             return [(row.folder, row.place) for row in rows]
 
-    def abandoned(self) -> list[Place]:
+    def abandoned(self) -> list[Publication]:
         """What processes that died have noted: on this machine, or a day ago."""
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
@@ -83,5 +91,5 @@ class Journal:
             return [
                 (row.folder, row.place)
                 for row in rows
-                if row.is_old or Holder.from_text(row.holder).is_dead
+                if row.is_old or Holder.from_text(row.holder).is_dead()
             ]

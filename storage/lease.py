@@ -4,27 +4,21 @@ A holder renews its leases while it lives. When it dies they expire; when it die
 nobody needs to wait for that.
 """
 
-import json
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Generic, TypeVar
 
-import psutil
 from sqlalchemy import Column, Double, String, Table, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, insert_new, metadata
-from prefect_tune.storage.key import canonical_json
+from prefect_tune.storage.holder import Holder
 
-__all__ = ["LEASE_SECONDS", "Holder", "LeaseBook", "LeaseLost", "Turn", "check_held"]
+__all__ = ["LEASE_SECONDS", "LeaseBook", "LeaseLost", "Turn", "check_held"]
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts when its holder does not renew it."""
@@ -53,39 +47,6 @@ _GIVE_BACK = delete(lease_table).where(
 
 class LeaseLost(RuntimeError):  # noqa: N818 - it says what happened
     """This process slept through its lease, and another one has taken it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process, told apart from any other that ever ran."""
-
-    host: str
-    pid: int
-    started: float
-
-    @classmethod
-    def this_process(cls) -> "Holder":
-        """The holder that this process is."""
-        return _holder(os.getpid())
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether it certainly no longer runs; False for processes of other machines."""
-        if self.host != _host():
-            return False
-        try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) > 1.0
-        except psutil.NoSuchProcess:
-            return True
-
-    def to_text(self) -> str:
-        """All fields as canonical JSON."""
-        return canonical_json(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> "Holder":
-        """The inverse of `to_text`."""
-        return cls(**json.loads(text))
 
 
 class LeaseBook:
@@ -119,7 +80,7 @@ class LeaseBook:
             return True
         query = select(table.holder, (table.expires < epoch()).label("is_over"))
         other = connection.execute(query.where(table.name == name).with_for_update()).first()
-        if other is None or not (other.is_over or Holder.from_text(other.holder).is_dead):
+        if other is None or not (other.is_over or Holder.from_text(other.holder).is_dead()):
             return False
         mine = update(lease_table).where(table.name == name)
         seconds = {"lease_seconds": self._lease_seconds}
@@ -250,20 +211,3 @@ def check_held(connection: Connection, name: str) -> None:
             f"this process was held up for more than {LEASE_SECONDS:g} s, and another one has "
             f"taken over {name}"
         )
-
-
-@cache
-def _holder(pid: int) -> Holder:
-    return Holder(_host(), pid, psutil.Process(pid).create_time())
-
-
-@cache
-def _host() -> str:
-    """The machine since it was started, and the namespace in which processes are numbered."""
-    namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
-    parts = [
-        socket.gethostname(),
-        str(namespace.readlink()) if namespace.is_symlink() else "",
-        boot.read_text().strip() if boot.exists() else "",
-    ]
-    return "/".join(parts)

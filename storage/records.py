@@ -24,7 +24,7 @@ from sqlalchemy import (
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import Database, Document, StoreLost, insert_new, metadata
 from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
-from prefect_tune.storage.journal import Journal
+from prefect_tune.storage.journal import Journal, end_publications
 
 __all__ = ["RecordDamaged", "Records"]
 
@@ -94,7 +94,7 @@ class Records:
                 former = None if now == values["parts"] else now  # else somebody was quicker
             if former is not None:
                 connection.execute(update(record_table).where(here).values(values))
-            self._journal.end(connection, [place])
+            end_publications(connection, [place])
         if former:
             place = place_of({name: Part(**part) for name, part in former.items()})
             self._files.delete(f"{_folder(record)}/{place}")

@@ -9,21 +9,23 @@ part that is damaged or missing is a miss and a warning.
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from time import monotonic, perf_counter, time
+from time import perf_counter, time
 from typing import Any
 
+from prefect_tune.storage.cache.bounded import BoundedCache
 from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.cache.eviction import DEFAULT_POLICY, POLICIES
-from prefect_tune.storage.cache.index import ArtifactIndex, Gone
+from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
+from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import LeaseBook, Turn
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
+from prefect_tune.storage.writer import PROVENANCE_FILE, ArtifactWriter, Made
 
 __all__ = [
     "DEFAULT_BUDGET_BYTES",
@@ -35,26 +37,7 @@ __all__ = [
 
 DEFAULT_BUDGET_BYTES = 10 * 1000**3
 """Byte budget of a new store's cache."""
-FREE_BYTES_KEPT = 1000**3
-"""The cache stops growing when the disk has no more than this left."""
-_PROVENANCE_FILE = "provenance.json"
-
 _LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a step made, before it is kept.
-
-    Attributes:
-        parts: Values by name, in canonical form.
-        facts: What keys of later steps need, as JSON values.
-        seconds: Time to make it.
-    """
-
-    parts: Mapping[str, Any]
-    facts: Mapping[str, Any]
-    seconds: float
 
 
 class ArtifactStore:
@@ -83,20 +66,20 @@ class ArtifactStore:
                 f"unknown policy {policy!r} of eviction; known: {', '.join(POLICIES)}"
             )
         self.address = address
-        self._said: set[str] = set()
-        self._budget, self._budget_read = 0, float("-inf")
         self.files = Files(address.url)
         self.database, self.id = opened(
             address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY
         )
         self.index = ArtifactIndex(self.database)
+        self.cache = BoundedCache(self.index)
         self.memory = MemoryTier(memory_bytes)
+        self._writer = ArtifactWriter(self.files, self.index, self.cache, self.memory)
         self.records = Records(self.files, self.database, self.index.journal)
         self.leases = LeaseBook(self.database)
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
         if policy is not None:
-            self.index.set_policy(policy)
+            self.cache.set_policy(policy)
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
@@ -109,15 +92,14 @@ class ArtifactStore:
 
     def close(self) -> None:
         """Write what is still to be counted and let go of the database."""
-        self.index.stop()
+        self.index.usage.stop()
         self.leases.close()
         if not lives_in_memory(self.database):
             self.database.close()
 
     def set_budget(self, budget_bytes: int) -> None:
         """Change the cache's byte budget, for everyone who uses the store."""
-        self._budget_read = float("-inf")
-        self._delete(self.index.set_budget(budget_bytes))
+        self._writer.set_budget(budget_bytes)
 
     def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
         """The named parts of an artifact, or None when one of them is missing or damaged."""
@@ -138,10 +120,12 @@ class ArtifactStore:
             self._found_damaged(entry, error)
             return None
         except Exception as error:  # it may be whole, and another time or elsewhere be read
-            self._warn_once(f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40])
+            self._writer.warn_once(
+                f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40]
+            )
             return None
         if read_bytes:
-            self.index.uses.count_load(entry, read_bytes, perf_counter() - started)
+            self.index.usage.count_load(entry, read_bytes, perf_counter() - started)
         return read
 
     def write(
@@ -162,58 +146,15 @@ class ArtifactStore:
         Returns:
             The entry as kept. When it was refused, `is_present` is False.
         """
-        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds)
-        try:
-            return self._written(entry, made, lineage, turn)
-        except Exception as error:  # a locked database
-            self._warn_not_kept(entry, error)
-            return replace(entry, is_present=False)
-
-    def _written(
-        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None
-    ) -> Entry:
-        folder = artifact_folder(entry.key)
-        if not entry.place:
-            entry = replace(entry, place=new_place())
-            self.index.journal.begin(folder, entry.place)
-        try:
-            entry, reason = self._published(entry, made, lineage)
-        except Exception as error:  # a full disk, a value that no codec takes
-            self._warn_not_kept(entry, error)
-            reason = "it could not be written"
-        if reason:
-            self._clear([(folder, entry.place)])
-            self.index.refuse(entry, reason)
-            return replace(entry, is_present=False)
-        self.index.uses.count_make(entry)
-        reason, gone = self.index.admit(entry, turn.end if turn else None)
-        if turn:
-            turn.is_over = True
-        self._delete(gone)
-        if not reason:
-            for name, value in made.parts.items():
-                self.memory.put(entry.place, name, value)
-        return replace(entry, is_present=not reason)
-
-    def _published(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> tuple[Entry, str]:
-        """Write an artifact to its place, or say why not."""
-        folder, about = artifact_folder(entry.key), {"key": entry.key, "lineage": dict(lineage)}
-        besides = {_PROVENANCE_FILE: _provenance(entry, lineage)}
-        encoded = self.files.encode(folder, made.parts, about)
-        size_bytes = sum(part.size_bytes for part, _ in encoded.values())
-        entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
-        if reason := self._reason_to_refuse(entry):
-            return entry, reason
-        parts = self.files.publish(folder, entry.place, encoded, besides)
-        return replace(entry, parts=parts), ""
+        return self._writer.write(entry, made, lineage, turn)
 
     def sweep(self) -> int:
         """Delete what processes that died have left half written or deleted; how much it was."""
-        return self._clear(self.index.journal.abandoned())
+        return self._writer.clear(self.index.journal.abandoned())
 
     def forget(self, entry: Entry) -> None:
         """Have an artifact made again when it is next needed."""
-        self._delete(self.index.forget(entry))
+        self._writer.delete(self.cache.forget(entry))
 
     def _found_damaged(self, entry: Entry, error: Exception) -> None:
         """Have a damaged artifact made again; of one that was evicted meanwhile nothing is said."""
@@ -221,34 +162,7 @@ class ArtifactStore:
         now = self.index.entries([entry.key]).get(entry.key)
         if now is not None and now.is_present and now.place == entry.place:
             _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
-            self._delete(self.index.forget(entry))
-
-    def _reason_to_refuse(self, entry: Entry) -> str:
-        """Why an artifact cannot be kept whatever goes for it; empty if it can."""
-        if self.files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
-            reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
-        elif entry.size_bytes > self._budget_bytes():
-            reason = "larger than the whole cache may be"
-        else:
-            return ""
-        self._warn_once(f"artifacts are not kept in {self.address.url}: {reason}", reason)
-        return reason
-
-    def _budget_bytes(self) -> int:
-        """The cache's budget, not older than a second; entering an artifact looks again."""
-        if monotonic() - self._budget_read > 1.0:
-            self._budget, self._budget_read = self.index.budget_bytes(), monotonic()
-        return self._budget
-
-    def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
-        why = str(error).partition("\n")[0]
-        self._warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
-
-    def _warn_once(self, text: str, what: str) -> None:
-        """Warn of what would otherwise be said for every artifact; the counters count the rest."""
-        if what not in self._said:
-            self._said.add(what)
-            _LOGGER.warning(text)
+            self._writer.delete(self.cache.forget(entry))
 
     def get_or_make(
         self,
@@ -277,7 +191,7 @@ class ArtifactStore:
             known = turn.found
             if known is not None and known.is_present:
                 if is_whole():
-                    self.index.uses.count_hit(known)
+                    self.index.usage.count_hit(known)
                     return known, None
                 noted = entry
             was_refused = known is not None and not known.place and known.created >= since
@@ -299,12 +213,12 @@ class ArtifactStore:
             if entry.place:
                 self.index.journal.finish([entry.place])
             raise
-        self.index.uses.count_miss(entry.step)
+        self.index.usage.count_miss(entry.step)
         return self.write(entry, made, lineage, turn), made
 
     def provenance(self, entry: Entry) -> Any:
         """The lineage kept beside an artifact; None when its files are gone."""
-        path = self.files.path(artifact_folder(entry.key), entry.place, _PROVENANCE_FILE)
+        path = self.files.path(artifact_folder(entry.key), entry.place, PROVENANCE_FILE)
         try:
             return json.loads(self.files.filesystem.cat_file(path))["lineage"]
         except (FileNotFoundError, ValueError):
@@ -312,45 +226,13 @@ class ArtifactStore:
 
     def prune(self, size_bytes: int) -> int:
         """Evict as the policy says until the cache is at most this large; how many went."""
-        gone = self.index.shrink(size_bytes)
-        self._delete(gone)
+        gone = self.cache.shrink(size_bytes)
+        self._writer.delete(gone)
         return len(gone)
 
     def _serve(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
         entry = self.index.entries([key]).get(key)
         if entry is None or not entry.is_present or not is_whole():
             return None
-        self.index.uses.count_hit(entry)
+        self.index.usage.count_hit(entry)
         return entry
-
-    def _delete(self, gone: Sequence[Gone]) -> None:
-        """Delete the bytes of what was evicted."""
-        for _, place in gone:
-            self.memory.drop(place)
-        self._clear([(artifact_folder(key), place) for key, place in gone])
-
-    def _clear(self, places: Sequence[tuple[str, str]]) -> int:
-        """Delete places that the journal has; how many. What cannot be is left to a later sweep."""
-        cleared = []
-        for folder, place in places:
-            try:
-                self.files.clear(folder, place)
-            except Exception as error:
-                text = f"{self.files.path(folder, place)} could not be deleted: {error}"
-                self._warn_once(text, f"delete {type(error).__name__}")
-            else:
-                cleared.append(place)
-        self.index.journal.finish(cleared)
-        return len(cleared)
-
-
-def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
-    document = {
-        "key": entry.key,
-        "parent": entry.parent,
-        "study": entry.study,
-        "cost_seconds": entry.cost_seconds,
-        "facts": dict(entry.facts),
-        "lineage": dict(lineage),
-    }
-    return json.dumps(document, indent=1).encode()

@@ -94,7 +94,7 @@ class Node:
         assert self._entry is not None  # noqa: S101 - the caller's duty
         self.hit, self.seconds = True, self._entry.cost_seconds
         if self._entry.is_present:
-            self.fold.store.index.uses.count_hit(self._entry)
+            self.fold.store.index.usage.count_hit(self._entry)
 
     def obtain(self) -> None:
         """Have it served, or made by whoever needs it first."""
@@ -150,7 +150,7 @@ class Node:
         """Count and keep what was to be served, and had to be made after all."""
         if self.hit and self._made is not None:
             self.hit, self.seconds = False, self._made.seconds
-            self.fold.store.index.uses.count_miss(self.step)
+            self.fold.store.index.usage.count_miss(self.step)
             self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
 
     def _new_entry(self) -> Entry:

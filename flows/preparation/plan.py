@@ -168,7 +168,7 @@ def prepare(
             budgets = (format_bytes(b) for b in (before, settings.cache_budget_bytes))
             notes.append("the store's cache may now hold {1}, before {0}".format(*budgets))
     if settings.eviction is not None and store.index.totals().policy != settings.eviction:
-        store.index.set_policy(settings.eviction)
+        store.cache.set_policy(settings.eviction)
         notes.append(f"the store's cache now evicts by {settings.eviction}")
     return Prepared(
         settings,

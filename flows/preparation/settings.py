@@ -9,7 +9,7 @@ from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.store_address import store_address
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.storage.cache.eviction import POLICIES
+from prefect_tune.storage.cache.policies import POLICIES
 from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source

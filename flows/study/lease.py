@@ -32,7 +32,7 @@ def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
 def is_being_run(store: ArtifactStore, name: str) -> bool:
     """Return whether a process that is still alive runs a study."""
     holder = store.leases.holder(study_lease(name))
-    return holder is not None and not holder.is_dead
+    return holder is not None and not holder.is_dead()
 
 
 def check_not_busy(store: ArtifactStore, name: str) -> None:

@@ -1,53 +1,100 @@
-"""Which artifact goes first when the cache is full: a table of policies.
+"""Evicting artifacts, in a transaction that has locked the store's row."""
 
-Each artifact has a priority in the index, set anew at each use; the lowest goes first. A policy is
-the rule for it. What is pinned, or cheaper to make again than to read, is none of its business.
-"""
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.engine import Connection
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.statistics import note_counts
+from prefect_tune.storage.database import KEYS_PER_QUERY, store_table
+from prefect_tune.storage.journal import note_publications
+from prefect_tune.storage.key import artifact_folder
 
-__all__ = ["DEFAULT_POLICY", "POLICIES", "Policy"]
+__all__ = ["Evicted", "choose_victims", "evict", "make_room", "remove"]
 
-Columns = Mapping[str, Any]
-"""Columns of an artifact's row, or values that are to be written there."""
+_PLACES = select(
+    artifact_table.c.key,
+    artifact_table.c.size_bytes,
+    artifact_table.c.place,
+    artifact_table.c.is_present,
+).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """A rule for priorities.
-
-    Attributes:
-        name: What a user calls it.
-        priority: From last use, number of uses, cost and size of an artifact, and from the clock
-            of the cache (the highest priority that was ever evicted), the artifact's priority;
-            in numbers or, for many at once, as a part of a statement.
-    """
-
-    name: str
-    priority: Callable[[Columns, Any], Any]
+Evicted = tuple[str, str]
+"""Key and place of a publication whose bytes must be deleted."""
 
 
-def _least_recently_used(columns: Columns, clock: Any) -> Any:  # noqa: ARG001
-    """FLASH, §5.1: the time of the last use."""
-    return columns["last_used"]
+def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
+    """Evict until `surplus_bytes` are free, pinned artifacts last; return what must be deleted."""
+    victims, _ = choose_victims(connection, surplus_bytes, with_pinned=True)
+    return evict(connection, victims)
 
 
-def _greedy_dual_size_frequency(columns: Columns, clock: Any) -> Any:
-    """Cherkasova (1998), equation 3: H = L + F C / S.
+def choose_victims(
+    connection: Connection, surplus_bytes: int, *, with_pinned: bool
+) -> tuple[list[str], int]:
+    """Keys to evict until `surplus_bytes` are free, cheap ones first, and their bytes."""
+    table, victims, found = artifact_table.c, [], 0
+    is_pinned = table.key.in_(pinned_keys())
+    rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
+    for is_cheap, pinned in rounds:
+        if found >= surplus_bytes:
+            break
+        candidates = connection.execute(
+            select(table.key, table.size_bytes)
+            .where(table.is_present, table.is_cheap == is_cheap)
+            .where(is_pinned if pinned else ~is_pinned)
+            .order_by(table.priority, table.key)
+            .execution_options(yield_per=500)
+        )
+        for key, size_bytes in candidates:
+            if found >= surplus_bytes:
+                break
+            victims.append(key)
+            found += size_bytes
+        candidates.close()
+    return victims, found
 
-    L is the clock, F the uses, C the seconds to make it, S its bytes.
-    """
-    worth = columns["cost_seconds"] * (columns["hits"] + 1)
-    return clock + worth / (columns["size_bytes"] + 1)
+
+def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
+    """Forget artifacts to make room; the clock of the cache moves on to their priority."""
+    gone, _ = remove(connection, keys)
+    table, clock = artifact_table.c, store_table.c.clock
+    for first in range(0, len(keys), KEYS_PER_QUERY):
+        here = table.key.in_(keys[first : first + KEYS_PER_QUERY])
+        latest = select(func.max(table.priority)).where(here, ~table.is_cheap)
+        risen = connection.execute(latest).scalar() or 0.0
+        connection.execute(update(store_table).where(clock < risen).values(clock=risen))
+        by_step = select(table.step, func.count()).where(here).group_by(table.step)
+        for step, n in connection.execute(by_step).all():
+            note_counts(connection, step, {"evicted": n})
+    return gone
 
 
-POLICIES: Mapping[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        Policy("lru", _least_recently_used),
-        Policy("gdsf", _greedy_dual_size_frequency),
-    )
-}
-DEFAULT_POLICY = "lru"
+def remove(
+    connection: Connection, keys: list[str], place: str | None = None
+) -> tuple[list[Evicted], int]:
+    """Mark artifacts as absent and take their bytes off the total; what they were."""
+    table, gone, freed = artifact_table.c, [], 0
+    for first in range(0, len(keys), KEYS_PER_QUERY):
+        # Only the keys stand in the condition: with more, SQLite walks all that is present.
+        some = keys[first : first + KEYS_PER_QUERY]
+        rows = [
+            row
+            for row in connection.execute(_PLACES, {"keys": some})
+            if row.is_present and place in (None, row.place)
+        ]
+        gone += [(row.key, row.place) for row in rows]
+        freed += sum(row.size_bytes for row in rows)
+        if rows:
+            here = table.key.in_([row.key for row in rows])
+            connection.execute(update(artifact_table).where(here).values(is_present=False))
+    if gone:
+        store = store_table.c
+        connection.execute(
+            update(store_table).values(
+                cache_bytes=store.cache_bytes - freed,
+                count_present=store.count_present - len(gone),
+            )
+        )
+        note_publications(connection, [(artifact_folder(k), p) for k, p in gone])
+    return gone, freed

@@ -1,13 +1,12 @@
 """Pins: artifacts that stay in the cache for now, because a trial or an incumbent uses them."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Column, Double, String, Table, delete, insert, select
+from sqlalchemy import Column, Double, Select, String, Table, delete, insert, select
 
 from prefect_tune.storage.database import Database, epoch, metadata
 
-__all__ = ["Pins"]
+__all__ = ["Pins", "pinned_keys"]
 
 pin_table = Table(
     "pins",
@@ -44,7 +43,7 @@ class Pins:
         """Let go of all that an owner pinned."""
         self.set([], owner, 0.0)
 
-    @staticmethod
-    def keys() -> Any:
-        """The keys that are pinned now, as a part of a statement."""
-        return select(pin_table.c.key).where(pin_table.c.expires >= epoch())
+
+def pinned_keys() -> Select[tuple[str]]:
+    """Return the keys that are pinned now, as a part of a statement."""
+    return select(pin_table.c.key).where(pin_table.c.expires >= epoch())

@@ -24,7 +24,7 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, metadata, upsert
 
-__all__ = ["Kind", "Measured"]
+__all__ = ["Kind", "Statistics", "is_cheap_kind", "note_counts", "note_refusal", "note_times"]
 
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
@@ -85,8 +85,62 @@ class Kind(NamedTuple):
         return 1 << (self.size_class - 1)
 
 
-class Measured:
-    """The averages and counts of a store, written within the transactions of its index.
+def note_times(
+    connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
+) -> tuple[bool, bool]:
+    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
+
+    Returns:
+        Whether artifacts of that kind are made in less time than they are read, and whether
+        that is news.
+    """
+    row = connection.execute(_TIMES, kind._asdict()).first()
+    averages: dict[str, float | None] = {
+        "make_seconds": row.make_seconds if row else None,
+        "load_seconds": row.load_seconds if row else None,
+    }
+    for name, measured in seconds.items():
+        for newest in measured:
+            before = averages[name]
+            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
+    make, load = averages["make_seconds"], averages["load_seconds"]
+    was_cheap = bool(row and row.is_cheap)
+    share = 1.0 if was_cheap else _CLEARLY
+    is_cheap = make is not None and load is not None and make < share * load
+    upsert(connection, time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+    return is_cheap, is_cheap != was_cheap
+
+
+def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
+    """Whether artifacts of that kind are made in less time than they are read."""
+    return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
+
+
+def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
+    """Add to the hits, misses, saved seconds or evictions of a step."""
+    table = count_table.c
+    changed = connection.execute(
+        update(count_table)
+        .where(table.step == step)
+        .values({name: table[name] + n for name, n in counts.items()})
+    )
+    if not changed.rowcount:
+        nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
+        connection.execute(insert(count_table).values(step=step, **{**nothing, **counts}))
+
+
+def note_refusal(connection: Connection, reason: str) -> None:
+    """Count an artifact that was not kept."""
+    table = refusal_table.c
+    changed = connection.execute(
+        update(refusal_table).where(table.reason == reason).values(times=table.times + 1)
+    )
+    if not changed.rowcount:
+        connection.execute(insert(refusal_table).values(reason=reason, times=1))
+
+
+class Statistics:
+    """The counts of a store, for people.
 
     Args:
         database: Where they are kept.
@@ -94,56 +148,6 @@ class Measured:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def note_times(
-        self, connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
-    ) -> tuple[bool, bool]:
-        """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
-
-        Returns:
-            Whether artifacts of that kind are made in less time than they are read, and whether
-            that is news.
-        """
-        row = connection.execute(_TIMES, kind._asdict()).first()
-        averages: dict[str, float | None] = {
-            "make_seconds": row.make_seconds if row else None,
-            "load_seconds": row.load_seconds if row else None,
-        }
-        for name, measured in seconds.items():
-            for newest in measured:
-                before = averages[name]
-                averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
-        make, load = averages["make_seconds"], averages["load_seconds"]
-        was_cheap = bool(row and row.is_cheap)
-        limit = 1.0 if was_cheap else _CLEARLY
-        is_cheap = make is not None and load is not None and make < limit * load
-        upsert(connection, time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
-        return is_cheap, is_cheap != was_cheap
-
-    def is_cheap(self, connection: Connection, kind: Kind) -> bool:
-        """Whether artifacts of that kind are made in less time than they are read."""
-        return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
-
-    def note_counts(self, connection: Connection, step: str, counts: Mapping[str, float]) -> None:
-        """Add to the hits, misses, saved seconds or evictions of a step."""
-        table = count_table.c
-        changed = connection.execute(
-            update(count_table)
-            .where(table.step == step)
-            .values({name: table[name] + n for name, n in counts.items()})
-        )
-        if not changed.rowcount:
-            nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
-            connection.execute(insert(count_table).values(step=step, **{**nothing, **counts}))
-
-    def note_refusal(self, connection: Connection, reason: str) -> None:
-        """Count an artifact that was not kept."""
-        table = refusal_table.c
-        changed = connection.execute(
-            update(refusal_table).where(table.reason == reason).values(times=table.times + 1)
-        )
-        if not changed.rowcount:
-            connection.execute(insert(refusal_table).values(reason=reason, times=1))
 
     def refusals(self) -> dict[str, int]:
         """How often artifacts were not kept, by reason."""

@@ -1,29 +1,22 @@
-"""What happens to artifacts, collected in memory and written together.
+"""How artifacts are used: counts that are added up, then written to the tables of the index."""
 
-That is at the latest with the next change of the index, or a second later, so that a hit costs no
-transaction of its own.
-"""
-
-import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, time
+from typing import Any
 
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.cache.statistics import Kind
+from sqlalchemy import BigInteger, Double, bindparam, case, literal, update
+from sqlalchemy.engine import Connection, Row
 
-__all__ = ["Collected", "Uses", "kind_of"]
+from prefect_tune.storage.cache.entry import Entry, artifact_table
+from prefect_tune.storage.cache.policies import POLICIES
+from prefect_tune.storage.cache.statistics import Kind, note_counts, note_times
 
-_FLUSH_SECONDS = 1.0
-"""Uses are written at most this long after they happened: LRU order is right to within it."""
-
-_LOGGER = logging.getLogger(__name__)
+__all__ = ["UsageCounts", "kind_of", "write_usage"]
 
 
 @dataclass(slots=True)
-class Collected:
-    """What happened in a while.
+class UsageCounts:
+    """How artifacts were used over some time.
 
     Attributes:
         used: When each artifact was last used, and how often.
@@ -35,6 +28,11 @@ class Collected:
     counts: dict[str, dict[str, float]] = field(default_factory=dict)
     times: dict[Kind, dict[str, list[float]]] = field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.used or self.counts or self.times)
+
     def count(self, step: str, name: str, amount: float) -> None:
         """Add to a counter of a step."""
         empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
@@ -44,8 +42,8 @@ class Collected:
         """Note how long making or loading an artifact of this kind took."""
         self.times.setdefault(kind_of(entry), {}).setdefault(which, []).append(seconds)
 
-    def add(self, other: "Collected") -> None:
-        """Take in what happened at another time."""
+    def add(self, other: "UsageCounts") -> None:
+        """Add the counts of another time."""
         for key, (at, hits) in other.used.items():
             latest, known = self.used.get(key, (0.0, 0))
             self.used[key] = (max(at, latest), hits + known)
@@ -57,109 +55,63 @@ class Collected:
                 self.times.setdefault(kind, {}).setdefault(which, []).extend(seconds)
 
 
-class Uses:
-    """Collects what happens in this process, in whatever thread.
-
-    Args:
-        flush: Writes what is `taken`.
-    """
-
-    def __init__(self, flush: Callable[[], None]) -> None:
-        self._flush = flush
-        self._lock = threading.Lock()
-        self._flushing = threading.Lock()
-        self._collected = Collected()
-        self._flushed = monotonic()
-        self._latest = 0.0
-        self._writing = threading.local()
-        self._timer: threading.Timer | None = None
-
-    def count_hit(self, entry: Entry) -> None:
-        """Note that an artifact was served, and what that saved."""
-        with self._lock:
-            at = self.now()
-            _, hits = self._collected.used.get(entry.key, (0.0, 0))
-            self._collected.used[entry.key] = (at, hits + 1)
-            self._collected.count(entry.step, "hits", 1)
-            self._collected.count(entry.step, "seconds_saved", entry.cost_seconds)
-        self._flush_soon()
-
-    def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
-        """Note how long reading some of an artifact took."""
-        whole = seconds * entry.size_bytes / max(read_bytes, 1)
-        with self._lock:
-            self._collected.time(entry, "load_seconds", whole)
-            self._collected.count(entry.step, "seconds_saved", -seconds)
-        self._flush_soon()
-
-    def count_miss(self, step: str) -> None:
-        """Note that an artifact had to be made."""
-        with self._lock:
-            self._collected.count(step, "misses", 1)
-        self._flush_soon()
-
-    def count_make(self, entry: Entry) -> None:
-        """Note how long making an artifact of that size took."""
-        with self._lock:
-            self._collected.time(entry, "make_seconds", entry.cost_seconds)
-        self._flush_soon()
-
-    def now(self) -> float:
-        """A time later than any before: a clock that is set back must not reverse the order."""
-        self._latest = max(time(), self._latest + 1e-6)
-        return self._latest
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        with self._lock:
-            collected = self._collected
-            return not (collected.used or collected.counts or collected.times)
-
-    def taken(self) -> Collected:
-        """What was collected, to be written by this thread; `settle` says whether it was."""
-        with self._lock:
-            collected, self._collected = self._collected, Collected()
-            self._flushed = monotonic()
-        self._writing.collected = collected
-        return collected
-
-    def settle(self, *, is_written: bool) -> None:
-        """Forget what this thread took, or collect it again if it could not be written."""
-        collected: Collected | None = getattr(self._writing, "collected", None)
-        self._writing.collected = None
-        if collected is not None and not is_written:
-            with self._lock:
-                self._collected.add(collected)
-
-    def stop(self) -> None:
-        """Flush for the last time; when it returns, no other thread is writing any more."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-        self._flush_quietly()
-
-    def _flush_soon(self) -> None:
-        """Flush within a second, also when this process does something else meanwhile."""
-        if monotonic() - self._flushed > _FLUSH_SECONDS:
-            self._flush_quietly()
-            return
-        with self._lock:
-            if self._timer is None:
-                self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _flush_quietly(self) -> None:
-        with self._lock:
-            self._timer = None  # what is counted from now on needs another one
-        with self._flushing:
-            try:
-                self._flush()
-            except Exception as error:  # counting must not end what is counted
-                _LOGGER.warning(f"uses of the cache are not counted: {error}")
-
-
 def kind_of(entry: Entry) -> Kind:
     """The kind of artifact that times are averaged over."""
     return Kind.of(entry.step, entry.algorithm, entry.size_bytes)
+
+
+def write_usage(connection: Connection, store: Row[Any], usage: UsageCounts) -> None:
+    """Write counts within a transaction that has locked the store's row.
+
+    Args:
+        connection: The transaction.
+        store: The store's row.
+        usage: What to write.
+    """
+    if usage.used:
+        _write_uses(connection, store, usage.used)
+    for kind, times in usage.times.items():
+        _write_times(connection, kind, times)
+    for step, counts in usage.counts.items():
+        note_counts(connection, step, counts)
+
+
+def _write_uses(
+    connection: Connection, store: Row[Any], used: Mapping[str, tuple[float, int]]
+) -> None:
+    table = artifact_table.c
+    after = {
+        # Another process may have written a later use already.
+        "last_used": case(
+            (table.last_used > bindparam("used_at", type_=Double), table.last_used),
+            else_=bindparam("used_at", type_=Double),
+        ),
+        "hits": table.hits + bindparam("used_times", type_=BigInteger),
+        "cost_seconds": table.cost_seconds,
+        "size_bytes": table.size_bytes,
+    }
+    priority = POLICIES[store.policy].priority(after, literal(store.clock, Double))
+    connection.execute(
+        update(artifact_table)
+        .where(table.key == bindparam("used_key"))
+        .values(last_used=after["last_used"], hits=after["hits"], priority=priority),
+        [
+            {"used_key": key, "used_at": at, "used_times": times}
+            for key, (at, times) in used.items()
+        ],
+    )
+
+
+def _write_times(
+    connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
+) -> None:
+    """Take times into their averages, which may change the rank of all of that kind."""
+    is_cheap, is_news = note_times(connection, kind, seconds)
+    if is_news:
+        table, smallest = artifact_table.c, kind.smallest_bytes
+        connection.execute(
+            update(artifact_table)
+            .where(table.step == kind.step, table.algorithm == kind.algorithm)
+            .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
+            .values(is_cheap=is_cheap)
+        )

@@ -13,12 +13,12 @@ from sklearn.linear_model import LogisticRegression
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.cache.bounded import CHEAP, NO_ROOM
 from prefect_tune.storage.cache.entry import Entry, Selection
-from prefect_tune.storage.cache.index import CHEAP, NO_ROOM
+from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.inspection import part_of, repair, verify
 from prefect_tune.storage.journal import publication_table
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.matrices import canonical
 
 
@@ -40,7 +40,7 @@ def put(
 
 def use(store: ArtifactStore, key: str) -> None:
     (found,) = store.index.entries([key.ljust(64, "0")]).values()
-    store.index.uses.count_hit(found)
+    store.index.usage.count_hit(found)
 
 
 def present(store: ArtifactStore) -> set[str]:
@@ -100,7 +100,7 @@ class StoreContract:
         assert verify(store).is_sound
 
     def test_gdsf_keeps_what_is_dear_for_its_size(self, store) -> None:
-        store.index.set_policy("gdsf")
+        store.cache.set_policy("gdsf")
         size = put(store, "a", seconds=100.0, algorithm="dear").size_bytes
         store.set_budget(3 * size)
         put(store, "b", seconds=1.0)
@@ -110,7 +110,7 @@ class StoreContract:
         assert present(store) == {"a", "b", "d"}
 
     def test_what_gdsf_evicted_raises_what_newcomers_start_with(self, store) -> None:
-        store.index.set_policy("gdsf")
+        store.cache.set_policy("gdsf")
         size = put(store, "a", seconds=10.0).size_bytes
         store.set_budget(2 * size)
         for name in ("b", "c", "d", "e", "f"):  # all as dear; the clock ages the first away
@@ -127,7 +127,7 @@ class StoreContract:
         store.index.pins.set([entry("a").key, entry("c").key], "study s", 60)
         assert not put(store, "d").is_present
         assert present(store) == {"a", "c"}
-        assert store.index.measured.refusals() == {NO_ROOM: 1}
+        assert store.index.statistics.refusals() == {NO_ROOM: 1}
         store.index.pins.release("study s")
         put(store, "d")
         assert present(store) == {"c", "d"}
@@ -162,7 +162,7 @@ class StoreContract:
         put(store, "e", seconds=50.0)
         assert present(store) == {"c", "d", "e"}
         assert not put(store, "f", seconds=1e-9, algorithm="cheap").is_present
-        assert store.index.measured.refusals() == {CHEAP: 1}
+        assert store.index.statistics.refusals() == {CHEAP: 1}
 
     def test_facts_outlive_eviction_and_children_their_parents(self, store) -> None:
         parent = put(store, "a")

@@ -12,7 +12,8 @@ import pytest
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.lease import Holder, LeaseBook
+from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.lease import LeaseBook
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -41,7 +42,7 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
 def test_the_holder_is_known(book) -> None:
     book.acquire("a")
     assert book.holder("a") == Holder.this_process()
-    assert not Holder.this_process().is_dead
+    assert not Holder.this_process().is_dead()
     assert book.holder("b") is None
 
 

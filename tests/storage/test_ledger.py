@@ -5,7 +5,8 @@ import pytest
 from sqlalchemy import update
 
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.lease import Holder, LeaseLost, lease_table
+from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.lease import LeaseLost, lease_table
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
-from prefect_tune.storage import store as store_module
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
 from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 from prefect_tune.storage.key import artifact_folder
@@ -88,7 +87,7 @@ def test_least_recently_used_goes_first(store) -> None:
     store.set_budget(3 * size)
     put(store, "b")
     put(store, "c")
-    store.index.uses.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
+    store.index.usage.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
     put(store, "d")
     assert present(store) == {"a", "c", "d"}
     assert store.index.totals().evicted == 1
@@ -98,11 +97,11 @@ def test_least_recently_used_goes_first(store) -> None:
 def test_uses_that_could_not_be_written_are_written_later(store) -> None:
     kept = put(store, "a")
     store.index.flush()
-    store.index.uses.count_hit(kept)
-    store.index.uses.count_miss("rescale")
+    store.index.usage.count_hit(kept)
+    store.index.usage.count_miss("rescale")
 
     def broken_off() -> None:
-        with store.index._changing():
+        with store.index.changing():
             raise RuntimeError("broken off")
 
     for _ in range(2):
@@ -229,7 +228,7 @@ def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
 
 
 def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(store_module, "FREE_BYTES_KEPT", 10**18)
+    monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
     kept = put(store, "a")
     assert not kept.is_present
     assert "less than 1e+09 GB left" in caplog.text
@@ -323,7 +322,7 @@ def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store,
 
 def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatch) -> None:
     begun, may_end, closed = threading.Event(), threading.Event(), threading.Event()
-    flush = store.index.uses._flush
+    flush = store.index.usage._flush
 
     def slow_flush() -> None:
         if not begun.is_set():
@@ -331,8 +330,8 @@ def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatc
             may_end.wait(10)
         flush()
 
-    monkeypatch.setattr(store.index.uses, "_flush", slow_flush)
-    store.index.uses.count_hit(put(store, "a"))
+    monkeypatch.setattr(store.index.usage, "_flush", slow_flush)
+    store.index.usage.count_hit(put(store, "a"))
     assert begun.wait(10)
     closer = threading.Thread(target=lambda: (store.close(), closed.set()))
     closer.start()

@@ -23,8 +23,7 @@ from services import Postgres, s3_server
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
-from prefect_tune.storage import StoreAddress, StoreLost
-from prefect_tune.storage import store as store_module
+from prefect_tune.storage import StoreAddress, StoreLost, writer
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
@@ -73,12 +72,12 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
-    from prefect_tune.storage.cache import usage as uses
+    from prefect_tune.storage.cache import usage_buffer
 
     store = store_of(context)
     evaluate(context, draw(context, 3))
     before = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
-    monkeypatch.setattr(uses, "time", lambda: 1000.0)
+    monkeypatch.setattr(usage_buffer, "time", lambda: 1000.0)
     evaluate(context, draw(context, 3))
     after = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
     assert all(after[key] >= before[key] > 1000.0 for key in before)
@@ -90,7 +89,7 @@ def _keys(context: StudyContext) -> list[str]:
 
 def evaluate_with_a_full_disk(context: StudyContext, out) -> None:
     """No file of the cache may become larger than 100 bytes, as on a full disk."""
-    store_module.FREE_BYTES_KEPT = 0
+    writer.FREE_BYTES_KEPT = 0
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     publish = store_of(context).files.publish
 
@@ -150,7 +149,7 @@ def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> No
     server = Postgres(tmp_path / "postgres")
     address = StoreAddress(str(tmp_path / "store"), server.new_database())
     context = context_of(tmp_path, address=address)
-    admit, n_restarts = store_of(context).index.admit, []
+    admit, n_restarts = store_of(context).cache.admit, []
 
     def admit_after_a_restart(entry, then):
         if len(n_restarts) < 2:
@@ -158,7 +157,7 @@ def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> No
             n_restarts.append(1)
         return admit(entry, then)
 
-    monkeypatch.setattr(store_of(context).index, "admit", admit_after_a_restart)
+    monkeypatch.setattr(store_of(context).cache, "admit", admit_after_a_restart)
     came = [result(evaluate(context, draw(context, seed))) for seed in (0, 1, 0)]
     assert len(n_restarts) == 2
     assert came == [expected(context, seed) for seed in (0, 1, 0)]

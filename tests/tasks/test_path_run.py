@@ -156,7 +156,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
     steps = evaluate(context, query).steps
     gone = [s.key for s in steps if s.step in ("impute", "encode", "rescale")]
     for entry in store.index.entries(gone).values():
-        store.index.forget(entry)
+        store.cache.forget(entry)
     again = evaluate(context, query)
     assert all(s.hit for s in again.steps)
     assert not any(e.is_present for e in store.index.entries(gone).values())

@@ -81,11 +81,11 @@ def main() -> None:
             chosen = [key(int(i)) for i in chance.integers(0, n, 200)]
             new = [entry(f"{i:08x}f") for i in range(200)]
             get = timed(store.index.entries, [[name] for name in chosen])
-            figures[n] = (get, timed(store.index.admit, new))
+            figures[n] = (get, timed(store.cache.admit, new))
             print(f"{n} rows: get {figures[n][0]:.3f} ms, put {figures[n][1]:.3f} ms")
             if n == n_large:
                 started = perf_counter()
-                gone = store.index.shrink(n * SIZE - n // 100 * SIZE)
+                gone = store.cache.shrink(n * SIZE - n // 100 * SIZE)
                 goals.at_most(f"evicting {len(gone)}, s", perf_counter() - started, 10)
                 started = perf_counter()
                 assert len(list_artifacts(store, Selection(limit=50))) == 50

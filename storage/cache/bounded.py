@@ -1,0 +1,173 @@
+"""What the cache keeps: admitting, refusing and forgetting artifacts within a byte budget.
+
+All that changes the cache's total happens under the lock of the store's row, so that the budget
+holds however many processes write.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from sqlalchemy import Double, bindparam, literal, select, update
+from sqlalchemy.engine import Connection, Row
+
+from prefect_tune.storage.cache.entry import Entry, artifact_table
+from prefect_tune.storage.cache.eviction import (
+    Evicted,
+    choose_victims,
+    evict,
+    make_room,
+    remove,
+)
+from prefect_tune.storage.cache.index import ArtifactIndex
+from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES, Policy
+from prefect_tune.storage.cache.statistics import is_cheap_kind, note_refusal
+from prefect_tune.storage.cache.usage import kind_of
+from prefect_tune.storage.database import store_table, upsert
+from prefect_tune.storage.journal import end_publications, note_publications
+from prefect_tune.storage.key import artifact_folder
+
+__all__ = ["CHEAP", "NO_ROOM", "BoundedCache"]
+
+CHEAP = "cheaper to make again than to read"
+NO_ROOM = "everything else is pinned"
+"""Reasons to refuse an artifact."""
+
+_ADMITTED = update(store_table).values(
+    cache_bytes=store_table.c.cache_bytes + bindparam("admitted_bytes"),
+    count_present=store_table.c.count_present + 1,
+)
+_ENTRY_FIELDS = tuple(f.name for f in fields(Entry))
+
+
+class BoundedCache:
+    """The artifacts whose bytes are kept, at most as many as the store's byte budget allows.
+
+    Args:
+        index: The index that says which they are.
+    """
+
+    def __init__(self, index: ArtifactIndex) -> None:
+        self._index = index
+
+    def refuse(self, entry: Entry, reason: str) -> None:
+        """Note that the bytes of an artifact are not kept, and why; its facts are."""
+        with self._changing() as (connection, _):
+            self._refuse(connection, entry, reason)
+
+    def admit(
+        self, entry: Entry, then: Callable[[Connection], None] | None = None
+    ) -> tuple[str, list[Evicted]]:
+        """Enter a published artifact, making room for it as the policy says.
+
+        While there is room everything is kept. Without it, what is cheaper to make again than to
+        read is refused, and what is pinned stays.
+
+        Args:
+            entry: The artifact.
+            then: What else to do in the transaction that enters it.
+
+        Returns:
+            Why it is refused, or nothing; and what must now be deleted.
+        """
+        with self._index.changing() as (connection, store):
+            if store.cache_bytes + entry.size_bytes > store.budget_bytes:
+                # Only evicting needs the latest uses at once.
+                self._index.write_usage(connection, store)
+            is_cheap = is_cheap_kind(connection, kind_of(entry))
+            reason, gone = _room_for(connection, store, entry, is_cheap=is_cheap)
+            if then is not None:
+                then(connection)
+            end_publications(connection, [entry.place])
+            if reason:
+                self._refuse(connection, entry, reason)
+                note_publications(connection, [(artifact_folder(entry.key), entry.place)])
+                return reason, [*gone, (entry.key, entry.place)]
+            clock = store.clock
+            if gone:  # which may have moved it on
+                clock = connection.execute(select(store_table.c.clock)).scalar_one()
+            policy = POLICIES[store.policy]
+            self._enter(
+                connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
+            )
+            connection.execute(_ADMITTED, {"admitted_bytes": entry.size_bytes})
+        return "", gone
+
+    def forget(self, entry: Entry) -> list[Evicted]:
+        """Forget this publication of a key, not a later one; return what must be deleted."""
+        with self._changing() as (connection, _):
+            gone, _ = remove(connection, [entry.key], place=entry.place)
+        return gone
+
+    def shrink(self, size_bytes: int) -> list[Evicted]:
+        """Evict until the cache is this small, pinned artifacts last; return what to delete."""
+        with self._changing() as (connection, store):
+            return make_room(connection, store.cache_bytes - size_bytes)
+
+    def set_budget(self, budget_bytes: int) -> list[Evicted]:
+        """Change the cache's budget; return what must be deleted for it."""
+        with self._changing() as (connection, store):
+            connection.execute(update(store_table).values(budget_bytes=budget_bytes))
+            return make_room(connection, store.cache_bytes - budget_bytes)
+
+    def set_policy(self, name: str) -> None:
+        """Change the policy of eviction, for the artifacts that are there too."""
+        with self._changing() as (connection, _):
+            connection.execute(update(store_table).values(policy=name, clock=0.0))
+            zero = literal(0.0, Double)
+            priority = POLICIES[name].priority(dict(artifact_table.c), zero)
+            connection.execute(update(artifact_table).values(priority=priority))
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
+        """Yield a transaction of the index in which all usage so far is written."""
+        with self._index.changing() as (connection, store):
+            self._index.write_usage(connection, store)
+            yield connection, store
+
+    def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
+        here = [artifact_table.c.key == entry.key, artifact_table.c.is_present]
+        if connection.execute(select(artifact_table.c.key).where(*here)).first() is None:
+            nowhere = replace(entry, place="", parts={})
+            self._enter(connection, nowhere, is_present=False)
+        note_refusal(connection, reason)
+
+    def _enter(
+        self,
+        connection: Connection,
+        entry: Entry,
+        *,
+        is_present: bool,
+        is_cheap: bool = False,
+        policy: Policy = POLICIES[DEFAULT_POLICY],
+        clock: float = 0.0,
+    ) -> None:
+        """Insert the row of an artifact, or replace it."""
+        now = self._index.usage.now()
+        values = {
+            **{name: getattr(entry, name) for name in _ENTRY_FIELDS},
+            "parts": {name: asdict(part) for name, part in entry.parts.items()},
+            "created": entry.created or now,
+            "last_used": now,
+            "is_present": is_present,
+            "is_cheap": is_cheap,
+        }
+        values["priority"] = policy.priority(values, clock)
+        upsert(connection, artifact_table, values)
+
+
+def _room_for(
+    connection: Connection, store: Row[Any], entry: Entry, *, is_cheap: bool
+) -> tuple[str, list[Evicted]]:
+    """Evict until an artifact fits; return why it cannot, or nothing, and what was evicted."""
+    gone, freed = remove(connection, [entry.key])
+    surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
+    if surplus <= 0:
+        return "", gone
+    if is_cheap:
+        return CHEAP, gone
+    victims, found = choose_victims(connection, surplus, with_pinned=False)
+    if found < surplus:
+        return NO_ROOM, gone
+    return "", gone + evict(connection, victims)

@@ -1,0 +1,63 @@
+"""Processes, told apart from any other that ever ran."""
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from prefect_tune.storage.key import canonical_json
+
+__all__ = ["Holder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process, told apart from any other that ever ran."""
+
+    host: str
+    pid: int
+    started: float
+
+    @classmethod
+    def this_process(cls) -> "Holder":
+        """The holder that this process is."""
+        return _holder(os.getpid())
+
+    def is_dead(self) -> bool:
+        """Return whether it certainly no longer runs; False for processes of other machines."""
+        if self.host != _host():
+            return False
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) > 1.0
+        except psutil.NoSuchProcess:
+            return True
+
+    def to_text(self) -> str:
+        """All fields as canonical JSON."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> "Holder":
+        """The inverse of `to_text`."""
+        return cls(**json.loads(text))
+
+
+@cache
+def _holder(pid: int) -> Holder:
+    return Holder(_host(), pid, psutil.Process(pid).create_time())
+
+
+@cache
+def _host() -> str:
+    """The machine since it was started, and the namespace in which processes are numbered."""
+    namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
+    parts = [
+        socket.gethostname(),
+        str(namespace.readlink()) if namespace.is_symlink() else "",
+        boot.read_text().strip() if boot.exists() else "",
+    ]
+    return "/".join(parts)

@@ -1,0 +1,187 @@
+"""Writing artifacts: as files within the cache's budget, and deleting those that were evicted."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+from prefect_tune.storage.cache.bounded import BoundedCache
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.cache.eviction import Evicted
+from prefect_tune.storage.cache.index import ArtifactIndex
+from prefect_tune.storage.cache.memory import MemoryTier
+from prefect_tune.storage.files import Files, new_place
+from prefect_tune.storage.journal import Publication
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import Turn
+
+__all__ = ["PROVENANCE_FILE", "ArtifactWriter", "Made"]
+
+PROVENANCE_FILE = "provenance.json"
+"""File beside an artifact's parts that holds all its key was computed from."""
+FREE_BYTES_KEPT = 1000**3
+"""The cache stops growing when the disk has no more than this left."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a step made, before it is kept.
+
+    Attributes:
+        parts: Values by name, in canonical form.
+        facts: What keys of later steps need, as JSON values.
+        seconds: Time to make it.
+    """
+
+    parts: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    seconds: float
+
+
+class ArtifactWriter:
+    """Writes artifacts to their files, as far as the cache admits them.
+
+    Args:
+        files: The store's files.
+        index: The store's index.
+        cache: What the store keeps.
+        memory: The memory tier of this process.
+    """
+
+    def __init__(
+        self, files: Files, index: ArtifactIndex, cache: BoundedCache, memory: MemoryTier
+    ) -> None:
+        self._files, self._index, self._cache, self._memory = files, index, cache, memory
+        self._said: set[str] = set()
+        self._budget, self._budget_read = 0, float("-inf")
+
+    def set_budget(self, budget_bytes: int) -> None:
+        """Change the cache's byte budget, for everyone who uses the store."""
+        self._budget_read = float("-inf")
+        self.delete(self._cache.set_budget(budget_bytes))
+
+    def write(
+        self,
+        entry: Entry,
+        made: Made,
+        lineage: Mapping[str, Any],
+        turn: Turn[Any] | None = None,
+    ) -> Entry:
+        """Keep an artifact, evicting others for it as the budget demands.
+
+        Args:
+            entry: What is known of it; its place, if it has one, is noted in the journal already.
+            made: What to keep.
+            lineage: All that its key was computed from.
+            turn: The lease on making it, which ends when it is entered.
+
+        Returns:
+            The entry as kept. When it was refused, `is_present` is False.
+        """
+        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds)
+        try:
+            return self._written(entry, made, lineage, turn)
+        except Exception as error:  # a locked database
+            self._warn_not_kept(entry, error)
+            return replace(entry, is_present=False)
+
+    def _written(
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None
+    ) -> Entry:
+        folder = artifact_folder(entry.key)
+        if not entry.place:
+            entry = replace(entry, place=new_place())
+            self._index.journal.begin(folder, entry.place)
+        try:
+            entry, reason = self._published(entry, made, lineage)
+        except Exception as error:  # a full disk, a value that no codec takes
+            self._warn_not_kept(entry, error)
+            reason = "it could not be written"
+        if reason:
+            self.clear([(folder, entry.place)])
+            self._cache.refuse(entry, reason)
+            return replace(entry, is_present=False)
+        self._index.usage.count_make(entry)
+        reason, gone = self._cache.admit(entry, turn.end if turn else None)
+        if turn:
+            turn.is_over = True
+        self.delete(gone)
+        if not reason:
+            for name, value in made.parts.items():
+                self._memory.put(entry.place, name, value)
+        return replace(entry, is_present=not reason)
+
+    def _published(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> tuple[Entry, str]:
+        """Write an artifact to its place, or say why not."""
+        folder, about = artifact_folder(entry.key), {"key": entry.key, "lineage": dict(lineage)}
+        besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
+        encoded = self._files.encode(folder, made.parts, about)
+        size_bytes = sum(part.size_bytes for part, _ in encoded.values())
+        entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
+        if reason := self._reason_to_refuse(entry):
+            return entry, reason
+        parts = self._files.publish(folder, entry.place, encoded, besides)
+        return replace(entry, parts=parts), ""
+
+    def _reason_to_refuse(self, entry: Entry) -> str:
+        """Why an artifact cannot be kept whatever goes for it; empty if it can."""
+        if self._files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
+            reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+        elif entry.size_bytes > self._budget_bytes():
+            reason = "larger than the whole cache may be"
+        else:
+            return ""
+        self.warn_once(f"artifacts are not kept in {self._files.url}: {reason}", reason)
+        return reason
+
+    def _budget_bytes(self) -> int:
+        """The cache's budget, not older than a second; entering an artifact looks again."""
+        if monotonic() - self._budget_read > 1.0:
+            self._budget, self._budget_read = self._index.budget_bytes(), monotonic()
+        return self._budget
+
+    def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
+        why = str(error).partition("\n")[0]
+        self.warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
+
+    def warn_once(self, text: str, what: str) -> None:
+        """Warn of what would otherwise be said for every artifact; the counters count the rest."""
+        if what not in self._said:
+            self._said.add(what)
+            _LOGGER.warning(text)
+
+    def delete(self, gone: Sequence[Evicted]) -> None:
+        """Delete the bytes of what was evicted."""
+        for _, place in gone:
+            self._memory.drop(place)
+        self.clear([(artifact_folder(key), place) for key, place in gone])
+
+    def clear(self, publications: Sequence[Publication]) -> int:
+        """Delete places that the journal has; how many. What cannot be is left to a later sweep."""
+        cleared = []
+        for folder, place in publications:
+            try:
+                self._files.clear(folder, place)
+            except Exception as error:
+                text = f"{self._files.path(folder, place)} could not be deleted: {error}"
+                self.warn_once(text, f"delete {type(error).__name__}")
+            else:
+                cleared.append(place)
+        self._index.journal.finish(cleared)
+        return len(cleared)
+
+
+def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
+    document = {
+        "key": entry.key,
+        "parent": entry.parent,
+        "study": entry.study,
+        "cost_seconds": entry.cost_seconds,
+        "facts": dict(entry.facts),
+        "lineage": dict(lineage),
+    }
+    return json.dumps(document, indent=1).encode()
