@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.paths.design import design_rank
 from prefect_tune.optimizers.paths.shared_steps import with_choices
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.encoding import Encoding
@@ -45,6 +46,11 @@ class PathTable:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def rank(self) -> int:
+        """How many paths of the full product are linearly independent (N - K + 1)."""
+        return design_rank(self.one_hot.shape[1], len(self.space.searched))
 
     @cached_property
     def one_hot(self) -> NDArray[np.float64]:

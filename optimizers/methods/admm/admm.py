@@ -24,12 +24,12 @@ from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier, reward
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations, observations
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
-from prefect_tune.optimizers.methods.flash.phase_lengths import capacity
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path
+from prefect_tune.optimizers.trials.capacity import capacity
 
 __all__ = ["Admm"]
 

@@ -1,16 +1,17 @@
-"""How many trials the phases of FLASH get of a budget."""
+"""How many trials the first two phases of FLASH get of a budget."""
 
 from dataclasses import dataclass
+from typing import Self
 
-from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.paths.table import PathTable
 
-__all__ = ["PhaseLengths", "capacity", "phase_lengths"]
+__all__ = ["PhaseLengths", "phase_lengths", "wanted_lengths"]
 
-_COLD = 2
-"""So many first trials say little about the next ones: their workers were still importing."""
-_LEAST_KNOWN = 3
-"""Trials after those that must have been told before seconds are counted in trials."""
+_SHARE = 0.4
+"""Of a small budget, Phases 1 and 2 take this much together."""
+_MODELS_SHARE = 0.5
+"""Of a still smaller one, this much is for seeing each model once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,35 +21,40 @@ class PhaseLengths:
     n_init: int
     n_prune: int
 
+    def shrunk(self, limit: float | None, least: int = 1) -> Self:
+        """Return both in proportion, where together they exceed a limit.
 
-def capacity(budget: Budget, history: History) -> float | None:
-    """How many trials a budget holds in all; None when nothing limits it, or nothing is known yet.
-
-    The seconds left are divided by the mean cost of the trials so far, with the asks' own time.
-    """
-    limits = []
-    if budget.trials_left is not None:
-        limits.append(float(len(history) + budget.trials_left))
-    told = [t for t in history if t.is_told]
-    costs = [t.cost_seconds for t in told if t.number >= _COLD]
-    if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
-        each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
-        if each > 0:
-            limits.append(len(history) + max(budget.seconds_left, 0.0) / each)
-    return min(limits, default=None)
+        Args:
+            limit: Trials that they may take together; None for as many as they want.
+            least: Trials of Phase 1 in any case, if so many are wanted.
+        """
+        both = self.n_init + self.n_prune
+        if limit is None or both <= limit:
+            return self
+        share = limit / both
+        n_init = min(max(1, least, int(self.n_init * share)), self.n_init)
+        return type(self)(n_init, max(min(self.n_prune, 1), int(self.n_prune * share)))
 
 
-def phase_lengths(wanted: PhaseLengths, limit: float | None, least: int = 1) -> PhaseLengths:
-    """Both phases, shrunk in proportion where together they exceed `limit` trials.
+def wanted_lengths(options: FlashOptions, table: PathTable) -> PhaseLengths:
+    """Return both phases for a budget that is large enough."""
+    rank = min(table.rank, len(table))
+    n_init = options.n_init if options.n_init is not None else rank
+    n_prune = options.n_prune if options.n_prune is not None else rank
+    return PhaseLengths(n_init, n_prune if options.pruning else 0)
+
+
+def phase_lengths(options: FlashOptions, table: PathTable, capacity: float | None) -> PhaseLengths:
+    """Return both phases for a budget: all of it where lengths were given, else a share of it.
 
     Args:
-        wanted: What they would be in a large budget.
-        limit: Trials that they may take together; None for as many as they want.
-        least: Trials of Phase 1 in any case, if so many are wanted.
+        options: Those of FLASH, resolved.
+        table: The paths.
+        capacity: Trials that the budget holds in all; None where that is not known.
     """
-    both = wanted.n_init + wanted.n_prune
-    if limit is None or both <= limit:
-        return wanted
-    share = limit / both
-    n_init = min(max(1, least, int(wanted.n_init * share)), wanted.n_init)
-    return PhaseLengths(n_init, max(min(wanted.n_prune, 1), int(wanted.n_prune * share)))
+    wanted = wanted_lengths(options, table)
+    is_given = options.n_init is not None or options.n_prune is not None
+    if capacity is None or options.is_paper or is_given:
+        return wanted.shrunk(capacity)
+    least = len(table.plain) if options.design == "plain_first" else 1
+    return wanted.shrunk(capacity * _SHARE, min(least, int(capacity * _MODELS_SHARE)))

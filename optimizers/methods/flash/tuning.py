@@ -1,0 +1,109 @@
+"""Phase 3 of FLASH: a surrogate that has seen all trials tunes the sub-space G'."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
+from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
+from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, LogCost
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.methods.tpe.parzen_search import ParzenSearch
+
+__all__ = ["Tuning"]
+
+_INSTANT_SECONDS = 1e-9
+
+
+class Tuning:
+    """Proposes configurations of G', and now and then of the whole space.
+
+    Args:
+        space: The whole space.
+        subspace: G'.
+        objective: What is minimised.
+        options: Those of FLASH, resolved.
+        cost: Predicts the seconds of candidates.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        subspace: Space,
+        objective: Objective,
+        options: FlashOptions,
+        cost: PathCost,
+    ) -> None:
+        self._space, self._subspace = space, subspace
+        self._objective, self._options, self._cost = objective, options, cost
+
+    def propose(self, history: History, rng: np.random.Generator) -> Configuration:
+        """Return the next configuration.
+
+        Raises:
+            SpaceExhausted: If nothing is left to propose.
+        """
+        outside = self._options.outside
+        search = self._outside if outside and rng.random() < outside else self._inside
+        if isinstance(search, ForestSearch):
+            return search.propose(history, rng, self._log_cost(history, search.candidates))
+        return search.propose(history, rng)
+
+    def _log_cost(self, history: History, space: CandidateSpace) -> LogCost | None:
+        """Return ln of what divides the expected improvement of candidates."""
+        power = self._options.cost_power
+        if not power:
+            return None
+        predicted = self._cost.of_candidates(history, space)
+
+        def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+            seconds = predicted(candidates, features)
+            least = max(LEAST_SHARE * float(seconds.mean()), _INSTANT_SECONDS)
+            logarithms: NDArray[np.float64] = power * np.log(np.maximum(seconds, least))
+            return logarithms
+
+        return log_cost
+
+    @cached_property
+    def _inside(self) -> "ForestSearch | ParzenSearch":
+        return self._search(self._subspace)
+
+    @cached_property
+    def _outside(self) -> "ForestSearch | ParzenSearch":
+        return self._search(self._space)
+
+    def _search(self, part: Space) -> "ForestSearch | ParzenSearch":
+        """Make the surrogate's search, which keeps tables."""
+        failure_cost = self._options.failure_cost
+        assert failure_cost is not None  # noqa: S101 - resolved at construction
+        if self._options.phase3 == "tpe":
+            # Optuna takes a second to import.
+            from prefect_tune.optimizers.methods.tpe.declaration import (  # noqa: PLC0415
+                TpeOptions,
+            )
+            from prefect_tune.optimizers.methods.tpe.parzen_search import (  # noqa: PLC0415
+                ParzenSearch,
+            )
+
+            options = TpeOptions(n_startup=1, failure_cost=failure_cost)
+            return ParzenSearch(part, self._objective, options)
+        forest = SmacOptions(n_startup=1, failure_cost=failure_cost)
+        if self._options.is_paper:
+            forest = SmacOptions(
+                n_startup=1,
+                min_samples_split=10,
+                random_share=0.5,
+                failure_cost=failure_cost,
+                is_log=False,
+            )
+        return ForestSearch(self._space, self._objective, forest, part)
