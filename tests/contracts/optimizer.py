@@ -25,7 +25,6 @@ from prefect_tune.optimizers import (
     SpaceExhausted,
     Told,
     Trial,
-    UnknownName,
     make_optimizer,
     replay,
 )
@@ -206,54 +205,6 @@ class OptimizerContract:
         for number in range(20):
             optimizer.tell(told(number, optimizer.ask(Budget()), 7.0))
         assert optimizer.history.incumbent == optimizer.history[0]
-
-    def test_telling_what_was_not_asked_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        query = optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="trial 5 was never asked for"):
-            optimizer.tell(told(5, query, 1.0))
-
-    def test_telling_twice_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        ended = told(0, optimizer.ask(Budget()), 1.0)
-        optimizer.tell(ended)
-        with pytest.raises(ValueError, match="told before"):
-            optimizer.tell(ended)
-
-    def test_telling_another_query_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        optimizer.ask(Budget())
-        other = optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="another query"):
-            optimizer.tell(told(0, other, 1.0))
-
-    def test_telling_a_loss_that_is_not_finite_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        query = optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="loss nan"):
-            optimizer.tell(told(0, query, float("nan")))
-
-    def test_telling_a_running_trial_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        running = Trial(0, optimizer.ask(Budget())).started()
-        with pytest.raises(ValueError, match="running"):
-            optimizer.tell(running)
-
-    def test_retrying_what_has_not_failed_is_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="has not failed"):
-            optimizer.retry(0)
-
-    def test_events_out_of_order_are_refused(self) -> None:
-        optimizer = self.make(mixed_space())
-        query = optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="trial 4 where 0 comes next"):
-            replay(self.make(mixed_space()), [Asked(4, query, Budget())])
-
-    def test_an_unknown_option_is_refused_by_name(self) -> None:
-        with pytest.raises(UnknownName, match="option of method"):
-            make_optimizer(self.method, mixed_space(), 0, None, {"no_such_option": 1})
 
     @staticmethod
     def _tests_folder() -> str:
