@@ -1,5 +1,6 @@
 """Folders of parts: published as a whole or not at all, and never read unless they are whole."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from prefect_tune.storage import StoreRefused
 from prefect_tune.storage.files import Damaged, Files, new_place, place_of
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.signing import KEY_VARIABLE
+from prefect_tune.storage.signing import KEY_VARIABLE, signing_key
 
 PARTS = {"train": canonical(np.arange(12.0).reshape(6, 2)), "estimator": {1, 2}}
 FOLDER = "cache/aa/key"
@@ -26,6 +27,13 @@ def files(request, tmp_path) -> Files:
 def local(tmp_path) -> Files:
     (tmp_path / "records").mkdir()
     return Files(str(tmp_path))
+
+
+@pytest.fixture
+def forgotten_key() -> Iterator[None]:
+    """A process remembers its signing key; the next test must not."""
+    yield
+    signing_key.cache_clear()
 
 
 def publish(files: Files, folder: str = FOLDER, **besides: bytes):
@@ -61,9 +69,11 @@ def test_other_bytes_are_damage(files, change) -> None:
         assert not caught.value.is_missing
 
 
+@pytest.mark.usefixtures("forgotten_key")
 def test_a_pickle_is_read_where_it_was_signed_for(files, monkeypatch) -> None:
     unsigned, _ = publish(files)
     monkeypatch.setenv(KEY_VARIABLE, "secret")
+    signing_key.cache_clear()
     with pytest.raises(Damaged, match="is not signed, and is not loaded"):
         files.read(FOLDER, "estimator", unsigned["estimator"])
     assert files.read(FOLDER, "train", unsigned["train"])  # no code runs when it is read

@@ -6,39 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from contracts.store import entry, made, present, put
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
-from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 from prefect_tune.storage.key import artifact_folder
-
-
-def entry(key: str, **values) -> Entry:
-    return Entry(
-        key=key.ljust(64, "0"),
-        parent=None,
-        study="s",
-        step="rescale",
-        algorithm="minmax",
-        fold=0,
-        cost_seconds=0.0,
-        facts={},
-        **values,
-    )
-
-
-def made(n: int = 1000, seconds: float = 2.0) -> Made:
-    matrix = np.random.default_rng(n).random((n, 1))
-    matrix.flags.writeable = False
-    return Made({"train": matrix}, {"rows": n}, seconds)
-
-
-def put(store: ArtifactStore, key: str, n: int = 1000) -> Entry:
-    return store.write(entry(key), made(n), {"key": key})
-
-
-def present(store: ArtifactStore) -> set[str]:
-    return {e.key.rstrip("0") for e in store.index.select(Selection())}
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:
@@ -92,24 +65,6 @@ def test_least_recently_used_goes_first(store) -> None:
     assert present(store) == {"a", "c", "d"}
     assert store.index.totals().evicted == 1
     assert not folder_of(store, entry("b")).exists()
-
-
-def test_uses_that_could_not_be_written_are_written_later(store) -> None:
-    kept = put(store, "a")
-    store.index.flush()
-    store.index.usage.count_hit(kept)
-    store.index.usage.count_miss("rescale")
-
-    def broken_off() -> None:
-        with store.index.changing():
-            raise RuntimeError("broken off")
-
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="broken off"):
-            broken_off()
-    totals = store.index.totals()
-    assert (totals.hits, totals.misses) == (1, 1)
-    assert store.index.entries([kept.key])[kept.key].hits == 1
 
 
 def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
