@@ -6,9 +6,8 @@ from typing import Any
 from prefect import flow
 
 from prefect_tune.flows.preparation.options import documented
-from prefect_tune.flows.preparation.plan import current_preparation, prepare_retry
+from prefect_tune.flows.preparation.prepare import prepare_retry
 from prefect_tune.flows.progress import current_observer
-from prefect_tune.flows.search import Limits
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.lookup import failed_trials
 from prefect_tune.flows.study.study import Study
@@ -34,12 +33,12 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     """Run failed trials of a study again, in addition to its budget: those numbered, or all.
 
     Returns:
-        What `prefect-tune show --json` prints.
+        The summary that `prefect-tune show --json` prints.
 
     Raises:
         UnknownName, BadInput: If there is no such study, or no such failed trial.
     """
-    preparation = current_preparation() or prepare_retry(
+    prepared = prepare_retry(
         study,
         trial,
         workers=workers,
@@ -50,15 +49,15 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
         trial_timeout=trial_timeout,
         trial_memory=trial_memory,
     )
-    numbers = frozenset(failed_trials(preparation.store, study) if trial is None else trial)
+    numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
         current_observer().note(f"no trial of study {study} has failed")
-        return summarize(preparation.store, study)
-    return run_study(preparation, Limits(only=numbers), lambda opened: _put_back(opened, numbers))
+        return summarize(prepared.store, study)
+    return run_study(prepared, numbers, lambda opened: _put_back(opened, numbers))
 
 
 def _put_back(study: Study, numbers: Collection[int]) -> None:
-    """Have failed trials of these numbers wait for another start."""
+    """Let the failed trials of these numbers wait for another start."""
     for trial in list(study.trials.values()):
         if trial.state == TrialState.FAILED and trial.number in numbers:
             study.retry(trial.number)

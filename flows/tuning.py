@@ -6,10 +6,9 @@ from prefect import flow
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.preparation.options import documented
-from prefect_tune.flows.preparation.plan import current_preparation, prepare
+from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
-from prefect_tune.flows.search import Limits
 from prefect_tune.flows.session import run_study
 
 __all__ = ["tune"]
@@ -55,18 +54,14 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
     Returns:
-        What `prefect-tune show --json` prints.
+        The summary that `prefect-tune show --json` prints.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used, before any work starts.
         StudyFailed: If not a single trial was completed.
     """
-    preparation = current_preparation()
-    if preparation is None:
-        settings = TuneSettings.parse(locals())
-        default_name = str(flow_run.id) if deployment.id else None
-        preparation = prepare(settings, default_name)
-        for note in preparation.notes:
-            current_observer().note(note)
-    limits = Limits(preparation.trials, preparation.budget_seconds)
-    return run_study(preparation, limits)
+    settings = TuneSettings.parse(locals())
+    prepared = prepare(settings, default_name=str(flow_run.id) if deployment.id else None)
+    for note in prepared.notes:
+        current_observer().note(str(note))
+    return run_study(prepared)

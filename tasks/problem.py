@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
     from prefect_tune.tasks.objective.metric import Metric
 
-__all__ = ["Problem", "records_of"]
+__all__ = ["Problem"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class Problem:
     space_code: str = ""
     positive: int = 1
 
+    @property
+    def records(self) -> tuple[str, str]:
+        """Ids of the records of its data and of its split."""
+        return dataset_record(self.dataset), split_record(self.split)
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return asdict(self)
@@ -63,8 +68,3 @@ class Problem:
         from prefect_tune.tasks.objective.metric import metric_named  # noqa: PLC0415 - heavy
 
         return metric_named(self.metric, self.positive)
-
-
-def records_of(problem: Mapping[str, Any]) -> tuple[str, str]:
-    """Ids of the records of a problem's data and split."""
-    return dataset_record(problem["dataset"]), split_record(problem["split"])

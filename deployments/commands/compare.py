@@ -44,7 +44,7 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
 
     def prepare() -> "Comparison":
-        from prefect_tune.flows.comparison.comparison import prepare_comparison
+        from prefect_tune.flows.comparison.prepare import prepare_comparison
 
         for name in ("drop", "categorical"):
             parameters[name] = list(parameters[name]) or None
@@ -52,11 +52,9 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
 
     def run(comparison: "Comparison") -> dict[str, Any]:
         from prefect_tune.flows.comparing import compare as compare_flow
-        from prefect_tune.flows.comparison.comparison import comparison_prepared
 
-        with comparison_prepared(comparison):
-            came: dict[str, Any] = compare_flow(**{**parameters, "name": comparison.name})
-        return came
+        outcome: dict[str, Any] = compare_flow(**{**parameters, "name": comparison.name})
+        return outcome
 
     came = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
     _print(came, as_json=as_json)

@@ -9,7 +9,8 @@ import click
 from prefect_tune.deployments.commands.errors import is_of_server, told_plainly
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.preparation.settings import TuneSettings
+    from prefect_tune.flows.preparation.notes import Note
+    from prefect_tune.flows.study.plan import Execution
 
 __all__ = ["Preparation", "run_flow"]
 
@@ -18,8 +19,8 @@ class Preparation(Protocol):
     """What is checked and ready to run."""
 
     @property
-    def settings(self) -> "TuneSettings":
-        """What it was started with."""
+    def execution(self) -> "Execution":
+        """Where its trials run."""
 
     @property
     def title(self) -> str:
@@ -30,11 +31,11 @@ class Preparation(Protocol):
         """The option that continues it."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple["Note", ...]:
         """What a user should know of the data and of what was decided."""
 
     def finished(self) -> dict[str, Any] | None:
-        """What came of it, if nothing is left to do."""
+        """Return its summary if nothing is left to do."""
 
 
 Prepared = TypeVar("Prepared", bound=Preparation)
@@ -48,7 +49,11 @@ def run_flow(
     json_lines: bool,
     keep_server: bool,
 ) -> dict[str, Any]:
-    """Check the input while server and workers start, then run a flow and show how it goes."""
+    """Check the input while server and workers start, then run a flow and show how it goes.
+
+    What was prepared is in the ledger, and the flow finds it there by its name: flows take plain
+    parameters, whoever starts them.
+    """
     from prefect_tune.flows.workers.local_workers import warmed_up
 
     with told_plainly(), warmed_up():
@@ -62,12 +67,12 @@ def run_flow(
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(preparation.settings.workers, preparation.settings.dask),
+                workers_started_early(preparation.execution.workers, preparation.execution.dask),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)
                 for note in preparation.notes:
-                    observer.note(note)
+                    observer.note(str(note))
                 observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
                 server.wait()
                 former = signal(SIGINT, _interrupt)

@@ -20,7 +20,7 @@ from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.flows.preparation.options import OPTIONS
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.preparation.plan import Prepared
+    from prefect_tune.flows.preparation.prepare import PreparedStudy
 
 __all__ = ["retry", "run"]
 
@@ -49,8 +49,8 @@ def run(
     saved. Interrupt it at any time; the same command with the same --study goes on where it was.
     """  # noqa: D301 - click reads the backspace
 
-    def prepare_study() -> "Prepared":
-        from prefect_tune.flows.preparation.plan import prepare
+    def prepare_study() -> "PreparedStudy":
+        from prefect_tune.flows.preparation.prepare import prepare
         from prefect_tune.flows.preparation.settings import TuneSettings
 
         parameters["option"] = _method_options(parameters["option"])
@@ -58,12 +58,10 @@ def run(
             parameters[name] = list(parameters[name]) or None
         return prepare(TuneSettings.parse(parameters))
 
-    def tune_study(preparation: "Prepared") -> dict[str, Any]:
-        from prefect_tune.flows.preparation.plan import prepared
+    def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
         from prefect_tune.flows.tuning import tune
 
-        with prepared(preparation):
-            summary: dict[str, Any] = tune(**{**parameters, "study": preparation.study})
+        summary: dict[str, Any] = tune(**{**parameters, "study": prepared.name})
         return summary
 
     summary = run_flow(
@@ -110,17 +108,15 @@ def retry(
             print_summary(summarize(opened, study), as_json=as_json)
             return
 
-    def prepare_study() -> "Prepared":
-        from prefect_tune.flows.preparation.plan import prepare_retry
+    def prepare_study() -> "PreparedStudy":
+        from prefect_tune.flows.preparation.prepare import prepare_retry
 
         return prepare_retry(study, numbers, **where)
 
-    def retry_study(preparation: "Prepared") -> dict[str, Any]:
-        from prefect_tune.flows.preparation.plan import prepared
+    def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
         from prefect_tune.flows.retrying import retry as retry_flow
 
-        with prepared(preparation):
-            summary: dict[str, Any] = retry_flow(study, numbers, **where)
+        summary: dict[str, Any] = retry_flow(prepared.name, numbers, **where)
         return summary
 
     summary = run_flow(

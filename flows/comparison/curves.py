@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 
@@ -36,16 +37,16 @@ def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
         of the study to the end of the trial; `incumbent` is the best trial until then, and
         `test_loss` its loss on the test rows where that was measured.
     """
-    settings, problem = stored.settings, stored.problem
+    plan = StudyPlan.from_stored(stored)
     common = {
-        "data": settings["data_name"],
-        "dataset": problem["dataset"],
-        "space": problem["space"],
-        "metric": problem["metric"],
-        "seed": problem["seed"],
+        "data": plan.data_name,
+        "dataset": plan.problem.dataset,
+        "space": plan.space,
+        "metric": plan.metric,
+        "seed": plan.seed,
         "study": stored.name,
-        "budget_seconds": settings["budget_seconds"],
-        "budget_trials": settings["trials"],
+        "budget_seconds": plan.stop_rule.seconds,
+        "budget_trials": plan.stop_rule.trials,
         **about,
     }
     tested = stored.result.get(TEST_LOSSES, {})

@@ -10,7 +10,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 
-__all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "documented"]
+__all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "documented", "flag_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,6 +100,14 @@ _OPTIONS = (
 
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 """By the name of the parameter, in the order in which they are shown."""
+
+_PARAMETER_OF = {"trial_seconds": "trial_timeout", "trial_memory_bytes": "trial_memory"}
+"""Options whose values are parsed into a field of another name."""
+
+
+def flag_of(field: str) -> str:
+    """Return how the command line writes the option that a field of a plan comes from."""
+    return OPTIONS[_PARAMETER_OF.get(field, field)].flag
 
 
 _ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")

@@ -1,160 +1,189 @@
-"""A study that is in the ledger already: what may change in its life, and what must be the same."""
+"""A study in the ledger is continued: what may change, and what must be the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from prefect_tune.flows.preparation.constraints import (
+    constraint_notes,
+    find_constraints,
+    quantity_digests,
+)
+from prefect_tune.flows.preparation.notes import Note
+from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.preparation.study_input import Read, constraint_notes, find_constraints
+from prefect_tune.flows.preparation.study_input import Read
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
-from prefect_tune.tasks.data.split import Split, import_split, load_split, make_split
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.split import import_split, load_split, make_split
 from prefect_tune.tasks.objective.constraint import kept_aside
-from prefect_tune.tasks.problem import Problem, records_of
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
-__all__ = ["changed_settings", "continued", "split_of"]
+__all__ = ["CannotContinue", "resume"]
 
-_FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
-"""Settings that may not change in the life of a study."""
+_ANOTHER = "choose another --study name"
 
 
-def continued(
-    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, notes: list[str], read: Read
-) -> dict[str, Any]:
-    """The study's settings with a new budget, after checking that nothing else changes.
+class CannotContinue(BadInput):
+    """A study in the ledger is not what is asked for; another name is a way out."""
+
+
+Merge = Callable[[StudyPlan, TuneSettings], dict[str, Any]]
+"""Returns the fields of a plan that what is given now changes."""
+
+
+def _if_given(field: str) -> Merge:
+    def merge(plan: StudyPlan, settings: TuneSettings) -> dict[str, Any]:  # noqa: ARG001
+        value = getattr(settings, field)
+        return {} if value is None else {field: value}
+
+    return merge
+
+
+FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
+"""Fields that stay as they are; giving another value is refused."""
+CHANGING: Mapping[str, Merge] = {
+    "stop_rule": lambda _, given: {} if given.stop_rule.is_open else {"stop_rule": given.stop_rule},
+    "trial_seconds": _if_given("trial_seconds"),
+    "trial_memory_bytes": _if_given("trial_memory_bytes"),
+    "ensemble": _if_given("ensemble"),
+    "use_cache": lambda _, given: {"use_cache": given.use_cache},
+    "execution": lambda _, given: {"execution": given.execution},
+}
+"""Fields that may change, with what they become; constraints may too, after a look at the data."""
+
+
+def resume(
+    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, read: Read
+) -> tuple[StudyPlan, list[Note]]:
+    """Return the plan that a study is continued with, and what a user should know of it.
 
     Args:
         stored: The study.
         settings: What is given now.
         store: Where its data is.
-        notes: Gets what a user should know.
         read: Reads the input.
 
     Raises:
-        BadInput, UnknownName: If something cannot change or be used.
+        CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
     """
-    former = stored.settings
-    for name in _FIXED:
-        given = getattr(settings, name)
-        if name == "space" and given is not None and is_user_space(given):
-            _check_same_code(stored, given)
-        elif given is not None and given != former[name]:
-            raise BadInput(
-                f"study {stored.name!r} has --{name.replace('_', '-')} {former[name]}, and cannot "
-                f"be continued with {given}; choose another --study name"
-            )
-    if settings.options and dict(settings.options) != former["option"]:
-        raise BadInput(
-            f"study {stored.name!r} has the options {former['option']} of its method, and cannot "
-            f"be continued with {dict(settings.options)}; choose another --study name"
-        )
-    _check_same_data(stored, settings, store, read)
-    trials, budget_seconds = settings.trials, settings.budget_seconds
-    if trials is None and budget_seconds is None:
-        trials, budget_seconds = former["trials"], former["budget_seconds"]
+    plan = StudyPlan.from_stored(stored)
+    _check_fixed(stored.name, plan, settings)
+    _check_same_data(stored.name, plan, settings, store, read)
+    changes: dict[str, Any] = {}
+    for merge in CHANGING.values():
+        changes |= merge(plan, settings)
+    # One that was entered and never run is not continued: this is its first session.
+    notes = [Note(f"continues study {stored.name}", "study", stored.name)] * bool(plan.flow_run_id)
     if settings.constraints is not None:
-        former = _with_limits(stored, settings.constraints, store, notes)
-    return {
-        **former,
-        **changed_settings(settings),
-        "trials": trials,
-        "budget_seconds": budget_seconds,
-        "use_cache": settings.use_cache,
-    }
+        found, more = _with_constraints(stored.name, plan, settings.constraints, store)
+        changes |= found
+        notes += more
+    return replace(plan, **changes), notes
 
 
-def _with_limits(
-    stored: StoredStudy, texts: Sequence[str], store: ArtifactStore, notes: list[str]
-) -> dict[str, Any]:
-    """The study's settings with other limits.
+def _check_fixed(name: str, plan: StudyPlan, settings: TuneSettings) -> None:
+    """Check that no fixed field is given another value.
+
+    Raises:
+        CannotContinue: If one is; names it.
+    """
+    for field in FIXED:
+        given, current = getattr(settings, field), getattr(plan, field)
+        if field == "space" and given is not None and is_user_space(given):
+            _check_same_code(name, plan, given)
+        elif given is not None and given != current:
+            raise CannotContinue(
+                f"study {name!r} has {flag_of(field)} {current}, and cannot be continued with "
+                f"{given}",
+                remedy=_ANOTHER,
+            )
+    if settings.options and dict(settings.options) != dict(plan.options):
+        raise CannotContinue(
+            f"study {name!r} has the options {dict(plan.options)} of its method, and cannot be "
+            f"continued with {dict(settings.options)}",
+            remedy=_ANOTHER,
+        )
+
+
+def _with_constraints(
+    name: str, plan: StudyPlan, texts: tuple[str, ...], store: ArtifactStore
+) -> tuple[dict[str, Any], list[Note]]:
+    """Return the fields that other constraints change, with notes; nothing if they are the same.
 
     Raises:
         BadInput: If one needs a column that is gone, or is of a function that has changed.
     """
-    problem, former = Problem.from_json(stored.problem), stored.settings
+    problem = plan.problem
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-    for column in kept_aside(texts, former["source"]["drop"]):
+    for column in kept_aside(texts, plan.source.drop):
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
-                f"--constraint of column {column!r}: study {stored.name!r} left it out with "
-                "--drop and kept no values; choose another --study, with the limit from its start"
+                f"--constraint of column {column!r}: study {name!r} left it out with --drop and "
+                "kept no values",
+                remedy="choose another --study, with the constraint from its start",
             )
     bounds = find_constraints(texts, dataset, split)
-    measured = former["quantity_digests"]
-    digests = {b.quantity.text: b.quantity.digest for b in bounds}
+    digests = quantity_digests(bounds)
     for text, digest in digests.items():
-        if measured.get(text, digest) != digest:
+        if plan.quantity_digests.get(text, digest) != digest:
             raise BadInput(
-                f"--constraint {text}: the function's file has changed since study "
-                f"{stored.name!r} measured it; give the function another name, or choose another "
-                "--study name"
+                f"the function's file has changed since study {name!r} measured it",
+                option="constraint",
+                value=text,
+                remedy=f"give the function another name, or {_ANOTHER}",
             )
-    notes += constraint_notes(bounds, dataset, split, former["method"])
-    return {
-        **former,
-        "constraint": [b.to_json() for b in bounds],
-        "quantity_digests": {**measured, **digests},
-    }
+    if bounds == plan.bounds:
+        return {}, []
+    changes = {"bounds": bounds, "quantity_digests": {**plan.quantity_digests, **digests}}
+    return changes, constraint_notes(bounds, dataset, split, plan.method)
 
 
-def changed_settings(settings: TuneSettings) -> dict[str, Any]:
-    """What may change in a study's life and is given anew; what is left out stays the study's."""
-    names = ("trial_seconds", "trial_memory_bytes", "ensemble")
-    given = {name: getattr(settings, name) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
+def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:
+    """Check that the file of a user's own space says what it said.
 
-
-def _check_same_code(stored: StoredStudy, space: str) -> None:
-    """A user's own space is what its file says: the text must be the same."""
+    Raises:
+        CannotContinue: If it does not.
+    """
     found, code = find_space(space)
-    problem = Problem.from_json(stored.problem)
-    if (code, found.digest) != (problem.space_code, problem.space_digest):
-        raise BadInput(
-            f"study {stored.name!r} was made with another space than what {space} now holds, and "
-            "cannot be continued with it; choose another --study name"
+    if (code, found.digest) != (plan.problem.space_code, plan.problem.space_digest):
+        raise CannotContinue(
+            f"study {name!r} was made with another space than what {space} now holds, and cannot "
+            "be continued with it",
+            remedy=_ANOTHER,
         )
 
 
 def _check_same_data(
-    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, read: Read
+    name: str, plan: StudyPlan, settings: TuneSettings, store: ArtifactStore, read: Read
 ) -> None:
-    """Same input by name: the imported copy counts. Other input: its content must be the same.
+    """Check that the input is the same, and restore what is damaged of its imported copy.
 
-    What is damaged of the imported data and of the split is written again.
+    Of the same input by name the imported copy counts; of another one the content must be equal.
+
+    Raises:
+        CannotContinue: If it is not.
+        RecordDamaged: If the split is damaged and cannot be made again.
     """
-    problem = Problem.from_json(stored.problem)
-    data, split = records_of(stored.problem)
-    former = stored.settings["source"]
-    given = replace(
-        settings.source, predicts=former["predicts"], aside=tuple(former.get("aside", ()))
-    )
-    is_same_input = given.to_json() == stored.settings["source"]
-    if not is_same_input or not store.records.is_whole(data):
+    problem, former = plan.problem, plan.source
+    data, split = problem.records
+    given = replace(settings.source, predicts=former.predicts, aside=former.aside)
+    if given != former or not store.records.is_whole(data):
         dataset = read(given)
         if dataset.digest() != problem.dataset:
-            raise BadInput(
-                f"study {stored.name!r} was made with other data "
-                f"({stored.settings['source']['data']}) than {settings.source.data} holds; choose "
-                "another --study name"
+            raise CannotContinue(
+                f"study {name!r} was made with other data ({former.data}) than "
+                f"{settings.source.data} holds",
+                remedy=_ANOTHER,
             )
         import_dataset(dataset, store)
     if not store.records.is_whole(split):
-        again = split_of(load_dataset(store, problem.dataset), stored.settings)
+        dataset = load_dataset(store, problem.dataset)
+        again = make_split(dataset, plan.folds, plan.test_size, plan.seed, plan.holdout)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)
-
-
-def split_of(dataset: Dataset, resolved: Mapping[str, Any]) -> Split:
-    """The split that settings of a study say."""
-    return make_split(
-        dataset,
-        resolved["folds"],
-        resolved["test_size"],
-        resolved["seed"],
-        resolved["holdout"],
-    )

@@ -2,22 +2,27 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, field
+from typing import Any, Self, get_args
 
-from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.storage.cache.policies import POLICIES
-from prefect_tune.storage.store import StoreAddress
+from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.constraint import given_constraints, kept_aside
 
-__all__ = ["TaskRuns", "TuneSettings", "check_study_name"]
-
-TaskRuns = Literal["auto", "steps", "misses", "trial"]
+__all__ = [
+    "TuneSettings",
+    "check_study_name",
+    "parse_execution",
+    "parse_trial_memory",
+    "parse_trial_seconds",
+]
 
 _LEAST_MEMORY_BYTES = 500_000_000
 _LARGEST_SEED = 2**32 - 2
@@ -41,9 +46,9 @@ def check_study_name(name: str, option: str = "study") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSettings:
-    """What a study is started with.
+    """What a user gives to start or continue a study, parsed.
 
-    What is None is the study's own when it is continued, else the default.
+    None stands for what was left out: the study's own when it is continued, else the default.
 
     Attributes:
         source: What to read.
@@ -58,18 +63,15 @@ class TuneSettings:
         ensemble: Most picks of the final model's ensemble.
         seed: Source of randomness.
         options: The method's own options.
-        trials: Trials in all.
-        budget_seconds: Time in all.
-        trial_seconds: Time of one trial.
-        trial_memory_bytes: Memory of one trial.
+        stop_rule: When the search ends.
+        trial_seconds: Seconds that a trial may take.
+        trial_memory_bytes: Memory that a trial may take.
         study: Name of the study.
-        workers: Trials at the same time; by default one per core, or per worker of the scheduler.
-        dask: Address of a Dask scheduler.
+        execution: Where its trials run.
         address: Where the store is.
         cache_budget_bytes: New budget of the store's cache.
         eviction: New policy of eviction of the store's cache.
         use_cache: Whether to use the cache.
-        task_runs: Which steps are task runs.
     """
 
     source: Source
@@ -84,48 +86,26 @@ class TuneSettings:
     ensemble: int | None = None
     seed: int | None = None
     options: Mapping[str, Any]
-    trials: int | None = None
-    budget_seconds: float | None = None
+    stop_rule: StopRule = field(default_factory=StopRule)
     trial_seconds: float | None = None
     trial_memory_bytes: int | None = None
     study: str | None = None
-    workers: int | None = None
-    dask: str | None = None
+    execution: Execution = field(default_factory=Execution)
     address: StoreAddress
     cache_budget_bytes: int | None = None
     eviction: str | None = None
     use_cache: bool = True
-    task_runs: TaskRuns = "auto"
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
-        """From the flow's parameters.
+        """Parse the flow's parameters.
 
         Raises:
             BadInput, UnknownName: If one of them cannot be used.
         """
         p = dict(parameters)
-        for name in ("trials", "workers", "ensemble"):
-            if p[name] is not None and p[name] < 1:
-                raise BadInput(f"--{name} {p[name]}: at least 1")
-        if p["ensemble"] is not None and p["trials"] is not None and p["ensemble"] > p["trials"]:
-            raise BadInput(
-                f"--ensemble {p['ensemble']}: more than the {p['trials']} trials of the study; "
-                "name a smaller one"
-            )
-        if p["seed"] is not None and not 0 <= p["seed"] <= _LARGEST_SEED:
-            raise BadInput(f"--seed {p['seed']}: a seed is between 0 and {_LARGEST_SEED}")
-        if (p["store"] or "").startswith("memory:"):
-            raise BadInput(
-                f"--store {p['store']} is the memory of one process, and trials run in others; "
-                "name a folder"
-            )
-        _check_alternatives(p)
-        task_runs: Any = p["task_runs"] or "auto"
-        if task_runs not in get_args(TaskRuns):
-            raise UnknownName("value of --task-runs", task_runs, get_args(TaskRuns))
-        budget, cache_budget = p["budget"], p["cache_budget"]
-        timeout, memory = p["trial_timeout"], p["trial_memory"]
+        _check_values(p)
+        constraints = given_constraints(p["constraint"])
         return cls(
             source=Source(
                 data=p["data"],
@@ -137,7 +117,7 @@ class TuneSettings:
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
-                aside=kept_aside(given_constraints(p["constraint"]) or (), p["drop"] or ()),
+                aside=kept_aside(constraints or (), p["drop"] or ()),
             ),
             test_size=p["test_size"],
             folds=p["folds"],
@@ -146,33 +126,97 @@ class TuneSettings:
             method=p["method"],
             metric=p["metric"],
             positive=p["positive"],
-            constraints=given_constraints(p["constraint"]),
+            constraints=constraints,
             ensemble=p["ensemble"],
             seed=p["seed"],
             options=dict(p["option"] or {}),
-            trials=p["trials"],
-            budget_seconds=parse_seconds(budget, "budget") if budget else None,
-            trial_seconds=parse_seconds(timeout, "trial-timeout") if timeout else None,
-            trial_memory_bytes=_trial_memory(memory) if memory else None,
+            stop_rule=StopRule(
+                p["trials"], parse_seconds(p["budget"], "budget") if p["budget"] else None
+            ),
+            trial_seconds=parse_trial_seconds(p["trial_timeout"]),
+            trial_memory_bytes=parse_trial_memory(p["trial_memory"]),
             study=check_study_name(p["study"]) if p["study"] else None,
-            workers=p["workers"],
-            dask=p["dask"],
+            execution=parse_execution(p["workers"], p["dask"], p["task_runs"]),
             address=store_address(p["store"], p["database"]),
-            cache_budget_bytes=parse_bytes(cache_budget, "cache-budget") if cache_budget else None,
+            cache_budget_bytes=_parse_cache_budget(p["cache_budget"]),
             eviction=_known_policy(p["eviction"]),
             use_cache=not p["no_cache"],
-            task_runs=task_runs,
         )
 
 
-def _trial_memory(text: str) -> int:
+def parse_execution(workers: int | None, dask: str | None, task_runs: str | None) -> Execution:
+    """Parse where trials run.
+
+    Raises:
+        BadInput, UnknownName: If one of the values cannot be used.
+    """
+    if workers is not None and workers < 1:
+        raise BadInput("at least 1", option="workers", value=workers)
+    which: Any = task_runs or "auto"
+    if which not in get_args(TaskRuns):
+        raise UnknownName("value of --task-runs", which, get_args(TaskRuns))
+    return Execution(workers, dask, which)
+
+
+def parse_trial_seconds(text: str | None) -> float | None:
+    """Parse `--trial-timeout`.
+
+    Raises:
+        BadInput: If it is not a duration.
+    """
+    return parse_seconds(text, "trial-timeout") if text else None
+
+
+def parse_trial_memory(text: str | None) -> int | None:
+    """Parse `--trial-memory`.
+
+    Raises:
+        BadInput: If it is not a size, or less than a worker takes before any trial.
+    """
+    if not text:
+        return None
     memory_bytes = parse_bytes(text, "trial-memory")
     if memory_bytes < _LEAST_MEMORY_BYTES:
         raise BadInput(
-            f"--trial-memory {text}: a worker that has loaded its libraries takes some 300MB; "
-            f"name at least {format_bytes(_LEAST_MEMORY_BYTES)}"
+            "a worker that has loaded its libraries takes some 300MB",
+            option="trial-memory",
+            value=text,
+            remedy=f"name at least {format_bytes(_LEAST_MEMORY_BYTES)}",
         )
     return memory_bytes
+
+
+def _parse_cache_budget(text: str | None) -> int | None:
+    return parse_bytes(text, "cache-budget") if text else None
+
+
+def _check_values(parameters: Mapping[str, Any]) -> None:
+    """Check the values that no parser reads.
+
+    Raises:
+        BadInput: If one of them cannot be used.
+    """
+    trials, ensemble, seed = (parameters[name] for name in ("trials", "ensemble", "seed"))
+    for name, value in (("trials", trials), ("ensemble", ensemble)):
+        if value is not None and value < 1:
+            raise BadInput("at least 1", option=name, value=value)
+    if ensemble is not None and trials is not None and ensemble > trials:
+        raise BadInput(
+            f"more than the {trials} trials of the study",
+            option="ensemble",
+            value=ensemble,
+            remedy="name a smaller one",
+        )
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
+        raise BadInput(f"a seed is between 0 and {_LARGEST_SEED}", option="seed", value=seed)
+    if (parameters["store"] or "").startswith("memory:"):
+        raise BadInput(
+            "it is the memory of one process, and trials run in others",
+            option="store",
+            value=parameters["store"],
+            remedy="name a folder",
+        )
+    _check_alternatives(parameters)
 
 
 def _known_policy(name: str | None) -> str | None:
@@ -185,6 +229,6 @@ def _check_alternatives(parameters: Mapping[str, Any]) -> None:
     """Of two options that say the same thing in two ways only one may be given."""
     for one, other in (("test", "test_size"), ("folds", "holdout")):
         if parameters[one] is not None and parameters[other] is not None:
-            flags = [OPTIONS[name].flag for name in (one, other)]
+            flags = [flag_of(name) for name in (one, other)]
             values = [parameters[name] for name in (one, other)]
             raise BadInput(f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: take one of them")

@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["check_not_busy", "held_study", "is_being_run", "study_lease"]
+__all__ = ["StudyBusy", "check_not_busy", "held_study", "is_being_run", "study_lease"]
+
+
+class StudyBusy(BadInput):
+    """Another process runs the study."""
 
 
 def study_lease(name: str) -> str:
@@ -19,7 +23,7 @@ def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
     """Keep other processes from running a study in the body.
 
     Raises:
-        BadInput: If another process runs it.
+        StudyBusy: If another process runs it.
     """
     if not store.leases.acquire(study_lease(name)):
         raise _busy(store, name)
@@ -39,15 +43,16 @@ def check_not_busy(store: ArtifactStore, name: str) -> None:
     """Check that no process runs a study.
 
     Raises:
-        BadInput: If one does.
+        StudyBusy: If one does.
     """
     if is_being_run(store, name):
         raise _busy(store, name)
 
 
-def _busy(store: ArtifactStore, name: str) -> BadInput:
+def _busy(store: ArtifactStore, name: str) -> StudyBusy:
     holder = store.leases.holder(study_lease(name))
     who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-    return BadInput(
-        f"study {name!r} is being run by {who}; wait for it, end it, or choose another --study name"
+    return StudyBusy(
+        f"study {name!r} is being run by {who}",
+        remedy="wait for it, end it, or choose another --study name",
     )

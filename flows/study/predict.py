@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.study import read_trials
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.storage.store import ArtifactStore
@@ -16,7 +17,6 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 __all__ = ["final_model", "predict"]
@@ -36,7 +36,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
         )
     parts = store.records.get(model_record(study))
-    _check_limits(store, study, parts["about"])
+    _check_constraints(store, study, parts["about"])
     return parts["model"], parts["about"]
 
 
@@ -50,7 +50,7 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
-    chosen = find_study(store, study).settings["source"]["format"]
+    chosen = StudyPlan.from_stored(find_study(store, study)).source.format
     X = read_features(data, labels, dataset, chosen)
     frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
     if isinstance(X, EventRows):
@@ -65,22 +65,22 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
     return frame
 
 
-def _check_limits(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
-    stored = find_study(store, study)
-    constraints = [
-        QuantityBound.from_json(document).constraint
-        for document in stored.settings.get("constraint") or ()
-    ]
+def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
+    """Check that the final model meets the constraints set since it was fitted.
+
+    Raises:
+        BadInput: If one of its members does not.
+    """
+    constraints = [b.constraint for b in StudyPlan.from_stored(find_study(store, study)).bounds]
     if not constraints:
         return
-    space = Problem.from_json(stored.problem).find_space()
     members = {about["trial"], *(member["trial"] for member in about["members"])}
-    for trial in read_trials(Ledger(store.database), study, space):
-        measured = trial.evaluation.constraints if trial.evaluation else {}
-        above = [c.name for c in constraints if c.excess(measured) > 0]
+    for trial in map(TrialDocument, Ledger(store.database).trials(study)):
+        above = [c.name for c in constraints if c.excess(trial.quantities) > 0]
         if trial.number in members and above:
             raise BadInput(
-                f"the final model of study {study!r} comes from trial {trial.number}, which is not "
-                f"within the limits set since ({', '.join(above)}), and no other took its place; "
-                "run the study on, or with the limits it had"
+                f"the final model of study {study!r} comes from trial {trial.number}, which does "
+                f"not meet the constraints set since ({', '.join(above)}), and no other took its "
+                "place",
+                remedy="run the study on, or with the constraints it had",
             )

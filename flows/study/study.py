@@ -4,40 +4,27 @@ Everything that happens is in the ledger before it has consequences, so that who
 next finds it as it was: an ask before its trial starts, an outcome before the next ask.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from threading import Event, Thread
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
+from prefect_tune.flows.study.clock import StudyClock
 from prefect_tune.flows.study.lease import held_study, study_lease
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.replayed import read_trials, replayed_optimizer
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told, replay
-from prefect_tune.optimizers.events import Event as OptimizerEvent
-from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import TEST, load_split
-from prefect_tune.tasks.objective.quantity import QuantityBound
-from prefect_tune.tasks.problem import Problem
 
-__all__ = ["Study", "StudyFailed", "read_trials"]
+__all__ = ["Study", "StudyFailed"]
 
-_EVENTS: Mapping[str, type[OptimizerEvent]] = {
-    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
-}
 _PIN_SECONDS = 86_400.0
-"""For so long at most the incumbent's artifacts stay when a session is killed."""
-_BEAT_SECONDS = 5.0
-"""At most this much of a session's time is forgotten when its process is killed."""
+"""Longest time that the incumbent's artifacts stay pinned after a session was killed."""
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -47,51 +34,53 @@ class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
+    Its methods are the events in the life of a trial and of the study, one each.
+
     Args:
         store: Where its ledger, artifacts and records are.
         name: Its name; it must be in the ledger.
-        settings: What it has from now on; what the ledger has if left out.
+        plan: What it is run with from now on; the ledger's if left out.
 
     Attributes:
-        problem: What it is about.
+        plan: What it is run with.
+        problem: Data, split, space, metric and seed.
+        state: Where it stood when it was opened.
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
-        settings: What it has now.
-        bounds: Constraints, each with the quantity that it bounds.
-        result: What came of it so far.
+        result: Its result so far, as the ledger has it.
+
+    Raises:
+        BadInput: If there is no such study, or its space is not what it was.
     """
 
-    def __init__(
-        self, store: ArtifactStore, name: str, settings: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
         self.store, self.name = store, name
         self.ledger = Ledger(store.database, lease=study_lease(name))
         stored = self.ledger.study(name)
         if stored is None:
             raise BadInput(f"there is no study {name!r} in the store {store.address.url}")
-        self.stored = stored
+        self.plan = plan or StudyPlan.from_stored(stored)
+        self.problem = self.plan.problem
+        self.state = stored.state
         self.result = dict(stored.result)
-        self.problem = Problem.from_json(stored.problem)
-        self.space = self.problem.find_space()
-        if self.space.digest != self.problem.space_digest:
+        space = self.problem.find_space()
+        if space.digest != self.problem.space_digest:
             raise BadInput(
-                f"study {name!r} searches a space {self.space.name!r} that this version of "
-                "prefect-tune knows otherwise; continue it with the version that made it"
+                f"study {name!r} searches a space {space.name!r} that this version of prefect-tune "
+                "knows otherwise",
+                remedy="continue it with the version that made it",
             )
-        self.settings = dict(stored.settings if settings is None else settings)
-        self.bounds = tuple(
-            QuantityBound.from_json(document) for document in self.settings.get("constraint") or ()
+        self.optimizer, self.ask_seconds = replayed_optimizer(
+            store, self.ledger, name, self.plan, space
         )
-        self.optimizer = self._replayed()
-        self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, self.space)}
-        self._session: int | None = None
-        self._session_started = 0.0
+        self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, space)}
+        self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
     @contextmanager
     def opened(
-        cls, store: ArtifactStore, name: str, settings: Mapping[str, Any] | None = None
+        cls, store: ArtifactStore, name: str, plan: StudyPlan | None = None
     ) -> Iterator["Study"]:
         """Hold a study for this process alone; trials that another one left running wait again.
 
@@ -99,15 +88,9 @@ class Study:
             BadInput: If there is no such study, or another process holds it.
         """
         with held_study(store, name):
-            study = cls(store, name, settings)
+            study = cls(store, name, plan)
             study.put_back_running()
             yield study
-
-    @property
-    def seconds(self) -> float:
-        """Time spent on it, that of this session included."""
-        spent = self.stored.seconds
-        return spent + (monotonic() - self._session_started if self._session is not None else 0.0)
 
     @property
     def n_asked(self) -> int:
@@ -119,8 +102,12 @@ class Study:
         """The best trial so far."""
         return self.optimizer.history.incumbent
 
+    def seconds(self) -> float:
+        """Return the time spent on it, that of this session included."""
+        return self._clock.seconds()
+
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
-        """The first trial that waits to be started, of some numbers or of all."""
+        """Return the first trial that waits to be started, of some numbers or of all."""
         waiting = (
             t
             for t in self.trials.values()
@@ -129,7 +116,7 @@ class Study:
         return min(waiting, key=lambda t: t.number, default=None)
 
     def ask(self, budget: Budget) -> Trial:
-        """A new trial, waiting.
+        """Ask for a new trial, which waits.
 
         Raises:
             SpaceExhausted: If nothing is left to ask for.
@@ -154,22 +141,22 @@ class Study:
         return self._set(trial.waiting())
 
     def put_back_running(self) -> None:
-        """Put back all that the ledger has as running; for when none is."""
-        for trial in read_trials(self.ledger, self.name, self.space):
+        """Put back all trials that are running; for when no worker runs any."""
+        for trial in list(self.trials.values()):
             if trial.state == TrialState.RUNNING:
                 self.put_back(trial)
 
     def tell(self, trial: Trial) -> None:
-        """Note what came of a trial, and tell the optimizer."""
+        """Note the outcome of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
-        body = {**trial.to_json(), "elapsed_seconds": self.seconds}
+        body = {**trial.to_json(), "elapsed_seconds": self.seconds()}
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self.trials[trial.number] = trial
         if self.incumbent == trial:
             self._pin_incumbent()
 
     def retry(self, number: int) -> None:
-        """Have a failed trial wait for another start."""
+        """Let a failed trial wait for another start."""
         trial = self.trials[number].waiting()
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)
@@ -184,8 +171,8 @@ class Study:
         self.trials[number] = trial
 
     def without_quantities(self) -> list[Trial]:
-        """Complete trials of which not all that is limited was measured."""
-        texts = {b.quantity.text for b in self.bounds}
+        """Return the complete trials that lack a quantity which is bounded now."""
+        texts = {bounded.quantity.text for bounded in self.plan.bounds}
         return [
             t
             for t in self.trials.values()
@@ -194,8 +181,13 @@ class Study:
             and not texts <= set(t.evaluation.constraints)
         ]
 
+    def set_plan(self, plan: StudyPlan) -> None:
+        """Note what the study is run with from now on."""
+        self.ledger.update_study(self.name, settings=plan.to_json())
+        self.plan = plan
+
     def set_result(self, **values: Any) -> None:
-        """Note what came of the study, besides what was noted before."""
+        """Add to the study's result."""
         self.result |= values
         self.ledger.update_study(self.name, result=self.result)
 
@@ -205,59 +197,15 @@ class Study:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Count the time of the body as the study's."""
-        self._session = self.ledger.start_session(self.name)
-        self._session_started = monotonic()
-        self._pin_incumbent()
-        stop = Event()
-        beat = Thread(target=self._beat, args=(self._session, stop), daemon=True, name="session")
-        beat.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            beat.join()
-            self.ledger.beat(self._session, monotonic() - self._session_started)
-            self.store.index.pins.release(study_lease(self.name))
-
-    def most_frequent_failure(self) -> str:
-        """One line on why trials failed."""
-        reasons: dict[str, list[str]] = {}
-        for trial in self.trials.values():
-            if (failure := trial.failure) is not None:
-                said = f"{failure.step}: {failure.message}" if failure.step else failure.message
-                # The same failure with other values is the same reason.
-                reasons.setdefault(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", said), []).append(said)
-        if not reasons:
-            return "no trial was finished"
-        alike = max(reasons.values(), key=len)
-        n_failed = sum(map(len, reasons.values()))
-        return (
-            f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}; retry "
-            "runs them again"
-        )
-
-    def nearest_miss(self) -> str:
-        """One line on the limits that no trial keeps; empty where one does, or none completed."""
-        history = self.optimizer.history
-        nearest = history.nearest_infeasible
-        if history.incumbent is not None or nearest is None or nearest.evaluation is None:
-            return ""
-        measured = nearest.evaluation.constraints
-        above = [
-            f"{c.name} {measured[c.name]:.4g} where {c.bound:g} is allowed"
-            if c.name in measured
-            else f"{c.name} not measured"
-            for c in history.constraints
-            if c.excess(measured) > 0
-        ]
-        return (
-            f"none of {counted(len(history.complete), 'completed trial')} keeps within all limits; "
-            f"trial {nearest.number} is nearest, with {'; '.join(above)}"
-        )
+        """Count the time of the body as the study's, and keep the incumbent's artifacts."""
+        with self._clock.running():
+            self._pin_incumbent()
+            try:
+                yield
+            finally:
+                self.store.index.pins.release(study_lease(self.name))
 
     def _pin_incumbent(self) -> None:
-        """Have what the incumbent was made of stay in the cache."""
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
@@ -266,35 +214,3 @@ class Study:
         self.ledger.set_trial(self.name, trial.to_json())
         self.trials[trial.number] = trial
         return trial
-
-    def _beat(self, session: int, stop: Event) -> None:
-        while not stop.wait(_BEAT_SECONDS):
-            self.ledger.beat(session, monotonic() - self._session_started)
-
-    def _replayed(self) -> Optimizer:
-        settings = self.stored.settings
-        metric = self.problem.find_metric()
-        dataset = load_dataset(self.store, self.problem.dataset)
-        training = load_split(self.store, self.problem.split).fold != TEST
-        optimizer = make_optimizer(
-            settings["method"],
-            self.space,
-            self.problem.seed,
-            replace(
-                metric.objective(dataset.y[training], len(dataset.classes)),
-                constraints=tuple(b.constraint for b in self.bounds),
-            ),
-            settings["option"],
-        )
-        events = self.ledger.events(self.name)
-        self.ask_seconds = sum(e.body["seconds"] for e in events if e.kind == Asked.kind)
-        replay(optimizer, (self._event(e.kind, e.body) for e in events))
-        return optimizer
-
-    def _event(self, kind: str, body: Mapping[str, Any]) -> OptimizerEvent:
-        return _EVENTS[kind].from_json(body, self.space)
-
-
-def read_trials(ledger: Ledger, study: str, space: Any) -> list[Trial]:
-    """All trials of a study, by number, as the ledger has them."""
-    return [Trial.from_json(document, space) for document in ledger.trials(study)]

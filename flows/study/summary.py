@@ -9,10 +9,10 @@ from typing import Any
 from prefect_tune.flows.study.documents import TrialDocument, standing_of
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.objective.quantity import QuantityBound
 
 __all__ = ["summarize"]
 
@@ -29,17 +29,15 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     stored = find_study(store, name)
     ledger = Ledger(store.database)
     trials = [TrialDocument(document) for document in ledger.trials(name)]
-    constraints = [
-        QuantityBound.from_json(document).constraint
-        for document in stored.settings.get("constraint") or ()
-    ]
+    plan = StudyPlan.from_stored(stored)
+    constraints = [bounded.constraint for bounded in plan.bounds]
     standing = standing_of(trials, constraints)
     return {
         "study": stored.name,
-        "method": stored.settings["method"],
-        "metric": stored.problem["metric"],
-        "space": stored.problem["space"],
-        "data": stored.settings["source"]["data"],
+        "method": plan.method,
+        "metric": plan.metric,
+        "space": plan.space,
+        "data": plan.source.data,
         "state": _state(store, stored),
         "n_trials": sum(t.state.is_told for t in trials),
         "n_failed": sum(t.state == TrialState.FAILED for t in trials),
@@ -49,8 +47,8 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "nearest_infeasible": _in_brief(standing.nearest_infeasible),
         "ensemble": stored.result.get("ensemble"),
         "test_loss": stored.result.get("test_loss"),
-        "holdout": stored.settings["holdout"],
-        "chance_loss": stored.settings["chance_loss"],
+        "holdout": plan.holdout,
+        "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
         "cache": _cache(store, trials),
         "seconds": {

@@ -10,7 +10,8 @@ import pytest
 from worlds import mixed_space
 
 from prefect_tune.flows.progress import Progress
-from prefect_tune.flows.search import Limits, search
+from prefect_tune.flows.search import search
+from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, SpaceExhausted, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -28,7 +29,7 @@ class WrittenStudy:
 
     n_configurations: int = 100
     trials: dict[int, Trial] = field(default_factory=dict)
-    seconds: float = 0.0
+    spent: float = 0.0
     ask_seconds: float = 0.0
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
@@ -43,6 +44,9 @@ class WrittenStudy:
     def incumbent(self) -> Trial | None:
         complete = [t for t in self.told if t.loss is not None]
         return min(complete, key=lambda t: t.loss or 0.0, default=None)
+
+    def seconds(self) -> float:
+        return self.spent
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
         waiting = self.numbers("waiting")
@@ -106,7 +110,7 @@ class WrittenPool:
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
         assert timeout_seconds > 0
-        self.study.seconds += 1
+        self.study.spent += 1
         for trial in self.under_way:
             fate = self.fates.get((trial.number, trial.attempts), "complete")
             if fate == "interrupt":
@@ -183,17 +187,19 @@ class Searched:
         study: WrittenStudy | None = None,
         pace: Pace | None = None,
         raises: type[BaseException] | None = None,
-        **limits: Any,
+        only: Collection[int] | None = None,
+        **stop_rule: Any,
     ) -> None:
         self.study, self.heard = study or WrittenStudy(), Heard()
         self.pool = WrittenPool(self.study, fates or {})
-        arguments: Any = (self.study, self.pool, Limits(**limits), pace or Pace(), self.heard)
+        rule = StopRule(**stop_rule)
+        arguments: Any = (self.study, self.pool, rule, pace or Pace(), self.heard)
         self.reason = ""
         if raises is None:
-            self.reason = search(*arguments)
+            self.reason = search(*arguments, only=only)
         else:
             with pytest.raises(raises):
-                search(*arguments)
+                search(*arguments, only=only)
 
 
 def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
@@ -218,7 +224,7 @@ def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
 
 
 def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
-    done = Searched(study=WrittenStudy(seconds=5.0), seconds=5)
+    done = Searched(study=WrittenStudy(spent=5.0), seconds=5)
     assert (done.reason, done.study.n_asked) == ("the time is spent", 0)
 
 

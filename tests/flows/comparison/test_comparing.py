@@ -11,9 +11,11 @@ from prefect_api import flow_runs, task_runs
 
 from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
+from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.entrants import parse_methods
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -43,7 +45,7 @@ class Compared:
 
     def _interrupt(self) -> None:
         """Have the flow break off when the first run of the second repeat is to be scored."""
-        score = comparing._score
+        score = replicate._score
 
         def interrupted(study: Study, *arguments: Any) -> None:
             if study.name.startswith("c-1-"):
@@ -51,7 +53,7 @@ class Compared:
             score(study, *arguments)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(comparing, "_score", interrupted)
+            patched.setattr(replicate, "_score", interrupted)
             with pytest.raises(RuntimeError, match="broken off"):
                 compare(**self.parameters)
 
@@ -139,7 +141,7 @@ def test_runs_are_task_runs_named_by_method_and_repeat(compared) -> None:  # noq
 
 
 def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkeypatch) -> None:
-    monkeypatch.setattr(comparing, "_run_all", None)
+    monkeypatch.setattr(comparing, "run_replicates", None)
     left_out = {"trials", "methods", "repeats"}
     again = {k: v for k, v in compared.parameters.items() if k not in left_out}
     assert compare(**again) == compared.outcome
@@ -155,7 +157,7 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
         ({"trials": None}, "name --budget, for instance --budget 2m"),
         ({"budget": "1m"}, "and not both"),
         ({"name": "a b"}, "--name 'a b"),
-        ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet cannot be written"),
+        ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet: cannot be written"),
     ],
 )
 def test_bad_input_is_named_before_any_work(tmp_path, changes, message) -> None:
@@ -231,7 +233,7 @@ def test_an_incumbent_that_could_not_be_scored_is_scored_later(tmp_path, monkeyp
         raise RuntimeError("no worker came back")
 
     with monkeypatch.context() as patched:
-        patched.setattr(comparing.DaskTrials, "run", no_worker)
+        patched.setattr(DaskTrials, "run", no_worker)
         unscored = compare(**parameters)
     assert [m["median_test_loss"] for m in unscored["methods"]] == [None, None]
     assert all(m["median_loss"] is not None for m in unscored["methods"])

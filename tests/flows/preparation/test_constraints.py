@@ -1,4 +1,4 @@
-"""Studies whose pipelines must keep within limits, set at the start or later."""
+"""Studies whose pipelines must meet constraints, set at the start or later."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from inputs import QUICK, table, write_table
 
 from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.plan import prepare
+from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
@@ -65,7 +65,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
         tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
     store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
     summary = summarize(store, "s")
-    with pytest.raises(BadInput, match="not within the limits set since"):
+    with pytest.raises(BadInput, match="not meet the constraints set since"):
         final_model(store, "s")
     store.close()
     assert summary["incumbent"] is None
@@ -75,7 +75,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
 
 
 def test_a_study_that_never_keeps_within_a_limit_fails_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(StudyFailed, match=r"none of 2 completed trials keeps .* where 10 is"):
+    with pytest.raises(StudyFailed, match=r"none of 2 completed trials meets .* where 10 is"):
         tune(
             data=str(write_table(tmp_path)), target="target", trials=2, workers=1,
             store=str(tmp_path / "store"), constraint=["model_size_bytes<=10"], **QUICK,
@@ -122,6 +122,10 @@ def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_
         tune(**parameters, constraint=[f"{functions}:second<=2"])
 
 
+def notes_of(parameters: dict[str, Any]) -> list[str]:
+    return [str(note) for note in prepare(TuneSettings.parse(parameters)).notes]
+
+
 def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
     rows = table()
     rows["site"] = ["north"] + ["south", "west"] * 74 + ["north"]
@@ -131,12 +135,14 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
         "trials": 1, "store": str(tmp_path / "store"), **QUICK,
     }  # fmt: skip
     limited = {"constraint": ["disparate_impact(site)<=100"]}
-    notes = prepare(TuneSettings.parse({**parameters, **limited, "study": "new"})).notes
+    notes = notes_of({**parameters, **limited, "study": "new"})
     assert any("1 group of disparate_impact(site) (north) without a row" in n for n in notes)
     prepare(TuneSettings.parse({**parameters, "study": "later"}))
-    later = prepare(TuneSettings.parse({**parameters, **limited, "study": "later"})).notes
+    later = notes_of({**parameters, **limited, "study": "later"})
     assert any("(north) without a row" in note for note in later)
-    assert any("column site gives the groups of a limit, and is a feature too" in n for n in later)
+    assert any(
+        "column site gives the groups of a constraint, and is a feature too" in n for n in later
+    )
     dropped = {**parameters, "drop": ["site"], "study": "dropped"}
     prepare(TuneSettings.parse(dropped))
     with pytest.raises(BadInput, match="left it out with --drop and kept no values"):
@@ -152,8 +158,8 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
     [
         (["latency_us"], "write QUANTITY<=VALUE"),
         (["disparate_impact(color)<=1"], "Did you mean 'colour'"),
-        (["latency_us<=1", "latency_us<=2"], "latency_us is there twice"),
-        (["latency_us<=1", "none"], "none takes all limits away"),
+        (["latency_us<=1", "latency_us<=2"], "latency_us: given twice"),
+        (["latency_us<=1", "none"], "none: it lifts all constraints"),
     ],
 )
 def test_a_limit_that_cannot_be_used_is_refused_before_any_work(

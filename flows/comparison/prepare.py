@@ -1,0 +1,257 @@
+"""From parameters to a comparison in the ledger: everything that can be wrong is found here."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prefect_tune.flows.comparison.comparison import Comparison, Replicate
+from prefect_tune.flows.comparison.entrants import Entrant, entrant_of, parse_methods
+from prefect_tune.flows.preparation.notes import Note
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, flag_of
+from prefect_tune.flows.preparation.prepare import (
+    PreparedStudy,
+    check_names,
+    prepare,
+    study_name_from,
+)
+from prefect_tune.flows.preparation.resume import CannotContinue
+from prefect_tune.flows.preparation.settings import TuneSettings, check_study_name
+from prefect_tune.flows.preparation.study_input import Read, read_input
+from prefect_tune.flows.study.lease import StudyBusy
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.registry import METHODS, make_optimizer
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage.atomic import check_writable
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.user_space import is_user_space
+
+__all__ = ["prepare_comparison"]
+
+_DEFAULT_REPEATS = 3
+_SHARED = (
+    "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
+    "trial_memory_bytes",
+)  # fmt: skip
+"""Fields of a plan that all replicates of a comparison have in common."""
+_ANOTHER = "choose another --name"
+
+
+def prepare_comparison(
+    parameters: Mapping[str, Any], default_name: str | None = None
+) -> Comparison:
+    """Read and check the input, and enter the replicates in the ledger or find them there.
+
+    Args:
+        parameters: Those of the flow `compare`.
+        default_name: Name of a new comparison; by default made from the data and the time.
+
+    Raises:
+        BadInput, UnknownName, StoreRefused: If something cannot be used.
+    """
+    if parameters["methods"] is not None:
+        parse_methods(parameters["methods"])
+    if parameters["repeats"] is not None and parameters["repeats"] < 1:
+        raise BadInput("at least 1", option="repeats", value=parameters["repeats"])
+    settings = _parse(parameters)
+    store = open_store(settings.address)
+    ledger = Ledger(store.database)
+    name = parameters["name"] or default_name
+    design = _Design.of(parameters, {} if name is None else _former_methods(ledger, name))
+    if name is not None:
+        settings = _as_before(ledger, design.studies(name), settings)
+    _check_stop_rule(settings)
+    read: Read = cache(read_source)
+    if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
+        found = read_input(settings, read)
+        _check_options(design.entrants, found.space)
+        now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
+    out = _writable(parameters["out"] or f"{name}.parquet")
+    replicates = tuple(
+        Replicate(entrant, repeat, _prepare_replicate(settings, name, repeat, entrant, read))
+        for repeat, entrant in design
+    )
+    notes = _notes(name, replicates)
+    return Comparison(name, settings.execution, store, replicates, out, notes)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """Which methods are compared, and how often each runs."""
+
+    entrants: tuple[Entrant, ...]
+    n_repeats: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], former: Mapping[str, int]) -> "_Design":
+        """Return the methods and repeats that are given, and those that are there already.
+
+        Args:
+            parameters: Those of the flow.
+            former: Of a comparison that is continued, its methods and how many repeats of each.
+
+        Raises:
+            UnknownName, BadInput: If the methods cannot be compared.
+        """
+        given = parameters["methods"]
+        known = parse_methods(",".join(former))
+        entrants = parse_methods(given or ("" if former else _default_methods()))
+        suffixes = {entrant.suffix for entrant in entrants}
+        both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
+        if len(both) < 2:
+            raise BadInput(
+                "a comparison takes two methods or more, divided by commas; known are "
+                f"{', '.join(METHODS)}",
+                option="methods",
+                value=given,
+            )
+        n_former = max(former.values(), default=0)
+        return cls(both, max(parameters["repeats"] or n_former or _DEFAULT_REPEATS, n_former))
+
+    def __iter__(self) -> Iterator[tuple[int, Entrant]]:
+        """Yield repeat and method, repeat by repeat."""
+        for repeat in range(self.n_repeats):
+            first = repeat % len(self.entrants)  # or the same ones would always run together
+            for entrant in self.entrants[first:] + self.entrants[:first]:
+                yield repeat, entrant
+
+    def studies(self, name: str) -> dict[str, int]:
+        """Return the names of the studies of a comparison, each with its repeat."""
+        return {_study_name(name, repeat, entrant): repeat for repeat, entrant in self}
+
+
+def _default_methods() -> str:
+    return ",".join(method.name for method in METHODS.values() if method.compared_by_default)
+
+
+def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:
+    """Return the methods of a comparison that is there, and how many repeats of each."""
+    found: dict[str, int] = {}
+    for study in ledger.study_names():
+        match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)
+        stored = ledger.study(study) if match else None
+        if match is None or stored is None:
+            continue
+        plan = StudyPlan.from_stored(stored)
+        entrant = entrant_of(plan.method, plan.options)
+        if entrant.suffix == match[2]:  # or it is a study that is named so by chance
+            found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
+    return found
+
+
+def _parse(parameters: Mapping[str, Any]) -> TuneSettings:
+    """Parse what the replicates have in common."""
+    given = {k: v for k, v in parameters.items() if k in OPTIONS and k in COMPARE_OPTIONS}
+    settings = TuneSettings.parse(dict.fromkeys(OPTIONS) | given)
+    if parameters["task_runs"] is None:
+        settings = replace(settings, execution=replace(settings.execution, task_runs="trial"))
+    check_names(settings)
+    return settings
+
+
+def _as_before(ledger: Ledger, studies: Mapping[str, int], settings: TuneSettings) -> TuneSettings:
+    """Return the settings with what a comparison that is there has, where nothing was given.
+
+    Args:
+        ledger: Where its replicates are, if there are any.
+        studies: Names of its replicates, with their repeats.
+        settings: As given.
+
+    Raises:
+        BadInput: If something was given that cannot change.
+    """
+    stored = next((found for name in studies if (found := ledger.study(name))), None)
+    if stored is None:
+        return settings
+    plan = StudyPlan.from_stored(stored)
+    known: dict[str, Any] = {field: getattr(plan, field) for field in _SHARED}
+    known["seed"] = plan.seed - studies[stored.name]
+    for field, before in known.items():
+        given = getattr(settings, field)
+        if given not in {None, before} and not (field == "space" and is_user_space(given)):
+            current = "its default" if before is None else before
+            raise BadInput(
+                f"the comparison has {flag_of(field)} {current}, and cannot be continued with "
+                f"{given}",
+                remedy=_ANOTHER,
+            )
+    if settings.use_cache != plan.use_cache:
+        current = "a cache" if plan.use_cache else "--no-cache"
+        raise BadInput(f"the comparison has {current}", remedy=f"continue it so, or {_ANOTHER}")
+    if settings.stop_rule.is_open:
+        settings = replace(settings, stop_rule=plan.stop_rule)
+    missing = {field: v for field, v in known.items() if getattr(settings, field) is None}
+    return replace(settings, **missing)
+
+
+def _check_stop_rule(settings: TuneSettings) -> None:
+    if (settings.stop_rule.trials is None) == (settings.stop_rule.seconds is None):
+        raise BadInput(
+            "methods are compared at equal time or at equal trials: name --budget, for instance "
+            "--budget 2m for each replicate, or --trials, and not both"
+        )
+
+
+def _check_options(entrants: tuple[Entrant, ...], space: Space) -> None:
+    """Check the options of all methods before any study is entered."""
+    for entrant in entrants:
+        try:
+            make_optimizer(entrant.method, space, 0, None, entrant.options)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, UnknownName | BadInput):
+                raise
+            raise BadInput(str(error), option="methods", value=entrant.label) from error
+
+
+def _study_name(name: str, repeat: int, entrant: Entrant) -> str:
+    return check_study_name(f"{name}-{repeat}-{entrant.suffix}", "name")
+
+
+def _prepare_replicate(
+    settings: TuneSettings, name: str, repeat: int, entrant: Entrant, read: Read
+) -> PreparedStudy:
+    mine = replace(
+        settings,
+        method=entrant.method,
+        options=entrant.options,
+        seed=(settings.seed or 0) + repeat,
+        study=_study_name(name, repeat, entrant),
+    )
+    try:
+        return prepare(mine, read=read)
+    except (CannotContinue, StudyBusy) as error:  # they know of studies alone
+        raise error.with_remedy(_ANOTHER) from error
+
+
+def _notes(name: str, replicates: tuple[Replicate, ...]) -> tuple[Note, ...]:
+    """Return what is to be known of the data, once, and how far the comparison is."""
+    found = dict.fromkeys(note for r in replicates for note in r.prepared.notes)
+    notes = [note for note in found if note.option != "study"]
+    if len(notes) < len(found):
+        n_done = sum(replicate.is_done() for replicate in replicates)
+        how_far = f"{n_done} of {len(replicates)} replicates are done"
+        notes.append(Note(f"continues comparison {name}: {how_far}", "name", name))
+    return tuple(notes)
+
+
+def _writable(out: str) -> Path:
+    """Return the file for the curves.
+
+    Raises:
+        BadInput: If it cannot be written.
+    """
+    path = Path(out).expanduser().absolute()
+    try:
+        check_writable(path)
+    except OSError as error:
+        reason = f"cannot be written: {error}"
+        raise BadInput(reason, option="out", value=out, remedy="name another file") from error
+    return path

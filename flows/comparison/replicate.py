@@ -1,0 +1,146 @@
+"""One replicate of a comparison: the search, then its incumbents of fixed times are scored."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from prefect.runtime import flow_run
+
+from prefect_tune.flows.comparison.comparison import Replicate
+from prefect_tune.flows.comparison.curves import TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
+from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.search import search
+from prefect_tune.flows.study.explanations import most_frequent_failure
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.study_context import StudyContext
+
+__all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]
+
+_REFIT_TIMES = 3
+"""How many times as long as a trial a fit on all training rows may take."""
+
+
+class Interrupted(Exception):  # noqa: N818 - it says what happened
+    """Another replicate has failed, or the flow is to end."""
+
+
+class CheckedObserver(Observer, Protocol):
+    """Follows a replicate, and can end it."""
+
+    def check(self) -> None:
+        """Raise `Interrupted` if the replicate is to end."""
+
+
+def replicate_context(replicate: Replicate) -> StudyContext:
+    """Return what the workers need to know of a replicate; its cached artifacts are its own."""
+    prepared, plan = replicate.prepared, replicate.plan
+    return StudyContext(
+        prepared.name,
+        plan.problem,
+        prepared.store.address,
+        use_cache=plan.use_cache,
+        memory_limit_bytes=plan.trial_limits().memory_bytes,
+        cache_area=prepared.name,
+    )
+
+
+def run_replicate(
+    replicate: Replicate, running: DaskTrials, pace: ServerPace, observer: CheckedObserver
+) -> str:
+    """Search until the stop rule holds, then score; return the outcome for people, or "".
+
+    Raises:
+        BadInput: If another process runs the study.
+        Interrupted: If the session is to end.
+    """
+    prepared = replicate.prepared
+    plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
+    with Study.opened(prepared.store, prepared.name, plan) as study:
+        study.set_plan(plan)
+        study.set_state("running")
+        try:
+            with study.session():
+                search(study, running, plan.stop_rule, pace, observer)
+            study.set_result(decisions=study.optimizer.decisions)
+            _score(study, running, replicate, observer)
+        except BaseException:
+            study.set_state("interrupted")
+            raise
+        if study.incumbent is None:
+            study.set_state("failed")
+            observer.note(f"no trial was completed: {most_frequent_failure(study)}")
+            return ""
+        study.set_state("complete")
+        message = _message(study, study.incumbent)
+        observer.note(message)
+        return message
+
+
+def _score(
+    study: Study, running: DaskTrials, replicate: Replicate, observer: CheckedObserver
+) -> None:
+    """Fit the incumbents of fixed times on all training rows, and score them on the test rows.
+
+    The last one stays the study's model. One that could not be fitted has no test loss, which
+    counts as the worst; it is tried again when the comparison is continued.
+
+    Raises:
+        StoreLost: If the store cannot go on.
+        Interrupted: If the session is to end.
+    """
+    losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
+    limit_seconds = _REFIT_TIMES * study.plan.trial_limits().seconds
+    for number in _incumbents(study, replicate):
+        if losses.get(str(number)) is not None:
+            continue
+        parameters = _refit_parameters(study.trials[number], replicate_context(replicate))
+        try:
+            observer.check()
+            refitted = running.run(
+                refit, parameters, limit_seconds=limit_seconds, check=observer.check
+            )
+        except (StoreLost, Interrupted):
+            raise
+        except Exception as error:  # as of a trial: what goes wrong is a result
+            observer.note(f"trial {number} could not be fitted on all training rows: {error}")
+            losses[str(number)] = None
+            study.set_result(**{TEST_LOSSES: losses, "members": None, "test_loss": None})
+            continue
+        losses[str(number)] = refitted.test_loss
+        study.set_result(
+            **{TEST_LOSSES: losses},
+            members=[{"trial": number, "weight": 1}],
+            test_loss=refitted.test_loss,
+            refit_seconds=refitted.seconds,
+        )
+
+
+def _incumbents(study: Study, replicate: Replicate) -> list[int]:
+    """Return the numbers of the trials that led at the fixed fractions of the budget."""
+    curve = curve_of(study.ledger, replicate.stored(), comparison="", method="", repeat=0)
+    states = [state_at(curve, fraction)["incumbent"] for fraction in FRACTIONS]
+    return sorted({int(number) for state in states for number in state.dropna()})
+
+
+def _refit_parameters(trial: Trial, context: StudyContext) -> Mapping[str, Any]:
+    member = {"number": trial.number, "query": trial.query.to_json(), "weight": 1}
+    return {"number": trial.number, "members": [member], "context": context}
+
+
+def _message(study: Study, incumbent: Trial) -> str:
+    trials = study.trials.values()
+    n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
+    test = study.result.get("test_loss")
+    return (
+        f"{study.plan.metric} {incumbent.loss:.4g}"
+        + (f", on the test rows {test:.4g}" if test is not None else "")
+        + f"; {n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
+        f"({format_seconds(study.ask_seconds)} of asking)"
+    )

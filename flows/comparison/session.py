@@ -1,0 +1,204 @@
+"""One session of a comparison: as many replicates at the same time as there are workers.
+
+The asks of a replicate happen in a thread of the flow's process while its worker waits, so that it
+keeps one core busy and its asks count as its time; its trials happen on a worker process, where
+trial limits are kept. What a replicate has cached serves no other (`StudyContext.cache_area`), or
+the second method would live off the first one's work.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Any
+from uuid import UUID
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, Completed, Failed
+
+from prefect_tune.flows.comparison.comparison import Comparison, Replicate
+from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
+from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.tasks.threads import one_thread
+
+__all__ = ["run_replicates"]
+
+_TICK_SECONDS = 0.5
+
+
+def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer: Observer) -> None:
+    """Run replicates inside the current flow run.
+
+    Raises:
+        BadInput: If another process runs one of the studies, or the cluster cannot be used.
+    """
+    flow_run_id = UUID(str(flow_run.id))
+    for former in {replicate.plan.flow_run_id for replicate in to_do}:
+        end_former_run(former, flow_run_id)
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run_id, name=f"{comparison.name} (compare)")
+    comparison.store.sweep()
+    execution = comparison.execution
+    with (
+        one_thread(),  # or the asks of one replicate would take the cores of the others
+        DaskTrials.started(
+            replicate_context(to_do[0]),
+            flow_run_id,
+            to_do[0].plan.trial_limits(),
+            n_workers=execution.workers,
+            scheduler=execution.dask,
+        ) as running,
+    ):
+        running.prepare_workers()
+        session = _Session(comparison, running, observer)
+        pace = _CommonPace(execution.task_runs, flow_run_id, observer, count=session.n_task_runs)
+        _run_in_threads(session, pace, to_do)
+    settle_task_runs(pace, flow_run_id, session.n_task_runs(), observer)
+    comparison.store.index.flush()
+
+
+class _CommonPace(ServerPace):
+    """Lets all replicates wait when the server cannot keep up with all of them together."""
+
+    def __init__(self, *args: Any, count: Callable[[], int]) -> None:
+        super().__init__(*args)
+        self._lock, self._count = Lock(), count
+
+    def may_submit(self, n_reported: int) -> bool:  # noqa: ARG002 - of one replicate alone
+        """Return whether the server is near enough to what all replicates have reported."""
+        with self._lock:
+            return super().may_submit(self._count())
+
+
+@dataclass
+class _Session:
+    """What all replicates of one flow run share."""
+
+    comparison: Comparison
+    running: DaskTrials
+    observer: Observer
+    stop: Event = field(default_factory=Event)
+    standing: dict[str, Progress] = field(default_factory=dict)
+    n_ended: int = 0
+
+    def n_task_runs(self) -> int:
+        """Return how many task runs the server should have, or get."""
+        return self.n_ended + self.running.n_task_runs_of_all
+
+    def progress(self, n_replicates: int, n_threads: int) -> Progress:
+        """Return where all replicates of this session stand together."""
+        standing = list(self.standing.values())
+        plan = self.comparison.replicates[0].plan
+        seconds, trials = plan.stop_rule.seconds, plan.stop_rule.trials
+        return Progress(
+            study=self.comparison.name,
+            metric=plan.metric,
+            unit="",
+            n_trials=sum(p.n_trials for p in standing),
+            n_failed=sum(p.n_failed for p in standing),
+            n_running=sum(p.n_running for p in standing),
+            trials_total=None if trials is None else trials * n_replicates,
+            seconds=sum(p.seconds for p in standing) / n_threads,
+            seconds_total=None if seconds is None else seconds * n_replicates / n_threads,
+            incumbent=None,
+            cache_hits=sum(p.cache_hits for p in standing),
+            seconds_saved=sum(p.seconds_saved for p in standing),
+        )
+
+
+class _ReplicateObserver:
+    """Speaks for one replicate, and ends it when the session is to end."""
+
+    def __init__(self, session: _Session, replicate: Replicate) -> None:
+        self._session, self._replicate = session, replicate
+
+    def note(self, text: str) -> None:
+        """Pass on a note, with the replicate that it is about."""
+        who = f"{self._replicate.entrant.label}, repeat {self._replicate.repeat}"
+        self._session.observer.note(f"{who}: {text}")
+
+    def check(self) -> None:
+        """Raise `Interrupted` if the session is to end."""
+        if self._session.stop.is_set():
+            raise Interrupted
+
+    def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
+        """Show no single trial: there are too many."""
+        self.tick(progress)
+
+    def tick(self, progress: Progress) -> None:
+        """Note where the replicate stands; raise `Interrupted` if the session is to end."""
+        self._session.standing[progress.study] = progress
+        self.check()
+
+
+class _Job:
+    """A replicate with what it needs; a plain class, so that Prefect does not look inside."""
+
+    __slots__ = ("error", "pace", "replicate", "session")
+
+    def __init__(self, session: _Session, pace: ServerPace, replicate: Replicate) -> None:
+        self.session, self.pace, self.replicate = session, pace, replicate
+        self.error: Exception | None = None
+
+
+def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replicate]) -> None:
+    """Run one replicate a worker; when one cannot go on, or we are interrupted, end all."""
+    n_threads = min(session.running.n_slots, len(to_do))
+    n_all = len(session.comparison.replicates)
+    session.observer.note(f"{len(to_do)} of {n_all} replicates to do, {n_threads} at the same time")
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="replicate") as threads:
+        jobs = [_Job(session, pace, replicate) for replicate in to_do]
+        under_way = [threads.submit(copy_context().run, _start, job) for job in jobs]
+        try:
+            while wait(under_way, timeout=_TICK_SECONDS).not_done and not session.stop.is_set():
+                session.observer.tick(session.progress(len(to_do), n_threads))
+        finally:
+            session.stop.set()
+    for job in jobs:
+        if job.error is not None:
+            raise job.error
+
+
+def _start(job: _Job) -> None:
+    """Run a replicate as a task run, and go on whatever its state."""
+    replicate = job.replicate
+    search_replicate(replicate.entrant.label, replicate.repeat, job, return_state=True)
+
+
+@task(
+    name="run", task_run_name="{label}, repeat {repeat}", cache_policy=NO_CACHE,
+    persist_result=False,
+)  # fmt: skip
+def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa: ARG001 - names
+    """Search with one method in one repeat, then score its incumbents on the test rows.
+
+    Args:
+        label: The method, for the name of the task run.
+        repeat: Number of the repeat, likewise.
+        job: The replicate.
+    """
+    session = job.session
+    if session.stop.is_set():
+        return Cancelled(message="not started")
+    observer = _ReplicateObserver(session, job.replicate)
+    try:
+        with session.running.sharing(replicate_context(job.replicate)) as running:
+            message = run_replicate(job.replicate, running, job.pace, observer)
+    except Interrupted:
+        return Cancelled(message="interrupted; the comparison can be continued")
+    except Exception as error:
+        job.error = error
+        session.stop.set()
+        raise
+    session.n_ended += 1
+    return Completed(message=message) if message else Failed(message="no trial was completed")

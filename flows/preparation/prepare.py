@@ -1,0 +1,217 @@
+"""From settings to a study in the ledger: everything that can be wrong is found here, first.
+
+A line without ways back: what was given is parsed (`settings`), the input is read (`study_input`),
+what was left out is resolved (`resolve`) or merged with what there is (`resume`), and the study is
+entered in the ledger. Preparing a study that was just entered gives the same plan again, so that
+a command prepares before its flow run begins, and the flow finds the study by its name.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from prefect_tune.flows.preparation.notes import Note
+from prefect_tune.flows.preparation.resolve import resolve
+from prefect_tune.flows.preparation.resume import resume
+from prefect_tune.flows.preparation.settings import (
+    TuneSettings,
+    parse_execution,
+    parse_trial_memory,
+    parse_trial_seconds,
+)
+from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.preparation.study_input import Read
+from prefect_tune.flows.study.lease import check_not_busy
+from prefect_tune.flows.study.lookup import failed_trials, find_study
+from prefect_tune.flows.study.plan import Execution, StudyPlan
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.units import format_bytes
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.user_space import find_space
+
+__all__ = ["PreparedStudy", "check_names", "prepare", "prepare_retry", "study_name_from"]
+
+
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study in the ledger, ready to run.
+
+    Attributes:
+        name: Its name.
+        plan: What it is run with from now on.
+        store: Where it is.
+        notes: What a user should know of the data and of what was decided.
+    """
+
+    name: str
+    plan: StudyPlan
+    store: ArtifactStore
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is run, for people."""
+        return f"study {self.name}"
+
+    @property
+    def again(self) -> str:
+        """The option that continues it."""
+        return f"--study {self.name}"
+
+    @property
+    def execution(self) -> Execution:
+        """Where its trials run."""
+        return self.plan.execution
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return its summary if nothing is left to do."""
+        summary = summarize(self.store, self.name)
+        return summary if summary["state"] == "complete" else None
+
+
+def prepare(
+    settings: TuneSettings, default_name: str | None = None, read: Read = read_source
+) -> PreparedStudy:
+    """Read and check the input, and enter the study in the ledger or find it there.
+
+    Args:
+        settings: What to start it with.
+        default_name: Name for a new study that was given none; by default made from the data, the
+            method and the time.
+        read: Reads the input.
+
+    Raises:
+        BadInput, UnknownName, StoreRefused: If something cannot be used.
+    """
+    check_names(settings)
+    store = open_store(settings.address)
+    ledger = Ledger(store.database)
+    name = settings.study or default_name
+    if name is None or ledger.study(name) is None:
+        plan, notes = resolve(settings, store, read)
+        entered = _enter(ledger, plan, name)
+        if entered is not None:
+            store.records.link(plan.problem.records, entered)
+            return _prepared(entered, plan, store, notes, settings)
+    stored = ledger.study(name or "")
+    if stored is None:
+        raise BadInput(f"study {name!r} was removed while it was being started")
+    check_not_busy(store, stored.name)
+    plan, notes = resume(stored, settings, store, read)
+    return _prepared(stored.name, plan, store, notes, settings)
+
+
+def prepare_retry(
+    study: str,
+    trials: Sequence[int] | None,
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
+    store: str | None = None,
+    database: str | None = None,
+    task_runs: str | None = None,
+    trial_timeout: str | None = None,
+    trial_memory: str | None = None,
+) -> PreparedStudy:
+    """Find a study whose failed trials are to run again.
+
+    Args:
+        study: Its name.
+        trials: Numbers of failed trials; None for all.
+        workers: As for `tune`, and so are the others; None is the study's own or the default.
+        dask: Address of a Dask scheduler.
+        store: Where its store is.
+        database: Where its index is.
+        task_runs: Which steps are task runs.
+        trial_timeout: Time that a trial may take.
+        trial_memory: Memory that a trial may take.
+
+    Raises:
+        UnknownName, BadInput, StoreRefused: If there is no such study or failed trial, or another
+            process runs the study.
+    """
+    execution = parse_execution(workers, dask, task_runs)
+    seconds, memory_bytes = parse_trial_seconds(trial_timeout), parse_trial_memory(trial_memory)
+    opened = open_store(store_address(store, database))
+    stored = find_study(opened, study)
+    check_not_busy(opened, study)
+    failed = failed_trials(opened, study)
+    for number in trials or ():
+        if number not in failed:
+            raise BadInput(
+                f"trial {number} of study {study!r} has not failed; failed ones: "
+                f"{', '.join(map(str, failed)) or 'none'}"
+            )
+    plan = StudyPlan.from_stored(stored, execution)
+    plan = replace(
+        plan,
+        trial_seconds=seconds or plan.trial_seconds,
+        trial_memory_bytes=memory_bytes or plan.trial_memory_bytes,
+    )
+    return PreparedStudy(study, plan, opened)
+
+
+def check_names(settings: TuneSettings) -> None:
+    """Check that the metric and the space that are named exist, before anything is opened.
+
+    Raises:
+        BadInput, UnknownName: If one does not.
+    """
+    if settings.metric is not None:
+        metric_named(settings.metric)
+    if settings.space is not None:
+        find_space(settings.space)
+
+
+def study_name_from(text: str) -> str:
+    """Return a text as the beginning of a study's name."""
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
+    return plain.lstrip("._-")[:50] or "data"
+
+
+def _enter(ledger: Ledger, plan: StudyPlan, name: str | None) -> str | None:
+    """Enter a new study; return its name, or None if another process has just taken it."""
+    names = (name,) if name else _default_names(plan)
+    problem, settings = plan.problem.to_json(), plan.to_json()
+    return next((n for n in names if ledger.create_study(n, problem, settings)), None)
+
+
+def _prepared(
+    name: str,
+    plan: StudyPlan,
+    store: ArtifactStore,
+    notes: Sequence[Note],
+    settings: TuneSettings,
+) -> PreparedStudy:
+    return PreparedStudy(name, plan, store, (*notes, *_set_cache(settings, store)))
+
+
+def _set_cache(settings: TuneSettings, store: ArtifactStore) -> Iterator[Note]:
+    """Give the store's cache the budget and the eviction policy that were named, if any."""
+    if settings.cache_budget_bytes is not None:
+        before, after = store.index.budget_bytes(), settings.cache_budget_bytes
+        store.set_budget(after)
+        if before != after:
+            text = f"the store's cache may now hold {format_bytes(after)}"
+            yield Note(
+                f"{text}, before {format_bytes(before)}", "cache_budget", format_bytes(after)
+            )
+    if settings.eviction is not None and store.index.totals().policy != settings.eviction:
+        store.cache.set_policy(settings.eviction)
+        text = f"the store's cache now evicts by {settings.eviction}"
+        yield Note(text, "eviction", settings.eviction)
+
+
+def _default_names(plan: StudyPlan) -> Iterator[str]:
+    """Yield names for a study that was given none; others may start at the same second."""
+    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))

@@ -1,0 +1,96 @@
+"""A new study: its input read, and everything resolved that was left out."""
+
+from dataclasses import replace
+
+from prefect_tune.flows.preparation.constraints import (
+    constraint_notes,
+    find_constraints,
+    quantity_digests,
+)
+from prefect_tune.flows.preparation.notes import Note
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.study_input import Read, find_metric, read_input
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, make_optimizer
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.dataset import import_dataset
+from prefect_tune.tasks.data.split import TEST, import_split, make_split
+from prefect_tune.tasks.problem import Problem
+
+__all__ = ["resolve"]
+
+_DEFAULT_FOLDS = 3
+_DEFAULT_TEST_SIZE = 0.2
+_DEFAULT_STOP_RULE = StopRule(seconds=600.0)
+_DEMO_STOP_RULE = StopRule(trials=20, seconds=120.0)
+"""For a study of the demo cohort."""
+
+
+def resolve(
+    settings: TuneSettings, store: ArtifactStore, read: Read
+) -> tuple[StudyPlan, list[Note]]:
+    """Return the plan of a new study, and what a user should know of it.
+
+    The data and its split are in the store afterwards.
+
+    Args:
+        settings: As given.
+        store: Where data and split are imported.
+        read: Reads the input.
+
+    Raises:
+        BadInput, UnknownName: If something cannot be used.
+    """
+    method, seed = settings.method or DEFAULT_METHOD, settings.seed or 0
+    folds, test_size = settings.folds, settings.test_size
+    if folds is None and settings.holdout is None:
+        folds = _DEFAULT_FOLDS
+    if test_size is None and settings.source.test is None:
+        test_size = _DEFAULT_TEST_SIZE
+    found = read_input(settings, read)
+    dataset = found.dataset
+    split = make_split(dataset, folds, test_size, seed, settings.holdout)
+    bounds = find_constraints(settings.constraints or (), dataset, split)
+    y = dataset.y[split.fold != TEST]
+    metric, metric_notes = find_metric(settings, dataset, y)
+    objective = metric.objective(y, len(dataset.classes))
+    objective = replace(objective, constraints=tuple(b.constraint for b in bounds))
+    make_optimizer(method, found.space, seed, objective, settings.options)  # it checks its options
+    plan = StudyPlan(
+        source=found.source,
+        data_name=dataset.name,
+        problem=Problem(
+            dataset=import_dataset(dataset, store),
+            split=import_split(split, store),
+            space=found.space_name,
+            space_digest=found.space.digest,
+            metric=metric.name,
+            seed=seed,
+            space_code=found.space_code,
+            positive=metric.positive,
+        ),
+        folds=folds,
+        holdout=settings.holdout,
+        test_size=test_size,
+        positive=settings.positive,
+        chance_loss=objective.chance,
+        method=method,
+        options=dict(settings.options),
+        stop_rule=_stop_rule(settings),
+        trial_seconds=settings.trial_seconds,
+        trial_memory_bytes=settings.trial_memory_bytes,
+        bounds=bounds,
+        quantity_digests=quantity_digests(bounds),
+        ensemble=settings.ensemble,
+        use_cache=settings.use_cache,
+        execution=settings.execution,
+    )
+    notes = [*metric_notes, *found.notes(), *constraint_notes(bounds, dataset, split, method)]
+    return plan, notes
+
+
+def _stop_rule(settings: TuneSettings) -> StopRule:
+    if not settings.stop_rule.is_open:
+        return settings.stop_rule
+    is_demo = settings.source.data.startswith("cohort:demo")
+    return _DEMO_STOP_RULE if is_demo else _DEFAULT_STOP_RULE

@@ -1,0 +1,48 @@
+"""Why a study has no model, in one line."""
+
+import re
+
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.units import counted
+
+__all__ = ["most_frequent_failure", "nearest_miss"]
+
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def most_frequent_failure(study: Study) -> str:
+    """Return why trials failed: the reason that most of them share."""
+    reasons: dict[str, list[str]] = {}
+    for trial in study.trials.values():
+        if (failure := trial.failure) is not None:
+            text = f"{failure.step}: {failure.message}" if failure.step else failure.message
+            # The same failure with other values is the same reason.
+            reasons.setdefault(_NUMBER.sub("#", text), []).append(text)
+    if not reasons:
+        return "no trial was finished"
+    alike = max(reasons.values(), key=len)
+    n_failed = sum(map(len, reasons.values()))
+    return (
+        f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}; retry runs "
+        "them again"
+    )
+
+
+def nearest_miss(study: Study) -> str:
+    """Return which constraints no trial meets; empty if one meets all, or none is complete."""
+    history = study.optimizer.history
+    nearest = history.nearest_infeasible
+    if history.incumbent is not None or nearest is None or nearest.evaluation is None:
+        return ""
+    measured = nearest.evaluation.constraints
+    above = [
+        f"{c.name} {measured[c.name]:.4g} where {c.bound:g} is allowed"
+        if c.name in measured
+        else f"{c.name} not measured"
+        for c in history.constraints
+        if c.excess(measured) > 0
+    ]
+    return (
+        f"none of {counted(len(history.complete), 'completed trial')} meets all constraints; trial "
+        f"{nearest.number} is nearest, with {'; '.join(above)}"
+    )
