@@ -80,8 +80,8 @@ def test_commands_do_what_the_readme_says(tmp_path, monkeypatch) -> None:
         if arguments[0] == "compare":
             arguments += ["--workers", "2", "--quiet"]
         if arguments[0] == "run":
-            n_trials = "8" if "--ensemble" in arguments else "2"
-            arguments += ["--trials", n_trials, "--workers", "2", "--quiet"]
+            n_trials = "8" if "--ensemble" in arguments else "1"
+            arguments += ["--trials", n_trials, "--workers", "1", "--quiet"]
         if "KEY" in arguments:
             rows = prefect_tune.json("artifacts", "ls")
             key = next(row["key"] for row in rows if row["step"] != "fit model")

@@ -147,7 +147,8 @@ def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
 
 def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(server, tmp_path) -> None:
     home = tmp_path / "home"
-    command = ("run", slow_table(tmp_path), "--target", "target", "--study", "s", "--trials", 5)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 5)
+    command = ("run", slow_table(tmp_path), *options)
     with started(*command, home=home, server=server) as process:
         wait_for(lambda: n_told(home, "s") >= 1)
         process.send_signal(signal.SIGINT)
