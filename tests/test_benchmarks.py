@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
+pytestmark = pytest.mark.slow
 BENCHMARKS = sorted((TESTS / "benchmarks").glob("*/*.py"))
 
 

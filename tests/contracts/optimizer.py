@@ -86,6 +86,7 @@ class OptimizerContract:
     def test_another_seed_gives_other_queries(self) -> None:
         assert self.run(self.make(mixed_space(), 1), 8) != self.run(self.make(mixed_space(), 2), 8)
 
+    @pytest.mark.slow
     def test_another_process_with_another_hash_seed_asks_the_same(self) -> None:
         program = textwrap.dedent(f"""
             import json, sys

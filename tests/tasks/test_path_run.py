@@ -43,6 +43,7 @@ def forget_models(context: StudyContext) -> None:
         store.forget(entry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [False, True], ids=["table", "events"])
 def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     tmp_path, events

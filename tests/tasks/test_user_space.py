@@ -125,6 +125,7 @@ def test_another_text_is_another_key(tmp_path) -> None:
     assert {s.key for s in first.steps} & {s.key for s in second.steps}
 
 
+@pytest.mark.slow
 def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
     made = context(tmp_path)
     outcome = evaluate(made, query(made))

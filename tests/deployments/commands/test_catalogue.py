@@ -86,6 +86,7 @@ def test_an_unknown_method_is_a_mistake_with_the_nearest_name(run) -> None:
     assert "unknown method 'flahs'. Did you mean 'flash'?" in result.stderr
 
 
+@pytest.mark.slow
 def test_they_need_neither_prefect_nor_a_server() -> None:
     script = (
         "import sys; from prefect_tune.deployments.command import main\n"
