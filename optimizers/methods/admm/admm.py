@@ -153,7 +153,7 @@ class Admm(Optimizer):
     ) -> Configuration | None:
         """The next hyperparameters of the path; None when this sub-problem is done."""
         path = self._state.path
-        if self._state.asked >= effort or not self._theta.search(path).has_inputs:
+        if self._state.asked >= effort or not self._theta.search(path).has_choices:
             return None
         if path not in self._state.tuned:
             self._state.tuned.append(path)
@@ -182,7 +182,7 @@ class Admm(Optimizer):
             search = self._theta.search(state.path)
             configurations = [observed.trials[i].query.configuration for i in rows]
             values = observed.augmented(state, self.options.rho_g)[rows]
-            values = values + self._theta.penalty(state)(search.encode(configurations))
+            values = values + self._theta.penalty(state)(search.inputs.encode(configurations))
             best = configurations[int(np.argmin(values))]
         self._positions.move(state, best)
         state.block, state.asked, state.draws, state.seen = "z", 0, 0, []

@@ -87,7 +87,7 @@ class Positions:
         tables = {}
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
         for column, name in enumerate(search.candidates.encoding.columns):
-            grid = search.grids[column]
+            grid = search.inputs.grids[column]
             is_pulled = grid is not None and grid.is_ordered and name[:2] in chosen
             if grid is None or not is_pulled or self.options.rho == 0:
                 continue

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, Penalty
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.acquisitions.maximise import Penalty
 from prefect_tune.optimizers.methods.admm.options import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
@@ -83,7 +84,7 @@ class ThetaMin:
         def penalty(points: Candidates) -> Array:
             total = np.zeros(len(points))
             for column, table in tables.items():
-                grid = search.grids[column]
+                grid = search.inputs.grids[column]
                 assert grid is not None  # noqa: S101 - tables are made of grids
                 total += table[grid.index(points.units[:, column])]
             return total
@@ -102,7 +103,7 @@ class ThetaMin:
         for trial in (t for t in history if t.query.configuration.path == path):
             seen = trial
             if trial.evaluation is not None:
-                pulled = float(penalty(encoded.encode([trial.query.configuration]))[0])
+                pulled = float(penalty(encoded.inputs.encode([trial.query.configuration]))[0])
                 loss = float(values[row_of[trial.number]]) + pulled
                 seen = replace(trial, evaluation=replace(trial.evaluation, loss=loss))
             on_path.record(seen)
@@ -121,7 +122,7 @@ class ThetaMin:
         targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
         pending = [t.query.configuration for t in history.pending]
         pending = [c for c in pending if c.path == path]
-        candidates = search.encode(observed.trials[i].query.configuration for i in rows)
+        candidates = search.inputs.encode(observed.trials[i].query.configuration for i in rows)
         process, state.theta = search.learned(candidates, targets, rng, state.theta, pending)
         penalty = self.penalty(state)
         augmented = observed.augmented(state, self.options.rho_g)[rows] + penalty(candidates)
@@ -156,7 +157,7 @@ class ThetaMin:
                 failures += 1
                 if failures == d:
                     side, failures = max(side / 2, 0.01), 0
-        free = np.array([grid is None for grid in self.search(state.path).grids])
+        free = np.array([grid is None for grid in self.search(state.path).inputs.grids])
         units = best.units[0]
         return np.where(free, np.maximum(units - side / 2, 0), 0.0), np.where(
             free, np.minimum(units + side / 2, 1), 1.0

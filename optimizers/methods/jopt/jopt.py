@@ -40,7 +40,7 @@ class Jopt(Optimizer):
             return new_configuration(self.space, asked, rng)
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
         search = self._search
-        observed = search.encode(t.query.configuration for t in trials)
+        observed = search.inputs.encode(t.query.configuration for t in trials)
         memo: Mapping[str, Any] = self.memo or {}
         pending = [t.query.configuration for t in self.history.pending]
         process, theta = search.learned(observed, losses[:, None], rng, memo.get("theta"), pending)

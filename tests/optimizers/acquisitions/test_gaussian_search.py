@@ -5,9 +5,10 @@ from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, KernelKind
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind
 
 KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")
 
@@ -30,12 +31,12 @@ def value_of(configuration: Configuration) -> float:
 def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
     search = GaussianSearch(mixed_space(), kind)
     configurations = drawn(mixed_space(), 50)
-    encoded = search.encode(configurations)
+    encoded = search.inputs.encode(configurations)
     active = search.candidates.active(encoded)
     noise = np.random.default_rng(1).random(encoded.units.shape)
     moved = Candidates(encoded.algorithms, np.where(active, encoded.units, noise))
-    assert search.inputs(moved) == pytest.approx(search.inputs(encoded))
-    distinct = np.unique(np.round(search.inputs(encoded), 9), axis=0)
+    assert search.inputs.of(moved) == pytest.approx(search.inputs.of(encoded))
+    distinct = np.unique(np.round(search.inputs.of(encoded), 9), axis=0)
     assert len(distinct) == len(set(configurations))
 
 
@@ -45,14 +46,14 @@ def test_the_maximiser_is_no_worse_than_ten_thousand_random_candidates(kind: Ker
     search = GaussianSearch(space, kind)
     configurations = drawn(space, 30)
     values = np.array([value_of(c) for c in configurations])
-    observed = search.encode(configurations)
+    observed = search.inputs.encode(configurations)
     rng = np.random.default_rng(0)
     process, _ = search.learned(observed, values[:, None], rng)
     acquisition = AugmentedImprovement(process, float(values.min()))
     ranked = search.ranked(acquisition, observed[np.argsort(values)], rng)
-    best = acquisition.score(search.inputs(ranked[:1]), np.zeros(1))[0]
+    best = acquisition.score(search.inputs.of(ranked[:1]), np.zeros(1))[0]
     others = search.candidates.sample(10_000, rng)
-    random_best = acquisition.score(search.inputs(others), np.zeros(10_000)).max()
+    random_best = acquisition.score(search.inputs.of(others), np.zeros(10_000)).max()
     assert best >= random_best - 0.02
     assert value_of(next(search.new_configurations(ranked, set()))) < np.quantile(values, 0.2)
 
@@ -61,7 +62,7 @@ def test_a_penalty_moves_the_choice_of_a_category() -> None:
     space = finite_space()
     search = GaussianSearch(space)
     configurations = drawn(space, 3)
-    observed = search.encode(configurations)
+    observed = search.inputs.encode(configurations)
     rng = np.random.default_rng(0)
     process, _ = search.learned(observed, np.zeros((3, 1)), rng)
     acquisition = AugmentedImprovement(process, 0.0)
@@ -78,7 +79,7 @@ def test_a_box_holds_the_numbers() -> None:
     search = GaussianSearch(space)
     configurations = drawn(space, 8)
     values = np.array([value_of(c) for c in configurations])
-    observed = search.encode(configurations)
+    observed = search.inputs.encode(configurations)
     rng = np.random.default_rng(0)
     process, _ = search.learned(observed, values[:, None], rng)
     within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
@@ -91,5 +92,5 @@ def test_a_box_holds_the_numbers() -> None:
 
 def test_a_path_without_hyperparameters_has_no_inputs() -> None:
     space = mixed_space().restricted_to({"scale": ["none"], "model": ["bayes"]})
-    assert not GaussianSearch(space).has_inputs
-    assert GaussianSearch(mixed_space()).has_inputs
+    assert not GaussianSearch(space).has_choices
+    assert GaussianSearch(mixed_space()).has_choices

@@ -1,0 +1,141 @@
+"""What a Gaussian process sees of pipelines, and a kernel over it.
+
+Inputs: the path one-hot (or as choices, for the conditional kernel), numbers and ordered values on
+[0, 1], unordered categories one-hot, and what is inactive at its default.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.grids import grid_of
+from prefect_tune.optimizers.surrogates.kernels import (
+    Conditional,
+    Constant,
+    Kernel,
+    Matern52,
+    Product,
+)
+
+__all__ = ["KernelKind", "PipelineInputs"]
+
+Array = NDArray[np.floating[Any]]
+KernelKind = Literal["one_hot", "conditional"]
+"""One Matern kernel over all inputs, or a product over the steps of what their choices share."""
+
+_MOST_LENGTHSCALES = 20
+"""With more hyperparameters than this, those of an algorithm share a lengthscale."""
+
+
+class PipelineInputs:
+    """The layout of the inputs of one space; it keeps no observation.
+
+    Args:
+        candidates: The space.
+        kernel: How pipelines of different algorithms are compared.
+
+    Attributes:
+        candidates: The space.
+        kernel: Over the inputs.
+        grids: By column of the unit cube, the values of a discrete hyperparameter.
+        is_continuous: Which columns have none, shape (d,).
+    """
+
+    def __init__(self, candidates: CandidateSpace, kernel: KernelKind = "one_hot") -> None:
+        self.candidates = candidates
+        self._is_one_hot = kernel == "one_hot"
+        columns = candidates.encoding.columns
+        self.grids = [grid_of(candidates.encoding.hyperparameter(c)) for c in columns]
+        self.is_continuous = np.array([g is None for g in self.grids], dtype=np.bool_)
+        widths = [1 if g is None or g.is_ordered else len(g.units) for g in self.grids]
+        ends = np.cumsum([0, *widths])
+        self._inside = [np.arange(ends[i], ends[i + 1]) for i in range(len(columns))]
+        self._sizes = [len(s.algorithms) for s in candidates.space.searched]
+        self._choosing = [k for k, n in enumerate(self._sizes) if n > 1]
+        is_tied = len(columns) > _MOST_LENGTHSCALES
+        keys = [column[: 2 if is_tied else 3] for column in columns]
+        of_inputs = [key for key, width in zip(keys, widths, strict=True) for _ in range(width)]
+        self.kernel: Kernel
+        if self._is_one_hot:
+            steps = [("step", str(k)) for k in self._choosing for _ in range(self._sizes[k])]
+            self._n_choice_inputs = len(steps)
+            self.kernel = _scaled_matern([*steps, *of_inputs])
+        else:
+            self._n_choice_inputs = len(self._choosing)
+            self.kernel = Product([Constant(), *self._step_kernels(of_inputs)])
+        self._default = self._positions(candidates.default_units[None])
+
+    def of(self, candidates: Candidates) -> Array:
+        """Return the inputs of candidates, shape (n, width)."""
+        active = self.candidates.active(candidates)
+        positions = self._positions(candidates.units)
+        for column, inside in enumerate(self._inside):
+            positions[:, inside] = np.where(
+                active[:, [column]], positions[:, inside], self._default[:, inside]
+            )
+        if not self._is_one_hot:
+            return np.hstack([candidates.algorithms[:, self._choosing], positions])
+        one_hot = [
+            np.eye(self._sizes[k])[candidates.algorithms[:, k]] / np.sqrt(2) for k in self._choosing
+        ]
+        return np.hstack([*one_hot, positions])
+
+    def input_of(self, columns: Iterable[int]) -> NDArray[np.intp]:
+        """Return where the inputs of continuous columns stand."""
+        return self._n_choice_inputs + np.array([self._inside[c][0] for c in columns])
+
+    def encode(self, configurations: Iterable[Configuration]) -> Candidates:
+        """Return configurations as candidates, inactive hyperparameters at their defaults."""
+        encoded = self.candidates.encode(configurations)
+        active = self.candidates.active(encoded)
+        units = np.where(active, encoded.units, self.candidates.default_units)
+        return Candidates(encoded.algorithms, units)
+
+    def snapped(self, candidates: Candidates) -> Candidates:
+        """Return candidates with discrete units moved onto their values."""
+        units = candidates.units.copy()
+        for column, grid in enumerate(self.grids):
+            if grid is not None:
+                units[:, column] = grid.units[grid.index(units[:, column])]
+        return Candidates(candidates.algorithms, units)
+
+    def _step_kernels(self, of_inputs: Sequence[tuple[str, ...]]) -> list[Kernel]:
+        """Return rho_j + (1 - rho_j) same_j k_j of each step (Fabolas for pipelines)."""
+        parts: list[Kernel] = []
+        for k, step in enumerate(self.candidates.space.searched):
+            mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
+            places = [self._n_choice_inputs + i for i in mine]
+            within = _tied_matern([of_inputs[i] for i in mine], places) if mine else None
+            if k in self._choosing:
+                parts.append(Conditional(self._choosing.index(k), within))
+            elif within is not None:
+                parts.append(within)
+        return parts
+
+    def _positions(self, units: Array) -> Array:
+        """Return the inputs of all hyperparameters, active or not."""
+        parts = []
+        for column, grid in enumerate(self.grids):
+            u = units[:, column]
+            if grid is None:
+                parts.append(u[:, None])
+            elif grid.is_ordered:
+                parts.append(grid.positions[grid.index(u)][:, None])
+            else:
+                parts.append(np.eye(len(grid.units))[grid.index(u)] / np.sqrt(2))
+        return np.hstack([np.zeros((len(units), 0)), *parts])
+
+
+def _scaled_matern(keys: Sequence[tuple[str, ...]]) -> Kernel:
+    """Return an amplitude times a Matern kernel over the first inputs, if there are any."""
+    return Constant() * _tied_matern(keys, range(len(keys))) if keys else Constant()
+
+
+def _tied_matern(keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
+    """Return a Matern kernel over inputs of which those with equal keys share a lengthscale."""
+    names = list(dict.fromkeys(keys))
+    return Matern52(places, [names.index(key) for key in keys])
