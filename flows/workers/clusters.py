@@ -21,7 +21,7 @@ _CONNECT_SECONDS = 10
 """How long a scheduler elsewhere may take to answer."""
 _START_SECONDS = 120
 """How long local workers may take to start."""
-# A flow's parameters are plain values, so that a cluster can only be handed to it beside them.
+# A flow's parameters are plain values: a cluster can only be handed to it beside them.
 _EARLY_CLUSTER: ContextVar["Future[LocalCluster] | None"] = ContextVar(
     "early_cluster", default=None
 )

@@ -34,6 +34,7 @@ __all__ = ["DaskTrials", "Ended"]
 
 _LOGGER = logging.getLogger(__name__)
 _TICK_SECONDS = 0.02
+"""Longest wait for a trial while a worker may come back at any moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class DaskTrials:
         n_workers: int | None = None,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials, and end what still runs on them afterwards.
+        """Start workers for trials; at the end, end the trials under way.
 
         Args:
             context: The study.

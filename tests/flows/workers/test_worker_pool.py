@@ -12,6 +12,7 @@ from pools import client_of, pause, pool_of, worker_of
 from processes import wait_for
 
 from prefect_tune.flows.workers import worker_pool
+from prefect_tune.flows.workers.worker_pool import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,11 @@ def client() -> Iterator[distributed.Client]:
 
 def nothing() -> None:
     """Called while a pool is waited for."""
+
+
+def processes_of(pool: WorkerPool) -> set[int]:
+    """The processes that some tasks ran in."""
+    return {pool.submit(os.getpid, {}).wrapped_future.result() for _ in range(4)}
 
 
 def test_a_worker_that_is_leaving_takes_no_task_though_the_scheduler_still_lists_it(client) -> None:
@@ -65,10 +71,8 @@ def test_workers_are_handed_out_to_one_pool_each(client) -> None:
         with pool.reserved() as other:
             assert one.is_short  # until its worker is known
             assert [wait_for(p.count_slots) for p in (one, other)] == [1, 1]
-            pids = [{p.submit(os.getpid, {}).wrapped_future.result() for _ in range(4)} for p in
-                    (one, other)]  # fmt: skip
-            assert [len(p) for p in pids] == [1, 1]
-            assert pids[0] != pids[1]
+            (pid,), (other_pid,) = processes_of(one), processes_of(other)
+            assert pid != other_pid
             third = thread.submit(pool.reserved().__enter__)
             with pytest.raises(TimeoutError):
                 third.result(timeout=0.2)
