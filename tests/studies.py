@@ -14,7 +14,7 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.evaluate import evaluate_query
-from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.problem import Problem, algorithm_ids
 from prefect_tune.tasks.study_context import StudyContext, open_store
 
 
@@ -42,6 +42,7 @@ def context_of(
         split=import_split(make_split(dataset, 3, 0.2, 0), store),
         space=space.name,
         space_digest=space.digest,
+        algorithms=algorithm_ids(space),
         metric="error",
         seed=0,
     )

@@ -15,7 +15,7 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD, make_optimizer
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, import_split, make_split
-from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 __all__ = ["resolve"]
 
@@ -64,6 +64,7 @@ def resolve(
             split=import_split(split, store),
             space=found.space_name,
             space_digest=found.space.digest,
+            algorithms=algorithm_ids(found.space),
             metric=metric.name,
             seed=seed,
             space_code=found.space_code,

@@ -150,7 +150,8 @@ def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:
         CannotContinue: If it does not.
     """
     found, code = find_space(space)
-    if (code, found.digest) != (plan.problem.space_code, plan.problem.space_digest):
+    digest = plan.problem.as_started(found).digest
+    if (code, digest) != (plan.problem.space_code, plan.problem.space_digest):
         raise CannotContinue(
             f"study {name!r} was made with another space than what {space} now holds, and cannot "
             "be continued with it",

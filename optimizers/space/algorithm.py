@@ -59,8 +59,13 @@ class Algorithm:
         fixed: Constructor arguments that are not searched (JSON values).
         sparse_estimator: What takes its place on sparse input, where the class itself cannot.
         sparse_fixed: Constructor arguments that are set besides on sparse input.
-        transforms: By hyperparameter, the name of the rule that fits its value to the data's size
-            before the estimator gets it (see `tasks.transforms`).
+        transforms: By hyperparameter, the rule that makes its effective value, which the estimator
+            gets, from its value and a summary of the data: a name (see
+            `tasks.fitting.effective_values`) or a function of both.
+        memory: The rule that estimates the memory a fit needs, from the effective arguments and a
+            summary of the data: a name (see `tasks.fitting.memory_estimate`) or a function of both.
+            By default that of the catalogue for the same estimator, if it has one. It decides no
+            result, so it is not part of `describe()`.
         flags: What the estimator can take and what it does.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
@@ -73,7 +78,8 @@ class Algorithm:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     sparse_estimator: str = ""
     sparse_fixed: Mapping[str, Any] = field(default_factory=dict)
-    transforms: Mapping[str, str] = field(default_factory=dict)
+    transforms: Mapping[str, str | Callable[[Any, Any], Any]] = field(default_factory=dict)
+    memory: str | Callable[[Mapping[str, Any], Any], Any] = ""
     flags: Flags = field(default_factory=Flags)
     class_weights: Literal["", "balanced"] = ""
     order: tuple[str, ...] = ()
@@ -122,11 +128,15 @@ class Algorithm:
             "fixed": dict(self.fixed),
             "sparse_estimator": self.sparse_estimator,
             "sparse_fixed": dict(self.sparse_fixed),
-            "transforms": dict(self.transforms),
+            "transforms": {name: _rule_name(rule) for name, rule in self.transforms.items()},
             "flags": asdict(self.flags),
             "class_weights": self.class_weights,
             "order": list(self.order),
         }
+
+
+def _rule_name(rule: str | Callable[..., Any]) -> str:
+    return rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:

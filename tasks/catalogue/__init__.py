@@ -1,4 +1,10 @@
 """Algorithms and spaces as data, each algorithm stated once and reused.
 
-One file per step of the papers' pipelines; `spaces` puts them together.
+One file per step of the papers' pipelines; `spaces` puts them together, `shared_spaces` has the
+hyperparameters that several algorithms share, `estimators` and `construction` our own estimators.
+
+An algorithm is one declaration: estimator, hyperparameters, effective values (`transforms`), memory
+estimate (`memory`), flags. A step may get a new one anywhere among the others: running studies go
+on with those they were started with. A change of an algorithm, or of the order, makes studies of
+its spaces unusable. Estimators are named by path in keys and pickles: they stay where they are.
 """

@@ -126,6 +126,7 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="kitchen_sinks",
             estimator="sklearn.kernel_approximation.RBFSampler",
+            memory="random_features",
             hyperparameters=ConfigurationSpace(
                 space=[
                     Float("gamma", GAMMA, default=1.0, log=True),
@@ -137,6 +138,7 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="nystroem",
             estimator="sklearn.kernel_approximation.Nystroem",
+            memory="nystroem",
             hyperparameters=_kernel_space(
                 Integer("n_components", (50, 10000), default=100, log=True),
                 Float("gamma", GAMMA, default=0.1, log=True),
@@ -160,6 +162,7 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="kernel_pca",
             estimator="sklearn.decomposition.KernelPCA",
+            memory="kernel_matrix",
             hyperparameters=_kernel_pca_space(),
             transforms={"n_components": "clip_n"},
             flags=Flags(output="dense", stochastic=True),
@@ -316,6 +319,7 @@ CLASSIFY_LARGE = Step(
         Algorithm(
             id="gaussian_process",
             estimator=f"{_ESTIMATORS}.gaussian_process",
+            memory="kernel_matrix",
             hyperparameters=ConfigurationSpace(
                 space=[
                     Categorical("kernel", ["RBF", "Matern52"], default="RBF"),

@@ -185,6 +185,11 @@ DENSIFY = Step(
     "densify",
     (
         Algorithm(id="keep_sparse"),
-        Algorithm(id="to_dense", estimator=f"{__name__}.ToDense", flags=Flags(output="dense")),
+        Algorithm(
+            id="to_dense",
+            estimator=f"{__name__}.ToDense",
+            memory="dense_matrix",
+            flags=Flags(output="dense"),
+        ),
     ),
 )

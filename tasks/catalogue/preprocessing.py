@@ -87,6 +87,7 @@ FAST_ICA = Algorithm(
 AGGLOMERATE = Algorithm(
     id="agglomerate",
     estimator=f"{_ESTIMATORS}.feature_agglomeration",
+    memory="column_distances",
     hyperparameters=ConfigurationSpace(
         space=[
             Integer("n_clusters", (2, 400), default=25),
@@ -112,6 +113,7 @@ AGGLOMERATE = Algorithm(
 KERNEL_PCA = Algorithm(
     id="kernel_pca",
     estimator="sklearn.decomposition.KernelPCA",
+    memory="kernel_matrix",
     hyperparameters=kernel_space(
         {
             "cosine": (),
@@ -129,6 +131,7 @@ KERNEL_PCA = Algorithm(
 KITCHEN_SINKS = Algorithm(
     id="kitchen_sinks",
     estimator="sklearn.kernel_approximation.RBFSampler",
+    memory="random_features",
     hyperparameters=ConfigurationSpace(
         space=[
             Float("gamma", (0.3, 2.0), default=1.0),
@@ -152,6 +155,7 @@ NONE = Algorithm(id="none")
 NYSTROEM = Algorithm(
     id="nystroem",
     estimator="sklearn.kernel_approximation.Nystroem",
+    memory="nystroem",
     hyperparameters=kernel_space(
         {
             "cosine": (),
@@ -174,6 +178,7 @@ NYSTROEM = Algorithm(
 PCA = Algorithm(
     id="pca",
     estimator="sklearn.decomposition.PCA",
+    memory="pca",
     hyperparameters=ConfigurationSpace(
         space=[
             Float("n_components", (0.5, 0.9999), default=0.9999),
@@ -187,6 +192,7 @@ PCA = Algorithm(
 POLYNOMIAL = Algorithm(
     id="polynomial",
     estimator=f"{_ESTIMATORS}.Polynomial",
+    memory="polynomial",
     hyperparameters=ConfigurationSpace(
         space=[
             Integer("degree", (2, 3), default=2),

@@ -199,6 +199,7 @@ REGRESS = Step(
         Algorithm(
             id="kernel_ridge",
             estimator="sklearn.kernel_ridge.KernelRidge",
+            memory="kernel_matrix",
             hyperparameters=ConfigurationSpace(
                 space=[
                     Float("alpha", (1e-5, 10.0), default=1.0, log=True),

@@ -1,5 +1,6 @@
 """Fitting one step on one fold.
 
-`fitting` does it, `effective_values` clips hyperparameters to the data, `memory_estimate` refuses
-what cannot fit, `matrix_summary` describes a matrix, and `libraries` says what enters the key.
+`fitting` does it. `effective_values` fits hyperparameters to the data, `memory_estimate` refuses
+what cannot fit in memory, `matrix_summary` is what both know of a matrix, and `libraries` says
+which versions enter keys.
 """

@@ -1,7 +1,7 @@
-"""Rules that fit the value of a hyperparameter to the data before an estimator gets it.
+"""Effective values: what an estimator gets for the value of a hyperparameter, given the data.
 
-An algorithm names them in its `transforms`. What they make of a value is what enters keys, so two
-values that come out the same share their artifacts.
+An algorithm names a rule in its `transforms`, or brings one of its own. Effective values enter
+keys, so two values with the same effective value share their artifacts.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
-__all__ = ["TRANSFORMS", "fitted_value"]
+__all__ = ["TRANSFORMS", "TransformRule", "effective_value"]
 
 
 def _logp_max_features(value: Any, summary: MatrixSummary) -> int:
@@ -19,9 +19,12 @@ def _logp_max_features(value: Any, summary: MatrixSummary) -> int:
     return max(1, min(p // 2, int(value * (log(p) + 1))))
 
 
-_WORDS = {"none": None, "false": False, "true": True}
+TransformRule = Callable[[Any, MatrixSummary], Any]
+"""An effective value from a value and the training rows."""
 
-TRANSFORMS: Mapping[str, Callable[[Any, MatrixSummary], Any]] = {
+_LITERALS = {"none": None, "false": False, "true": True}
+
+TRANSFORMS: Mapping[str, TransformRule] = {
     "clip_n": lambda value, summary: min(value, summary.rows),
     "clip_p": lambda value, summary: min(value, summary.columns),
     "clip_below_p": lambda value, summary: max(1, min(value, summary.columns - 1)),
@@ -32,7 +35,7 @@ TRANSFORMS: Mapping[str, Callable[[Any, MatrixSummary], Any]] = {
     "share_of_p": lambda value, summary: max(1, round(value * summary.columns)),
     "two_class_loss": lambda value, summary: "log_loss" if summary.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),
-    "word": lambda value, _: _WORDS.get(value, value),
+    "word": lambda value, _: _LITERALS.get(value, value),
     "inert": lambda value, _: value,
 }
 """By the names that algorithms use; n is the number of training rows, p that of columns.
@@ -43,12 +46,14 @@ paper's table and changes nothing; the estimator does not get it.
 """
 
 
-def fitted_value(rule: str, value: Any, summary: MatrixSummary) -> Any:
-    """What the estimator gets.
+def effective_value(rule: str | TransformRule, value: Any, summary: MatrixSummary) -> Any:
+    """Return what the estimator gets for a value.
 
     Raises:
-        UnknownName: If there is no such rule.
+        UnknownName: If there is no rule of that name.
     """
+    if not isinstance(rule, str):
+        return rule(value, summary)
     if rule not in TRANSFORMS:
         raise UnknownName("rule that fits a hyperparameter to the data", rule, TRANSFORMS)
     return TRANSFORMS[rule](value, summary)

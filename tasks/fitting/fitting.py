@@ -20,10 +20,10 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.effective_values import fitted_value
+from prefect_tune.tasks.fitting.effective_values import effective_value
 from prefect_tune.tasks.fitting.libraries import library_of
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.memory_estimate import check_memory
+from prefect_tune.tasks.fitting.memory_estimate import MemoryRule, check_memory, memory_rule
 from prefect_tune.tasks.objective.metric import Predictions
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
 
@@ -57,6 +57,7 @@ class Recipe:
         library: Packages and versions that its classes come from.
         stochastic: Whether it takes a seed.
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
+        memory: The rule that estimates the memory it needs, if there is one; in no key.
     """
 
     algorithm: str
@@ -66,6 +67,7 @@ class Recipe:
     library: str
     stochastic: bool
     repairs: tuple[str, ...] = ()
+    memory: MemoryRule | None = None
 
     def to_json(self, seed: int) -> dict[str, Any]:
         """All that can change what comes out."""
@@ -101,7 +103,7 @@ def recipe(
         if rule == "inert":
             continue
         argument = name.rsplit(".", 1)[-1]
-        arguments[argument] = fitted_value(rule, value, summary) if rule else value
+        arguments[argument] = effective_value(rule, value, summary) if rule else value
     estimator = algorithm.import_path
     if summary.layout == "sparse":
         if algorithm.sparse_estimator:
@@ -118,6 +120,7 @@ def recipe(
         library="",
         stochastic=algorithm.flags.stochastic,
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
+        memory=memory_rule(algorithm, estimator),
     )
     return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
 
@@ -255,7 +258,8 @@ def _started(how: Recipe) -> float:
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     check_memory(
-        how.estimator,
+        how.estimator.rsplit(".", 1)[-1],
+        how.memory,
         how.arguments,
         MatrixSummary.of(data.train),
         repairs=how.repairs,

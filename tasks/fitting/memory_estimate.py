@@ -1,35 +1,81 @@
-"""Memory that a step will need, told from its arguments and the size of its data before it starts.
+"""Estimates of the memory that a step will need, made before it starts.
 
-Estimates are lower bounds: what the largest arrays of the training rows take that cannot be done
-without. So nothing is refused that might have fitted, and what depends on the values themselves
-(the leaves of a tree) is left to the limit on the running trial.
+They are lower bounds, from the arguments and the size of the data: the bytes of the largest arrays
+of the training rows that cannot be done without. So nothing is refused that might have fitted, and
+what depends on the values themselves (the leaves of a tree) is left to the limit on the running
+trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import comb
 from typing import Any
 
 import psutil
 
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
-__all__ = ["WillNotFit", "check_memory", "foreseen_bytes"]
+__all__ = [
+    "MEMORY_RULES",
+    "MemoryEstimate",
+    "MemoryRule",
+    "WillNotFit",
+    "check_memory",
+    "memory_rule",
+]
 
 _FLOAT = 8
 _SPARSE_ELEMENT = 12
 """Bytes of a number and its column."""
-
-Need = tuple[str, float]
-"""What is made, and its bytes."""
 
 
 class WillNotFit(MemoryError):  # noqa: N818 - it says what is the matter
     """A step was not started, because it needs more memory than there is; the message says both."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """The largest thing that a step makes.
+
+    Attributes:
+        what: What it is, for a message.
+        size_bytes: What it takes at least.
+    """
+
+    what: str
+    size_bytes: float
+
+
+MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], MemoryEstimate]
+"""An estimate from effective arguments and the training rows."""
+
+
+def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
+    """Return the rule for the memory of an algorithm, or None if nothing is known of it.
+
+    Args:
+        algorithm: The algorithm.
+        estimator: Dotted path of the estimator that it uses: its own, or the one for sparse data.
+
+    Raises:
+        UnknownName: If it names a rule that does not exist.
+    """
+    declared = algorithm.memory if estimator == algorithm.import_path else ""
+    rule = declared or _rules_of_estimators().get(estimator)
+    if not isinstance(rule, str):
+        return rule
+    if rule not in MEMORY_RULES:
+        raise UnknownName("rule that estimates memory", rule, MEMORY_RULES)
+    return MEMORY_RULES[rule]
+
+
 def check_memory(
-    estimator: str,
+    name: str,
+    rule: MemoryRule | None,
     arguments: Mapping[str, Any],
     summary: MatrixSummary,
     *,
@@ -39,7 +85,8 @@ def check_memory(
     """Refuse a step that cannot fit in memory.
 
     Args:
-        estimator: Dotted path of its estimator.
+        name: What to call the estimator in the message.
+        rule: The rule for its memory, if there is one.
         arguments: Effective constructor arguments.
         summary: Of the training rows that reach it.
         repairs: What is done to the data just before it.
@@ -49,26 +96,16 @@ def check_memory(
         WillNotFit: If it needs more.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
-    made, needed = foreseen_bytes(estimator, arguments, summary)
+    rules = [rule] if rule else []
     if "write_out" in repairs:
-        made, needed = max((made, needed), _dense(arguments, summary), key=lambda need: need[1])
-    if needed > limit:
+        rules.append(_dense_matrix)
+    estimates = [rule(arguments, summary) for rule in rules]
+    largest = max(estimates, key=lambda estimate: estimate.size_bytes, default=None)
+    if largest is not None and largest.size_bytes > limit:
         raise WillNotFit(
-            f"{estimator.rsplit('.', 1)[-1]} was not started: {made} takes at least "
-            f"{needed / 1e9:,.1f} GB, and there are {limit / 1e9:,.1f} GB"
+            f"{name} was not started: {largest.what} takes at least "
+            f"{largest.size_bytes / 1e9:,.1f} GB, and there are {limit / 1e9:,.1f} GB"
         )
-
-
-def foreseen_bytes(estimator: str, arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
-    """What the largest things are that an estimator will make, and the bytes they take at least.
-
-    Args:
-        estimator: Dotted path of its class; of one that is not known here nothing is foreseen.
-        arguments: Effective constructor arguments.
-        summary: Of the training rows.
-    """
-    rule = _NEEDS.get(estimator)
-    return rule(arguments, summary) if rule else ("nothing", 0.0)
 
 
 @cache
@@ -76,19 +113,19 @@ def _machine_bytes() -> int:
     return int(psutil.virtual_memory().total)
 
 
-def _dense(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001 - as all rules
+def _dense_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     n, p = summary.rows, summary.columns
-    return f"a dense matrix of {n:,} rows and {p:,} columns", n * p * _FLOAT
+    return MemoryEstimate(f"a dense matrix of {n:,} rows and {p:,} columns", n * p * _FLOAT)
 
 
-def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     degree, alone = int(arguments.get("degree", 2)), bool(arguments.get("interaction_only", False))
     columns = _n_monomials(summary.columns, degree, alone=alone)
     made = f"a polynomial of degree {degree} with {columns:,} columns for {summary.rows:,} rows"
     if summary.layout == "sparse":  # rows that are fuller than the mean only add to it
         elements = _n_monomials(int(summary.density * summary.columns), degree, alone=alone)
-        return made, summary.rows * elements * _SPARSE_ELEMENT
-    return made, summary.rows * columns * _FLOAT
+        return MemoryEstimate(made, summary.rows * elements * _SPARSE_ELEMENT)
+    return MemoryEstimate(made, summary.rows * columns * _FLOAT)
 
 
 def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
@@ -96,47 +133,55 @@ def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
     return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
 
 
-def _kernel_of_rows(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001
+def _kernel_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     n = summary.rows  # the matrix itself and its factorisation
-    return f"a kernel matrix of {n:,} x {n:,} rows and its factors", 2 * n * n * _FLOAT
+    made = f"a kernel matrix of {n:,} x {n:,} rows and its factors"
+    return MemoryEstimate(made, 2 * n * n * _FLOAT)
 
 
-def _nystroem(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+def _nystroem(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     m = min(int(arguments.get("n_components", 100)), summary.rows)
     made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {summary.rows:,} x {m:,}"
-    return made, (3 * m * m + summary.rows * m) * _FLOAT
+    return MemoryEstimate(made, (3 * m * m + summary.rows * m) * _FLOAT)
 
 
-def _random_features(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+def _random_features(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     m = int(arguments.get("n_components", 100))
     made = f"{m:,} random features of {summary.rows:,} rows"
-    return made, (summary.rows + summary.columns) * m * _FLOAT
+    return MemoryEstimate(made, (summary.rows + summary.columns) * m * _FLOAT)
 
 
-def _pca(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:
+def _pca(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     n, p = summary.rows, summary.columns
     if arguments.get("svd_solver") == "covariance_eigh":
-        return f"a covariance matrix of {p:,} x {p:,} columns and its factors", 2 * p * p * _FLOAT
+        made = f"a covariance matrix of {p:,} x {p:,} columns and its factors"
+        return MemoryEstimate(made, 2 * p * p * _FLOAT)
     made = f"the factors of a matrix of {n:,} rows and {p:,} columns"
-    return made, (n * p + (n + p) * min(n, p)) * _FLOAT
+    return MemoryEstimate(made, (n * p + (n + p) * min(n, p)) * _FLOAT)
 
 
-def _distances_of_columns(arguments: Mapping[str, Any], summary: MatrixSummary) -> Need:  # noqa: ARG001
+def _column_distances(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     p = summary.columns
-    return f"the distances of {p:,} columns to each other", p * (p - 1) / 2 * _FLOAT
+    return MemoryEstimate(f"the distances of {p:,} columns to each other", p * (p - 1) / 2 * _FLOAT)
 
 
-_CATALOGUE = "prefect_tune.tasks.catalogue"
-_NEEDS: Mapping[str, Callable[[Mapping[str, Any], MatrixSummary], Need]] = {
-    f"{_CATALOGUE}.construction.ToDense": _dense,
-    f"{_CATALOGUE}.estimators.feature_agglomeration": _distances_of_columns,
-    f"{_CATALOGUE}.estimators.gaussian_process": _kernel_of_rows,
-    "sklearn.decomposition.KernelPCA": _kernel_of_rows,
-    "sklearn.decomposition.PCA": _pca,
-    "sklearn.kernel_approximation.Nystroem": _nystroem,
-    "sklearn.kernel_approximation.RBFSampler": _random_features,
-    "sklearn.kernel_ridge.KernelRidge": _kernel_of_rows,
-    f"{_CATALOGUE}.estimators.Polynomial": _polynomial,
-    "sklearn.preprocessing.PolynomialFeatures": _polynomial,
+MEMORY_RULES: Mapping[str, MemoryRule] = {
+    "column_distances": _column_distances,
+    "dense_matrix": _dense_matrix,
+    "kernel_matrix": _kernel_matrix,
+    "nystroem": _nystroem,
+    "pca": _pca,
+    "polynomial": _polynomial,
+    "random_features": _random_features,
 }
-"""By dotted path of the estimator."""
+"""By the names that algorithms declare in `memory`."""
+
+
+@cache
+def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
+    """Rules by estimator, for users' algorithms that declare none: those of the catalogue."""
+    steps = (step for space in SPACES.values() for step in space.steps)
+    algorithms = (algorithm for step in steps for algorithm in step.algorithms)
+    declared = {a.import_path: a.memory for a in algorithms if a.memory}
+    # The catalogue has a subclass of its own.
+    return {"sklearn.preprocessing.PolynomialFeatures": "polynomial", **declared}

@@ -6,6 +6,7 @@ from ConfigSpace.hyperparameters import CategoricalHyperparameter
 from prefect_tune.optimizers import Algorithm, UnknownName
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
 from prefect_tune.tasks.fitting.effective_values import TRANSFORMS
+from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES
 
 TABLE_5 = {
     "rescale": {
@@ -107,14 +108,10 @@ def test_what_is_kept_sparse_never_meets_a_dense_only_algorithm() -> None:
 
 
 def test_every_rule_that_an_algorithm_names_exists() -> None:
-    named = {
-        rule
-        for space in SPACES.values()
-        for step in space.steps
-        for algorithm in step.algorithms
-        for rule in algorithm.transforms.values()
-    }
-    assert named == set(TRANSFORMS)
+    steps = [step for space in SPACES.values() for step in space.steps]
+    algorithms = [algorithm for step in steps for algorithm in step.algorithms]
+    assert {rule for a in algorithms for rule in a.transforms.values()} == set(TRANSFORMS)
+    assert {a.memory for a in algorithms if a.memory} == set(MEMORY_RULES)
 
 
 def test_defaults_fit_what_they_are_for() -> None:

@@ -8,7 +8,7 @@ from scipy import sparse
 from prefect_tune.optimizers import Algorithm, Choice
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks.catalogue import admm, classification, preprocessing
-from prefect_tune.tasks.fitting.effective_values import fitted_value
+from prefect_tune.tasks.fitting.effective_values import effective_value
 from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     fit_model,
@@ -103,8 +103,8 @@ def test_a_step_that_cannot_work_says_why(estimator, arguments, X, message) -> N
 
 def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> None:
     two, three = (replace(SUMMARY, n_classes=n) for n in (2, 3))
-    assert fitted_value("two_class_loss", "exponential", two) == "exponential"
-    assert fitted_value("two_class_loss", "exponential", three) == "log_loss"
+    assert effective_value("two_class_loss", "exponential", two) == "exponential"
+    assert effective_value("two_class_loss", "exponential", three) == "log_loss"
     assert MatrixSummary(**three.to_json()) == SUMMARY
 
 
