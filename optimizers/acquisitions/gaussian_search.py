@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.maximise import Box, Penalty, maximise
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess

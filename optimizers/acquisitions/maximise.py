@@ -14,7 +14,9 @@ from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.neighbours import neighbours
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 __all__ = ["Box", "Penalty", "maximise"]
@@ -63,7 +65,7 @@ def maximise(
     starts = observed[:_N_STARTS]
     pool = _scaled(_drawn(space, rng), within).joined(starts)
     for deviation in (0.2, 0.05):
-        near, _ = space.neighbours(starts, _N_NEIGHBOURS, rng, deviation)
+        near, _ = neighbours(space, starts, _N_NEIGHBOURS, rng, deviation)
         pool = pool.joined(near)
     pool = inputs.snapped(_boxed(pool, within))
     scores = score(pool)
@@ -101,7 +103,7 @@ def _polished(
     within: Box | None,
 ) -> Candidates:
     """Move all points uphill at once in their active numbers: their sum is separable."""
-    free = inputs.candidates.active(points) & inputs.is_continuous
+    free = inputs.candidates.columns.active(points) & inputs.is_continuous
     if not free.any():
         return points
     rows, columns = np.nonzero(free)
@@ -132,7 +134,7 @@ def _steps_around(
 ) -> Candidates:
     """Return the leader with an integer a step up or down, another category, or algorithm."""
     space = inputs.candidates
-    active = space.active(leader)[0]
+    active = space.columns.active(leader)[0]
     moved: list[Array] = []
     for column, grid in enumerate(inputs.grids):
         if grid is None or not active[column]:
@@ -148,7 +150,7 @@ def _steps_around(
     rows: NDArray[np.float64] = np.array(moved, dtype=np.float64).reshape(shape)
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
-        near, _ = space.neighbours(leader, 4 * _N_NEIGHBOURS, rng, 0.05)
+        near, _ = neighbours(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
         around = around.joined(inputs.snapped(near))
     return around
 

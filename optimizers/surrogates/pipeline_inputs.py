@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.grids import grid_of
 from prefect_tune.optimizers.surrogates.kernels import (
@@ -71,7 +72,7 @@ class PipelineInputs:
 
     def of(self, candidates: Candidates) -> Array:
         """Return the inputs of candidates, shape (n, width)."""
-        active = self.candidates.active(candidates)
+        active = self.candidates.columns.active(candidates)
         positions = self._positions(candidates.units)
         for column, inside in enumerate(self._inside):
             positions[:, inside] = np.where(
@@ -91,7 +92,7 @@ class PipelineInputs:
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
         """Return configurations as candidates, inactive hyperparameters at their defaults."""
         encoded = self.candidates.encode(configurations)
-        active = self.candidates.active(encoded)
+        active = self.candidates.columns.active(encoded)
         units = np.where(active, encoded.units, self.candidates.default_units)
         return Candidates(encoded.algorithms, units)
 

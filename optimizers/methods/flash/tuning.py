@@ -11,7 +11,8 @@ from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, LogCost
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History

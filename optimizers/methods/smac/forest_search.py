@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.neighbours import neighbours
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
@@ -126,7 +128,7 @@ class ForestSearch:
         """All points moved to better neighbours, side by side, until none has a better one."""
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
-            near, origin = self.candidates.neighbours(points, _N_NEIGHBOURS, rng)
+            near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
             if not len(near):
                 break
             near_scores = score(near)

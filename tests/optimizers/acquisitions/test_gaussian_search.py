@@ -32,7 +32,7 @@ def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
     search = GaussianSearch(mixed_space(), kind)
     configurations = drawn(mixed_space(), 50)
     encoded = search.inputs.encode(configurations)
-    active = search.candidates.active(encoded)
+    active = search.candidates.columns.active(encoded)
     noise = np.random.default_rng(1).random(encoded.units.shape)
     moved = Candidates(encoded.algorithms, np.where(active, encoded.units, noise))
     assert search.inputs.of(moved) == pytest.approx(search.inputs.of(encoded))

@@ -32,7 +32,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.space.candidates import CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named

@@ -4,8 +4,10 @@ from flash_worlds import counted_space
 from worlds import mixed_space, sparse_space
 
 from prefect_tune.optimizers import Configuration, Encoding, Space
-from prefect_tune.optimizers.space.candidates import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.neighbours import neighbours
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 
@@ -37,7 +39,7 @@ def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
     rng = np.random.default_rng(1)
     table = CandidateSpace(space)
     points = table.encode(sample_configuration(space, rng) for _ in range(10))
-    near, origin = table.neighbours(points, 20, rng)
+    near, origin = neighbours(table, points, 20, rng)
     assert len(near)
     for row in range(len(near)):
         configuration = table.decode(near, row)
@@ -55,7 +57,7 @@ def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
     table = CandidateSpace(space, part)
     drawn = table.sample(50, rng)
     assert {tuple(row) for row in drawn.algorithms.tolist()} == {(1, 0), (1, 3)}
-    near, _ = table.neighbours(drawn, 10, rng)
+    near, _ = neighbours(table, drawn, 10, rng)
     assert table.may_be_proposed(near).all()
     assert table.features(drawn).shape == (50, 7 + 7)
     outside = table.encode([default_configuration(space, ("a0", "a0"))])
@@ -79,7 +81,7 @@ def test_a_neighbour_keeps_the_prefix_before_what_it_changes() -> None:
     rng = np.random.default_rng(0)
     candidates = CandidateSpace(space)
     before = [sample_configuration(space, rng) for _ in range(20)]
-    near, origin = candidates.neighbours(candidates.encode(before), 30, rng)
+    near, origin = neighbours(candidates, candidates.encode(before), 30, rng)
     n_same = 0
     for row, i in enumerate(origin):
         configuration = candidates.decode(near, row)
