@@ -336,7 +336,7 @@ def test_a_limit_of_zero_and_a_missing_quantity_are_taken() -> None:
 
 
 def test_a_negative_limit_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="limit of latency_us"):
+    with pytest.raises(ValueError, match="bound of latency_us"):
         Constraint("latency_us", -1.0)
 
 
