@@ -85,6 +85,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     users = (trial["study"] for trial in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)
-        if stored is not None and stored.problem.get("space_code"):
-            Problem.from_json(stored.problem).find_space()
+        problem = None if stored is None else Problem.from_json(stored.problem)
+        if problem is not None and problem.space_code:
+            problem.find_space()
             return

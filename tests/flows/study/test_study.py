@@ -1,0 +1,222 @@
+"""A study between its ledger and its optimizer: what happens is in the ledger first, and stays."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from studies import context_of, store_of
+from worlds import evaluation
+
+from prefect_tune.flows.study import clock as clock_module
+from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.lease import study_lease
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers import Budget, Failure, Trial
+from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+
+SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
+PICKY = Failure("error", "took 3 of 9 columns", step="fit model")
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArtifactStore, StudyPlan]:
+    """A store with the data of a plan."""
+    folder = tmp_path_factory.mktemp("study")
+    context = context_of(folder)
+    plan = StudyPlan(
+        source=Source(str(Path(folder, "table.csv")), target="target"),
+        data_name="table",
+        problem=context.problem,
+        folds=3,
+        holdout=None,
+        test_size=0.2,
+        positive=None,
+        chance_loss=40.0,
+        method="random",
+    )
+    return store_of(context), plan
+
+
+@pytest.fixture
+def enter(imported, request) -> Callable[..., str]:
+    """Enter a study of its own into the ledger; its name."""
+    store, plan = imported
+
+    def entered(**changes: Any) -> str:
+        name = request.node.name
+        settled = replace(plan, **changes)
+        problem, settings = settled.problem.to_json(), settled.to_json()
+        assert Ledger(store.database).create_study(name, problem, settings)
+        return name
+
+    return entered
+
+
+@pytest.fixture
+def store(imported) -> ArtifactStore:
+    return imported[0]
+
+
+def run(study: Study, *losses: float | None) -> list[Trial]:
+    """Ask for trials and tell them, complete with a loss or failed without one."""
+    told = []
+    for loss in losses:
+        trial = study.start(study.ask(Budget()))
+        told.append(trial.failed(PICKY) if loss is None else trial.completed(evaluation(loss)))
+        study.tell(told[-1])
+    return told
+
+
+def pinned(store: ArtifactStore) -> list[str]:
+    with store.database.read() as connection:
+        return list(connection.execute(pinned_keys()).scalars())
+
+
+def test_who_opens_it_next_finds_it_as_it_was(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, 3.0, None, 2.0)
+        pending = study.ask(Budget())
+        trials, incumbent = dict(study.trials), study.incumbent
+        following = study.optimizer.ask(Budget())
+    with Study.opened(store, name) as again:
+        assert again.trials == trials
+        assert again.incumbent == incumbent == trials[2]
+        assert again.next_waiting() == pending
+        assert again.n_asked == 4
+        assert again.ask_seconds > 0
+        assert again.ask(Budget()).query == following
+
+
+def test_what_happens_is_in_the_ledger(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, None, 1.0)
+        study.retry(0)
+        study.measure(1, {"model_size_bytes": 7.0})
+    ledger = Ledger(store.database)
+    kinds = [event.kind for event in ledger.events(name)]
+    assert kinds == ["ask", "tell", "ask", "tell", "retry", "measure"]
+    first, second = ledger.trials(name)
+    assert (first["state"], first["attempts"], first["failure"]) == ("waiting", 1, None)
+    assert second["evaluation"]["constraints"] == {"model_size_bytes": 7.0}
+
+
+def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        left = study.start(study.ask(Budget()))
+        study.ask(Budget())
+    with Study.opened(store, name) as again:
+        assert [t.state for t in again.trials.values()] == ["waiting", "waiting"]
+        assert again.next_waiting() == left.waiting()
+        assert again.next_waiting(only=[1]) == again.trials[1]
+        assert again.next_waiting(only=[]) is None
+        assert [t["state"] for t in Ledger(store.database).trials(name)] == ["waiting"] * 2
+
+
+def test_what_the_optimizer_refuses_is_not_in_the_ledger(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        trial = study.start(study.ask(Budget()))
+        with pytest.raises(ValueError, match="loss nan"):
+            study.tell(trial.completed(evaluation(float("nan"))))
+        with pytest.raises(ValueError, match="not complete"):
+            study.measure(0, {"model_size_bytes": 1.0})
+    assert [event.kind for event in Ledger(store.database).events(name)] == ["ask"]
+
+
+def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        study.set_plan(replace(study.plan, ensemble=4))
+        study.set_result(test_loss=1.5)
+        study.set_result(members=[])
+        study.set_state("interrupted")
+    with Study.opened(store, name) as again:
+        assert again.plan.ensemble == 4
+        assert again.result == {"test_loss": 1.5, "members": []}
+        assert again.state == "interrupted"
+
+
+def test_one_process_at_a_time_opens_it(store, enter) -> None:
+    name = enter()
+    with (
+        Study.opened(store, name),
+        pytest.raises(BadInput, match=r"is being run by process \d+"),
+        Study.opened(store, name),
+    ):
+        pass
+    with Study.opened(store, name):
+        pass
+
+
+def test_it_is_opened_only_in_the_space_that_it_searches(store, enter, imported) -> None:
+    with pytest.raises(BadInput, match="there is no study 'nothing'"):
+        Study(store, "nothing")
+    _, plan = imported
+    name = enter(problem=replace(plan.problem, space_digest="0" * 64))
+    with pytest.raises(BadInput, match=r"space 'small' that this version .* knows otherwise"):
+        Study(store, name)
+
+
+def test_complete_trials_without_a_quantity_that_is_bounded_now_are_found(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, 1.0, 2.0, None)
+        study.measure(1, {"model_size_bytes": 50.0})
+        assert study.without_quantities() == []
+        bounded = replace(study.plan, bounds=(SIZE,))
+    with Study.opened(store, name, bounded) as again:
+        assert [t.number for t in again.without_quantities()] == [0]
+        assert again.incumbent == again.trials[1]
+
+
+def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
+    store, enter, monkeypatch
+) -> None:
+    monkeypatch.setattr(clock_module, "_BEAT_SECONDS", 0.02)
+    name = enter()
+    step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
+    with Study.opened(store, name) as study, study.session():
+        trial = study.start(study.ask(Budget()))
+        study.tell(trial.completed(replace(evaluation(1.0), steps=(step,))))
+        assert step.key in pinned(store)
+        sleep(0.1)
+        assert Ledger(store.database).study(name).seconds > 0.02  # were it killed now
+        spent = study.seconds()
+    assert step.key not in pinned(store)
+    assert not store.leases.holder(study_lease(name))
+    with Study.opened(store, name) as again:
+        assert again.seconds() >= spent > 0.1
+
+
+def test_why_there_is_no_model_is_said_in_a_line(store, enter) -> None:
+    name = enter(bounds=(SIZE,))
+    with Study.opened(store, name) as study:
+        assert most_frequent_failure(study) == "no trial was finished"
+        assert nearest_miss(study) == ""
+        run(study, None, None)
+        trial = study.start(study.ask(Budget()))
+        study.tell(trial.failed(replace(PICKY, message="took 4 of 8 columns")))
+        trial = study.start(study.ask(Budget()))
+        study.tell(trial.failed(Failure("timeout", "took more than 3 s")))
+        assert most_frequent_failure(study) == (
+            "4 trials failed, 3 of them with: fit model: took 3 of 9 columns; retry runs them again"
+        )
+        run(study, 5.0)
+        study.measure(4, {"model_size_bytes": 250.0})
+        assert nearest_miss(study).endswith(
+            "trial 4 is nearest, with model_size_bytes 250 where 100 is allowed"
+        )
+        study.measure(4, {"model_size_bytes": 99.0})
+        assert nearest_miss(study) == ""
