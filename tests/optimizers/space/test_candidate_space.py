@@ -34,23 +34,6 @@ def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
         assert np.abs(features[row] - again[row]).max() < whole_numbers_are_rounded
 
 
-@pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
-def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
-    rng = np.random.default_rng(1)
-    table = CandidateSpace(space)
-    points = table.encode(sample_configuration(space, rng) for _ in range(10))
-    near, origin = neighbours(table, points, 20, rng)
-    assert len(near)
-    for row in range(len(near)):
-        configuration = table.decode(near, row)
-        assert configuration is not None
-        assert space.is_feasible(configuration.path)
-        steps = (near.algorithms[row] != points.algorithms[origin[row]]).sum()
-        moved = (near.units[row] != points.units[origin[row]]).sum()
-        assert steps + moved <= 1
-    assert ((near.units >= 0) & (near.units <= 1)).all()
-
-
 def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
     space, rng = counted_space((3, 4)), np.random.default_rng(0)
     part = space.restricted_to({"step0": ["a1"], "step1": ["a0", "a3"]})
@@ -74,27 +57,6 @@ def test_configurations_come_back_to_the_last_digit(name: str) -> None:
     candidates = CandidateSpace(space)
     encoded = candidates.encode(before)
     assert [candidates.decode(encoded, row) for row in range(len(before))] == before
-
-
-def test_a_neighbour_keeps_the_prefix_before_what_it_changes() -> None:
-    space = space_named("flash")
-    rng = np.random.default_rng(0)
-    candidates = CandidateSpace(space)
-    before = [sample_configuration(space, rng) for _ in range(20)]
-    near, origin = neighbours(candidates, candidates.encode(before), 30, rng)
-    n_same = 0
-    for row, i in enumerate(origin):
-        configuration = candidates.decode(near, row)
-        if configuration is None:
-            continue
-        changed = [
-            k
-            for k, (a, b) in enumerate(zip(configuration.choices, before[i].choices, strict=True))
-            if a != b
-        ]
-        assert len(changed) <= 1
-        n_same += not changed  # a small step of a whole number
-    assert n_same < 0.1 * len(origin)
 
 
 def test_defaults_come_back_from_their_positions() -> None:

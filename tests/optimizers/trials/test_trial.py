@@ -2,18 +2,15 @@ import json
 
 import numpy as np
 import pytest
-from worlds import evaluation, mixed_space, told
+from worlds import evaluation, mixed_space
 
 from prefect_tune.optimizers import (
     Evaluation,
     Failure,
-    History,
     Query,
     StepCost,
     Trial,
     TrialState,
-    UnknownName,
-    make_optimizer,
 )
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
@@ -61,19 +58,3 @@ def test_attempts_count_the_starts() -> None:
 def test_a_trial_that_contradicts_itself_is_refused(values, message) -> None:
     with pytest.raises(ValueError, match=message):
         Trial(0, query(0), **values)
-
-
-def test_the_incumbent_is_the_best_on_all_rows_and_of_equals_the_first() -> None:
-    history = History()
-    for number, (loss, subset) in enumerate([(5.0, 1.0), (3.0, 1.0), (3.0, 1.0), (1.0, 0.5)]):
-        history.record(told(number, query(number, subset=subset), loss))
-    history.record(told(4, query(4), None))
-    assert history.incumbent == history[1]
-    assert history.losses.tolist() == [5.0, 3.0, 3.0, 1.0]
-    assert history.costs_seconds.tolist() == [1.0] * 4
-    assert [t.number for t in history.failed] == [4]
-
-
-def test_an_unknown_method_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"unknown method 'randon'\. Did you mean 'random'\?"):
-        make_optimizer("randon", SPACE, 0)
