@@ -20,8 +20,9 @@ from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer, recipe, step_seed
+from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import recipe, step_seed
 from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.objective.metric import Predictions
 

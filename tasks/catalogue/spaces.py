@@ -8,6 +8,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.catalogue import (
     admm,
+    admm_models,
     classification,
     ensemble_smbo,
     preprocessing,
@@ -67,7 +68,7 @@ SPACES: Mapping[str, Space] = {
             (*_TABLE, rescaling.RESCALE, PREPROCESS_NUMBERS, REGRESS),
             target="numbers",
         ),
-        Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm.CLASSIFY)),
+        Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm_models.CLASSIFY)),
         Space(
             "admm_large",
             (
@@ -76,7 +77,7 @@ SPACES: Mapping[str, Space] = {
                 admm.SCALE_LARGE,
                 admm.TRANSFORM_LARGE,
                 admm.SELECT_LARGE,
-                admm.CLASSIFY_LARGE,
+                admm_models.CLASSIFY_LARGE,
             ),
         ),
         _model_alone(ensemble_smbo.SVM, _STANDARDIZE),

@@ -1,6 +1,6 @@
 """Fitting one step on one fold.
 
-`fitting` does it. `effective_values` fits hyperparameters to the data, `memory_estimate` refuses
-what cannot fit in memory, `matrix_summary` is what both know of a matrix, and `libraries` says
-which versions enter keys.
+`fitting` does what a `recipe` says. `effective_values` fits hyperparameters to the data,
+`memory_estimate` refuses what cannot fit in memory, `matrix_summary` is what both know of a matrix,
+and `libraries` says which versions enter keys.
 """

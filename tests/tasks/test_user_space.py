@@ -15,8 +15,8 @@ from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.fitting import build, recipe
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 from prefect_tune.tasks.user_space import find_space, load_user_space
 

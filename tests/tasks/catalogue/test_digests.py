@@ -13,8 +13,8 @@ import pytest
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.fitting import recipe
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import recipe
 
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)

@@ -13,8 +13,9 @@ from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.fitting import FoldData, build, fit_transformer, recipe
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import build, recipe
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
 WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})

@@ -1,0 +1,163 @@
+"""What exactly a step does to data of a given shape, and the estimator that does it.
+
+Recipes are what keys are made of.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.configuration import Choice
+from prefect_tune.tasks.fitting.effective_values import effective_value
+from prefect_tune.tasks.fitting.libraries import library_of
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MemoryRule, memory_rule
+from prefect_tune.tasks.repairs import REPAIRS, repairs_of
+
+__all__ = [
+    "REPAIRED",
+    "Recipe",
+    "build",
+    "imported",
+    "recipe",
+    "step_seed",
+    "unseeded_arguments",
+]
+
+REPAIRED = "estimator"
+"""Name of the estimator behind its repairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What exactly an algorithm does to data of a given shape; this is what keys are made of.
+
+    Attributes:
+        algorithm: Its id.
+        estimator: Dotted path of the class.
+        arguments: Constructor arguments, as the estimator gets them.
+        weights: How class weights reach it, or "none".
+        library: Packages and versions that its classes come from.
+        stochastic: Whether it takes a seed.
+        repairs: What is done to the data just before it (see `tasks.repairs`), in order.
+        memory: The rule that estimates the memory it needs, if there is one; in no key.
+    """
+
+    algorithm: str
+    estimator: str
+    arguments: Mapping[str, Any]
+    weights: str
+    library: str
+    stochastic: bool
+    repairs: tuple[str, ...] = ()
+    memory: MemoryRule | None = None
+
+    def to_json(self, seed: int) -> dict[str, Any]:
+        """All that can change what comes out."""
+        document: dict[str, Any] = {
+            "algorithm": self.algorithm,
+            "estimator": self.estimator,
+            "arguments": dict(self.arguments),
+            "library": self.library,
+        }
+        if self.weights != "none":
+            document["weights"] = self.weights
+        if self.stochastic:
+            document["seed"] = seed
+        if self.repairs:
+            document["repairs"] = list(self.repairs)
+        return document
+
+
+def recipe(
+    algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
+) -> Recipe:
+    """The algorithm with its effective arguments for data summarised so.
+
+    Args:
+        algorithm: The algorithm.
+        choice: The values of its hyperparameters.
+        summary: Of the matrix that reaches it, with the number of classes.
+        balanced: Whether a step before asked for balanced class weights.
+    """
+    arguments = dict(algorithm.fixed)
+    for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
+        rule = algorithm.transforms.get(name)
+        if rule == "inert":
+            continue
+        argument = name.rsplit(".", 1)[-1]
+        arguments[argument] = effective_value(rule, value, summary) if rule else value
+    estimator = algorithm.import_path
+    if summary.layout == "sparse":
+        if algorithm.sparse_estimator:
+            estimator, arguments = algorithm.sparse_estimator, {}
+        arguments |= algorithm.sparse_fixed
+    weights = algorithm.flags.weights if balanced else "none"
+    if weights == "class_weight":
+        arguments["class_weight"] = "balanced"
+    how = Recipe(
+        algorithm=algorithm.id,
+        estimator=estimator,
+        arguments=arguments,
+        weights=weights,
+        library="",
+        stochastic=algorithm.flags.stochastic,
+        repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
+        memory=memory_rule(algorithm, estimator),
+    )
+    return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
+
+
+def step_seed(study_seed: int, step: str, fold: int) -> int:
+    """The seed of a step's estimators in a fold; the trial does not enter."""
+    key = (zlib.crc32(step.encode()), fold)
+    state = np.random.SeedSequence(study_seed, spawn_key=key).generate_state(1)
+    return int(state[0])
+
+
+def build(how: Recipe, seed: int) -> Any:
+    """The unfitted estimator of a recipe, behind its repairs.
+
+    If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set.
+    """
+    make, arguments = imported(how.estimator), dict(how.arguments)
+    if how.stochastic and _takes_seed(make):
+        arguments["random_state"] = seed
+    estimator = make(**arguments)
+    if how.stochastic and (names := unseeded_arguments(estimator)):
+        seeds = np.random.default_rng(seed).integers(2**31, size=len(names))
+        estimator.set_params(**dict(zip(names, seeds.tolist(), strict=True)))
+    if not how.repairs:
+        return estimator
+    return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (REPAIRED, estimator)])
+
+
+def unseeded_arguments(estimator: Any) -> list[str]:
+    """Names of what would make it differ from run to run, those of estimators inside it too."""
+    parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    return sorted(
+        name
+        for name, value in parameters.items()
+        if value is None and name.rsplit("__", 1)[-1] == "random_state"
+    )
+
+
+def _takes_seed(make: Callable[..., Any]) -> bool:
+    """Whether it may be called with a `random_state`."""
+    accepted = signature(make).parameters.values()
+    return any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted)
+
+
+@cache
+def imported(path: str) -> Any:
+    """What a dotted path names."""
+    module, name = path.rsplit(".", 1)
+    return getattr(import_module(module), name)
