@@ -1,4 +1,4 @@
-"""The graphs and the deterministic world on which FLASH's numbers were worked out."""
+"""Spaces of counted algorithms with planted losses, on which FLASH's numbers were worked out."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""Input files for tests: small tables, event tables and MEDS folders."""
+"""Input files: small tables, event tables, MEDS, OMOP and Synthea folders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a Prefect server has recorded."""
+"""Runs that a Prefect server has recorded."""
 
 from collections import Counter
 from typing import Any

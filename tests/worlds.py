@@ -1,4 +1,4 @@
-"""Small exact spaces, trials and studies for tests."""
+"""Small exact spaces, and trials in them."""
 
 from ConfigSpace import (
     Categorical,
