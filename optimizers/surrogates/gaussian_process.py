@@ -16,72 +16,19 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter
+from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
+from prefect_tune.optimizers.surrogates.log_posterior import NOISE, log_posterior
 
-__all__ = ["NOISE", "GaussianProcess", "log_posterior"]
+__all__ = ["GaussianProcess"]
 
 Array = NDArray[np.floating[Any]]
 Mean = float | Callable[[Array], Array] | None
 """A number, a function of the inputs, or None for a constant by generalised least squares."""
 
-NOISE = Parameter(
-    "noise variance",
-    start=float(np.log(1e-2)),
-    lower=float(np.log(1e-6)),
-    upper=0.0,
-    prior=(float(np.log(1e-2)), 2.0),
-)
-"""Ln of the noise variance as a share of a target's variance."""
-_JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 _MAX_ITERATIONS = 100
-
-
-def log_posterior(
-    kernel: Kernel,
-    theta: Array,
-    inputs: Array,
-    targets: Array,
-    *,
-    noise: Parameter = NOISE,
-    has_constant: bool = True,
-) -> tuple[float, Array]:
-    """Mean log marginal likelihood of the targets plus log priors, and its gradient.
-
-    Normal priors enter without their constants; the mean is profiled out by generalised least
-    squares, so its derivative drops out.
-
-    Args:
-        kernel: With p parameters.
-        theta: Those and ln of the noise variance, shape (p + 1,).
-        inputs: Shape (n, d).
-        targets: Standardised, shape (n, t).
-        noise: Gives the noise's prior.
-        has_constant: Whether a constant mean is estimated; else it is 0.
-    """
-    K, pull = kernel.pullback(theta[:-1], inputs)
-    n, t = targets.shape
-    noise_variance = float(np.exp(theta[-1]))
-    L = _cholesky(K, noise_variance)
-    inverse, _ = dpotri(L, lower=1)
-    inverse = inverse + np.tril(inverse, -1).T
-    residuals = targets
-    if has_constant:
-        ones = inverse.sum(axis=0)
-        residuals = targets - (ones @ targets) / ones.sum()
-    solved = inverse @ residuals
-    fit = np.einsum("ij,ij->", residuals, solved) / t
-    value = -0.5 * fit - np.log(np.diag(L)).sum() - 0.5 * n * np.log(2 * np.pi)
-    weights = solved @ solved.T / t - inverse
-    gradient = 0.5 * np.append(pull(weights), noise_variance * np.trace(weights))
-    for i, parameter in enumerate((*kernel.parameters, noise)):
-        if parameter.prior is not None:
-            mean, deviation = parameter.prior
-            value -= 0.5 * ((theta[i] - mean) / deviation) ** 2
-            gradient[i] -= (theta[i] - mean) / deviation**2
-    return float(value), gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +140,9 @@ class GaussianProcess:
         standardised = np.where(scale > 0, (columns - offset) / np.where(scale > 0, scale, 1), 0.0)
         if mean is not None:
             standardised = np.where(scale > 0, standardised, columns)
-        factor = _cholesky(kernel.covariance(theta[:-1], inputs, inputs), float(np.exp(theta[-1])))
+        factor = cholesky(kernel.covariance(theta[:-1], inputs, inputs), float(np.exp(theta[-1])))
         sides = np.column_stack([np.ones(len(inputs)), standardised])
-        whitened = _solved(factor, sides)
+        whitened = solve_triangular(factor, sides)
         return cls(
             kernel=kernel,
             theta=np.asarray(theta, dtype=np.float64),
@@ -249,10 +196,10 @@ class GaussianProcess:
         Targets that came as one vector are one column here too. A given mean must be a number.
         """
         K, pull = self.kernel.input_pullback(self.theta[:-1], inputs, self.inputs)
-        half = _solved(self.factor, K.T)
+        half = solve_triangular(self.factor, K.T)
         constant, weights = self._weights()
         variance = self._floored(half, inputs)
-        solved = _solved(self.factor, half, transposed=True)
+        solved = solve_triangular(self.factor, half, transposed=True)
         mean = self.offset + self.scale * (constant + K @ weights) + _given(self.mean, inputs)
         by_target = [pull(np.broadcast_to(w, K.shape)) for w in weights.T]
         mean_gradient = np.stack(by_target, axis=1) * self.scale[:, None]
@@ -273,7 +220,7 @@ class GaussianProcess:
         half = self._half(inputs)
         covariance = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
         prior = self.kernel.variance(self.theta[:-1], inputs)
-        root = np.tril(_cholesky(covariance, 1e-10 * float(prior.mean())))
+        root = np.tril(cholesky(covariance, 1e-10 * float(prior.mean())))
         noise = rng.standard_normal((n, len(inputs), len(self.scale)))
         standardised = latent + np.einsum("ij,njt->nit", root, noise)
         drawn: Array = self.offset + self.scale * standardised + _given(self.mean, inputs)
@@ -284,11 +231,11 @@ class GaussianProcess:
         n, m = len(self.inputs), len(inputs)
         half = self._half(inputs)
         corner = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
-        root = np.tril(_cholesky(corner, self.noise_variance))
+        root = np.tril(cholesky(corner, self.noise_variance))
         factor = np.zeros((n + m, n + m), order="F")
         factor[:n, :n], factor[n:, :n], factor[n:, n:] = self.factor, half.T, root
         sides = np.column_stack([np.ones(m), standardised]) - half.T @ self.whitened
-        below = _solved(root, sides)
+        below = solve_triangular(root, sides)
         return replace(
             self,
             inputs=np.vstack([self.inputs, inputs]),
@@ -308,7 +255,7 @@ class GaussianProcess:
     def _half(self, inputs: Array) -> Array:
         """L^-1 k(X, inputs), shape (n, m)."""
         K = self.kernel.covariance(self.theta[:-1], self.inputs, inputs)
-        return _solved(self.factor, K)
+        return solve_triangular(self.factor, K)
 
     def _floored(self, half: Array, inputs: Array) -> Array:
         prior = self.kernel.variance(self.theta[:-1], inputs)
@@ -327,35 +274,8 @@ class GaussianProcess:
         """The constant, and K^-1 (y - constant), shape (n, t)."""
         constant = self._constant()
         centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
-        weights = _solved(self.factor, centred, transposed=True)
+        weights = solve_triangular(self.factor, centred, transposed=True)
         return constant, weights
-
-
-def _cholesky(K: Array, diagonal: float) -> Array:
-    """L of K + diagonal, with the least jitter that works; above its diagonal are zeros.
-
-    Raises:
-        ValueError: If none does.
-    """
-    typical = float(np.mean(np.diag(K))) + diagonal
-    for jitter in _JITTERS:
-        shifted = np.array(K, order="F")
-        shifted[np.diag_indices_from(shifted)] += diagonal + jitter * typical
-        L, info = dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
-        if info == 0:
-            factor: Array = L
-            return factor
-    raise ValueError(
-        f"a covariance matrix of {len(K)} rows is not positive definite with jitter "
-        f"{_JITTERS[-1]:g} of its diagonal"
-    )
-
-
-def _solved(L: Array, sides: Array, *, transposed: bool = False) -> Array:
-    """L^-1 or L^-T times the sides, shape (n, m)."""
-    solution, _ = dtrtrs(L, sides, lower=1, trans=int(transposed))
-    solved: Array = solution
-    return solved
 
 
 def _given(mean: Mean, inputs: Array) -> Array | float:

@@ -14,13 +14,9 @@ from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.grids import grid_of
-from prefect_tune.optimizers.surrogates.kernels import (
-    Conditional,
-    Constant,
-    Kernel,
-    Matern52,
-    Product,
-)
+from prefect_tune.optimizers.surrogates.conditional import Conditional
+from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Product
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 __all__ = ["KernelKind", "PipelineInputs"]
 

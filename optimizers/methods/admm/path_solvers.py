@@ -19,7 +19,8 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 __all__ = ["Counts", "LinearPaths", "PathArms"]
 

@@ -18,15 +18,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from threadpoolctl import threadpool_limits
 
-from prefect_tune.optimizers.surrogates.gaussian_process import (
-    GaussianProcess,
-    log_posterior,
-)
-from prefect_tune.optimizers.surrogates.kernels import (
-    Constant,
-    Matern52,
-    Parameter,
-)
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 D = 10
 ROUNDS = 3

@@ -14,7 +14,8 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import (
     log_standard_improvement_slope,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 
 def test_worked_values() -> None:

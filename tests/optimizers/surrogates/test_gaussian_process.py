@@ -5,12 +5,10 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.surrogates.gaussian_process import (
-    NOISE,
-    GaussianProcess,
-    log_posterior,
-)
-from prefect_tune.optimizers.surrogates.kernels import Constant, Kernel, Matern52, Parameter
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.log_posterior import NOISE, log_posterior
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 
 def scaled_matern(d: int) -> Kernel:

@@ -6,14 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from prefect_tune.optimizers.surrogates.kernels import (
-    RBF,
-    Conditional,
-    Constant,
-    Kernel,
-    Matern52,
-    Parameter,
-)
+from prefect_tune.optimizers.surrogates.conditional import Conditional
+from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
     "matern": lambda: Matern52([0, 1, 2]),

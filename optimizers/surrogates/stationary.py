@@ -1,0 +1,115 @@
+"""Covariances of the distance between inputs, each on lengthscales of its own."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+
+__all__ = ["RBF", "Matern52", "Stationary", "lengthscale_parameter"]
+
+
+def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
+    """A lengthscale of inputs in [0, 1]: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
+    mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
+    return Parameter(name, mean, float(np.log(0.03)), float(np.log(20.0)), (mean, 1.0))
+
+
+class Stationary(Kernel):
+    """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2.
+
+    Args:
+        columns: Which columns of the inputs it reads.
+        groups: By column, which lengthscale it has; one of its own each by default (ARD).
+        parameters: The lengthscales on the scale of ln, by default with their usual prior.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[int] | NDArray[np.intp],
+        groups: Sequence[int] | NDArray[np.intp] | None = None,
+        parameters: Sequence[Parameter] | None = None,
+    ) -> None:
+        self.columns = np.asarray(columns, dtype=np.intp)
+        self.groups = np.asarray(range(len(columns)) if groups is None else groups, dtype=np.intp)
+        n = int(self.groups.max()) + 1
+        self.parameters = tuple(
+            parameters or [lengthscale_parameter(f"lengthscale {i}", n) for i in range(n)]
+        )
+        if len(self.groups) != len(self.columns) or len(self.parameters) != n:
+            raise ValueError(
+                f"{len(self.columns)} columns need as many groups, and {n} lengthscales; got "
+                f"{len(self.groups)} groups and {len(self.parameters)} lengthscales"
+            )
+
+    @abstractmethod
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """The covariance and its derivative by r^2, at r^2."""
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        scale = self._scale(theta)
+        return self.profile(_squared(a[:, self.columns] / scale, b[:, self.columns] / scale))[0]
+
+    def variance(self, theta: Array, inputs: Array) -> Array:  # noqa: ARG002
+        """See `Kernel.variance`."""
+        return np.ones(len(inputs))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        scaled = inputs[:, self.columns] / self._scale(theta)
+        K, slope = self.profile(_squared(scaled, scaled))
+
+        def pull(weights: Array) -> Array:
+            # sum_ij G_ij (x_i - x_j)^2 = 2 (sum_i g_i x_i^2 - x'Gx) with g the row sums of G.
+            G = weights * slope
+            spread = G.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, G @ scaled)
+            return -4.0 * np.bincount(self.groups, spread, len(self.parameters))
+
+        return K, pull
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        scale = self._scale(theta)
+        left, right = a[:, self.columns] / scale, b[:, self.columns] / scale
+        K, slope = self.profile(_squared(left, right))
+
+        def pull(weights: Array) -> Array:
+            G = weights * slope
+            gradient = np.zeros_like(a)
+            gradient[:, self.columns] = 2 * (left * G.sum(axis=1)[:, None] - G @ right) / scale
+            return gradient
+
+        return K, pull
+
+    def _scale(self, theta: Array) -> Array:
+        scale: Array = np.exp(theta)[self.groups]
+        return scale
+
+
+class Matern52(Stationary):
+    """(1 + a + a^2/3) exp(-a) with a = sqrt(5) r."""
+
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """See `Stationary.profile`."""
+        a = np.sqrt(5.0 * squared)
+        decay = np.exp(-a)
+        return (1 + a + a * a / 3) * decay, (-5 / 6) * (1 + a) * decay
+
+
+class RBF(Stationary):
+    """exp(-r^2 / 2)."""
+
+    def profile(self, squared: Array) -> tuple[Array, Array]:
+        """See `Stationary.profile`."""
+        K = np.exp(-squared / 2)
+        return K, -K / 2
+
+
+def _squared(a: Array, b: Array) -> Array:
+    """Squared distances of rows, shape (n, m), never below 0."""
+    lengths = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)
+    squared: Array = np.maximum(lengths - 2 * (a @ b.T), 0.0)
+    return squared
