@@ -24,7 +24,7 @@ class Chain:
         self._plan()
 
     def run(self, position: int) -> None:
-        """Do the step at a position; the steps before it must have been done."""
+        """Run the step at a position, after those before it."""
         _, algorithm, _ = self._steps[position]
         self._is_balanced |= bool(algorithm.class_weights)
         if algorithm.is_passthrough:
@@ -38,11 +38,11 @@ class Chain:
         self.tip = node
 
     def is_served(self, position: int) -> bool:
-        """Whether nothing has to be made at a position."""
+        """Return whether nothing has to be made at a position."""
         return position <= self._deepest or self._steps[position][1].is_passthrough
 
     def planned_keys(self) -> list[str]:
-        """Keys of what is there and will be served or read."""
+        """Return the keys of what is cached and will be served or read."""
         return [node.key for node in self._planned.values() if node.is_there]
 
     def _plan(self) -> None:

@@ -20,7 +20,7 @@ _TIE = 1e-12
 
 
 def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
-    """What a model contributes to an ensemble.
+    """Return what a model contributes to an ensemble.
 
     Its probabilities, shape (n, c); its votes where it gives none; its numbers, shape (n, 1), where
     there are no classes.
@@ -35,7 +35,7 @@ def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
 
 
 def blend(mean: NDArray[np.float64], n_classes: int) -> Predictions:
-    """Predictions of an ensemble, from the weighted mean of what its members contribute."""
+    """Predict from the weighted mean of what the members contribute."""
     if not n_classes:
         return Predictions(mean[:, 0])
     return Predictions(mean.argmax(axis=1).astype(np.int32), mean)
@@ -44,7 +44,7 @@ def blend(mean: NDArray[np.float64], n_classes: int) -> Predictions:
 def greedy_picks(
     members: Sequence[NDArray[np.float64]], loss: Callable[[NDArray[np.float64]], float], size: int
 ) -> tuple[list[int], list[float]]:
-    """Members with replacement, each the one with which the ensemble so far gets best.
+    """Pick members with replacement, each the one that improves the ensemble so far most.
 
     Args:
         members: What each contributes, all of one shape; the first one is the best alone.
@@ -68,7 +68,7 @@ def greedy_picks(
 
 
 def weights_of(picks: Sequence[int]) -> Mapping[int, float]:
-    """Each picked member's share of the picks."""
+    """Return each picked member's share of the picks."""
     return {member: n / len(picks) for member, n in sorted(Counter(picks).items())}
 
 
@@ -95,7 +95,7 @@ class _Ensemble(BaseEstimator):
 
 
 class ClassEnsemble(ClassifierMixin, _Ensemble):
-    """Of classifiers: the mean of their probabilities, or of the votes of those without any."""
+    """The mean of the probabilities of classifiers, or of their votes if they have none."""
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -104,7 +104,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Shares of the classes, shape (n, c)."""
+        """Return the shares of the classes, shape (n, c)."""
         classes = self.classes_
         mean: NDArray[np.float64] = np.zeros((len(X), len(classes)))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
@@ -117,16 +117,16 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         return mean
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of the largest share."""
+        """Return predictions, shape (n,)."""
         found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return found
 
 
 class NumberEnsemble(RegressorMixin, _Ensemble):
-    """Of regressors: the mean of their numbers."""
+    """The mean of the numbers of regressors."""
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Numbers, shape (n,)."""
+        """Return predictions, shape (n,)."""
         numbers = [np.asarray(p.predict(X), dtype=np.float64).ravel() for p in self.pipelines]
         found: NDArray[np.float64] = np.average(numbers, axis=0, weights=self.weights)
         return found

@@ -32,7 +32,7 @@ RunStep = Callable[[PathRun, int, StepOutcome | None], StepOutcome]
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What a worker sends back.
+    """A worker's answer.
 
     Attributes:
         evaluation: The outcome, or None.
@@ -149,14 +149,14 @@ def evaluate(
 
 
 class ReportedSteps:
-    """Runs steps as Prefect tasks, as far as they are reported."""
+    """Runner of steps, as Prefect tasks as far as they are reported."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self.n_task_runs = 1
 
     def run_step(self, path_run: PathRun, position: int, before: StepOutcome | None) -> StepOutcome:
-        """Do one step of a trial, as a task run or plainly.
+        """Run one step of a trial, as a task run or plainly.
 
         Raises:
             StepFailed: If it cannot be done.

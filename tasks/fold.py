@@ -19,7 +19,7 @@ __all__ = ["Fold", "FoldRows"]
 
 @dataclass(frozen=True)
 class Fold:
-    """What all nodes of one fold share."""
+    """Data, study and store, shared by all nodes of a fold."""
 
     number: int
     dataset: Dataset
@@ -30,7 +30,7 @@ class Fold:
     origin: Mapping[str, Any]
 
     def data(self, train: Any, held_out: Any) -> FoldData:
-        """What an algorithm learns from, with its classes."""
+        """Return what an algorithm learns from and is judged on."""
         dataset = self.dataset
         return FoldData(
             train,
@@ -42,7 +42,7 @@ class Fold:
 
 
 class FoldRows:
-    """The rows of a fold before any step; where every chain of nodes begins."""
+    """The rows of a fold before any step, where its chain begins."""
 
     key = ""
     hit = False
@@ -56,9 +56,9 @@ class FoldRows:
         )
 
     def matrices(self) -> tuple[Any, Any]:
-        """Training and held-out rows."""
+        """Return the training and held-out rows."""
         dataset = self.fold.dataset
         return dataset.rows(self.fold.training), dataset.rows(self.fold.held_out)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: rows belong to the data set."""

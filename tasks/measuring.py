@@ -23,7 +23,7 @@ class QuantityFailed(Exception):  # noqa: N818 - it says what happened
 
 
 def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
-    """The mean over the folds of each quantity, by its text (equation A44).
+    """Return the mean over the folds of each quantity, by its text (equation A44).
 
     Folds in which a quantity is not defined are left out, and so is one that is defined in none.
 

@@ -30,7 +30,7 @@ __all__ = ["Node"]
 
 
 class Node:
-    """What one step makes of one fold.
+    """One step of one fold.
 
     Args:
         parent: The node that it is made from; its summary must be known.
@@ -80,7 +80,7 @@ class Node:
 
     @property
     def summary(self) -> MatrixSummary | None:
-        """MatrixSummary of what it hands on; None while it was never made."""
+        """Summary of the matrix that it hands on; None while it was never made."""
         if self._made is not None:
             return MatrixSummary(**self._made.facts)
         return MatrixSummary(**self._entry.facts) if self._entry else None
@@ -98,7 +98,7 @@ class Node:
             self.fold.store.index.usage.count_hit(self._entry)
 
     def obtain(self) -> None:
-        """Have it served, or made by whoever needs it first."""
+        """Take it from the cache, or make it; whoever needs it first makes it."""
         if self.fold.context.use_cache:
             self._entry, self._made = self.fold.store.get_or_make(
                 self._new_entry(), self.lineage, self._make, self._has_record
@@ -110,11 +110,11 @@ class Node:
         self.hit = self._made is None
 
     def matrices(self) -> tuple[Any, Any]:
-        """Training and held-out matrix."""
+        """Return the training and the held-out matrix."""
         return self.part("train"), self.part("held_out")
 
     def part(self, name: str) -> Any:
-        """One part, read where it is kept, else made again."""
+        """Return one part, read from the cache or made again."""
         if self._made is None or name not in self._made.parts:
             read = self._read(name)
             if read is None:
@@ -126,7 +126,7 @@ class Node:
         return self._made.parts[name]
 
     def predictions(self) -> Predictions:
-        """A model's predictions of the held-out rows."""
+        """Return a model's predictions of the held-out rows."""
         try:
             parts = self.fold.store.records.get(self.record)
         except RecordDamaged:
@@ -142,20 +142,20 @@ class Node:
             self._made = None
 
     def cost(self) -> StepCost:
-        """What it took."""
+        """Return the cost of the step."""
         return StepCost(
             self.step, self.fold.number, self.seconds, self.load_seconds, bool(self.hit), self.key
         )
 
     def _keep_again(self) -> None:
-        """Count and keep what was to be served, and had to be made after all."""
+        """Count and keep a node that was to be served and had to be made after all."""
         if self.hit and self._made is not None:
             self.hit, self.seconds = False, self._made.seconds
             self.fold.store.index.usage.count_miss(self.step)
             self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
 
     def _new_entry(self) -> Entry:
-        """What the index is to know of it, before it is made."""
+        """Return its entry in the index, before it is made."""
         return Entry(
             key=self.key,
             parent=self.parent.key or None,

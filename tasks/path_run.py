@@ -30,7 +30,7 @@ class StepFailed(Exception):  # noqa: N818 - it says what happened
 
 
 class StepOutcome:
-    """What a step hands to the next one's task: references, never matrices.
+    """References to what a step made, for the next step's task.
 
     A plain class, so that Prefect can tell which task run it came from.
     """
@@ -47,7 +47,7 @@ class StepOutcome:
 
 
 class PathRun:
-    """A query on its way through the steps of its space, all folds side by side.
+    """A query under way through the steps of its path, all folds side by side.
 
     Args:
         context: The study it belongs to.
@@ -76,7 +76,7 @@ class PathRun:
         self._chains = [Chain(self._fold(number), self.steps) for number in self.folds]
 
     def run(self, position: int) -> StepOutcome:
-        """Do one step in every fold; the steps before it must have been done.
+        """Run one step in every fold, after those before it.
 
         Raises:
             StepFailed: If it cannot be done in one of them.
@@ -94,7 +94,7 @@ class PathRun:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Have what this query will be served stay in the cache while it runs."""
+        """Keep what this query will be served in the cache while the body runs."""
         keys = [key for chain in self._chains for key in chain.planned_keys()]
         owner = f"trial {uuid4().hex}"
         if keys:
@@ -106,15 +106,15 @@ class PathRun:
                 self.store.index.pins.release(owner)
 
     def is_served(self, position: int) -> bool:
-        """Whether a step will be served in every fold, as far as is known before it runs."""
+        """Return whether every fold will be served, as far as is known before the step runs."""
         return all(chain.is_served(position) for chain in self._chains)
 
     def nodes(self, fold: int) -> tuple[Node, ...]:
-        """What was made or served in a fold so far, in order."""
+        """Return what was made or served in a fold so far, in order."""
         return tuple(self._chains[self.folds.index(fold)].nodes)
 
     def costs(self) -> tuple[StepCost, ...]:
-        """What each step of each fold took so far, step by step."""
+        """Return the cost of each step of each fold so far, step by step."""
         return tuple(
             node.cost()
             for nodes in zip(*(c.nodes for c in self._chains), strict=False)

@@ -68,7 +68,7 @@ class Problem:
         return cls(**{**document, "algorithms": ids})
 
     def find_space(self) -> "Space":
-        """Return the space as the study started with it, if that can still be had.
+        """Return the space as the study started with it, if it can still be had.
 
         What the user's own code defines is known to pickle from then on.
         """

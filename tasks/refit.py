@@ -26,7 +26,7 @@ __all__ = ["Refitted", "refit"]
 
 @dataclass(frozen=True, slots=True)
 class Refitted:
-    """What came of the refit.
+    """Outcome of the refit.
 
     Attributes:
         test_loss: Loss on the test rows.

@@ -17,14 +17,14 @@ __all__ = ["REPAIRS", "ClipNegatives", "repairs_of"]
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):
-    """Negative numbers become 0."""
+    """Transformer that sets negative numbers to 0."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Nothing to learn."""
+        """Learn nothing."""
         return self
 
     def transform(self, X: Any) -> Any:
-        """Shape as it was."""
+        """Return the matrix without negative numbers."""
         if not sparse.issparse(X):
             return np.maximum(X, 0)
         clipped = X.copy()

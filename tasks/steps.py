@@ -24,7 +24,7 @@ def run_step(
     algorithm: str,  # noqa: ARG001 - names the task run
     before: StepOutcome | None,  # noqa: ARG001 - Prefect draws the edge from it
 ) -> State[StepOutcome]:
-    """Do one step of a trial in all its folds.
+    """Run one step of a trial in all its folds.
 
     Args:
         path_run: The trial on its way.
@@ -43,7 +43,7 @@ def run_step(
 
 @cache
 def step_task(step: str) -> Callable[..., State[Any]]:
-    """The Prefect task that a step is; it bears the step's name."""
+    """Return the Prefect task of a step, which bears its name."""
     return task(  # type: ignore[no-any-return, call-overload]
         run_step,
         name=step,

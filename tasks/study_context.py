@@ -12,7 +12,7 @@ __all__ = ["StudyContext", "open_store"]
 
 @dataclass(frozen=True, slots=True)
 class StudyContext:
-    """What travels to a worker with every trial.
+    """Everything about a study that travels to a worker with a trial.
 
     Attributes:
         study: Name of the study.

@@ -22,7 +22,7 @@ _PREFIX = "prefect_tune_user_code_"
 
 
 def read_user_code(argument: str, option: str = "space") -> str:
-    """The text of the file in `FILE.py:NAME`, as given to an option.
+    """Read the text of the file in `FILE.py:NAME`.
 
     Raises:
         BadInput: If it cannot be read, or no name is given.
@@ -37,13 +37,13 @@ def read_user_code(argument: str, option: str = "space") -> str:
 
 
 def is_user_code(module: str) -> bool:
-    """Whether a module of that name was loaded from a user's text."""
+    """Return whether a module of that name was loaded from a user's text."""
     return module.startswith(_PREFIX)
 
 
 @cache
 def load_user_code(text: str, file: str) -> ModuleType:
-    """The module that a text is, run once per process.
+    """Run a text as a module, once per process.
 
     Args:
         text: Python source.
@@ -68,7 +68,7 @@ def load_user_code(text: str, file: str) -> ModuleType:
 
 
 def portable_pickle(value: Any) -> bytes:
-    """A pickle that holds the classes of users' texts, so that it can be read without them."""
+    """Pickle with the classes of users' texts, so that it can be read without them."""
     modules = [module for name, module in sys.modules.items() if is_user_code(name)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -81,7 +81,7 @@ def portable_pickle(value: Any) -> bytes:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Where in the file it went wrong."""
+    """Return where in the file it went wrong."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = []

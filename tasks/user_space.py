@@ -22,12 +22,12 @@ _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
 
 
 def is_user_space(argument: str) -> bool:
-    """Whether `--space` names a file rather than a space of the catalogue."""
+    """Return whether `--space` names a file rather than a space of the catalogue."""
     return argument.partition(":")[0].endswith(".py")
 
 
 def find_space(argument: str) -> tuple[Space, str]:
-    """What `--space` names, and the text that it comes from; empty for one of the catalogue.
+    """Find the space that `--space` names, and its text; empty for one of the catalogue.
 
     Raises:
         UnknownName, BadInput: If there is none, or it cannot be used.
@@ -40,7 +40,7 @@ def find_space(argument: str) -> tuple[Space, str]:
 
 @cache
 def load_user_space(code: str, argument: str) -> Space:
-    """The space in a text.
+    """Load the space in a text.
 
     Args:
         code: The text.
@@ -67,7 +67,7 @@ def load_user_space(code: str, argument: str) -> Space:
 
 @cache
 def _of_the_catalogue() -> frozenset[Algorithm]:
-    """Algorithms whose flags are proved by our own tests; users' spaces may hold them too."""
+    """Return algorithms whose flags our own tests prove; users' spaces may hold them too."""
     steps = (step for space in SPACES.values() for step in space.steps)
     return frozenset(algorithm for step in steps for algorithm in step.algorithms)
 

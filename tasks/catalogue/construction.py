@@ -76,13 +76,13 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return sparse.csr_array((made, cells.column, cells.offsets), shape=(len(X), cells.width))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
-        """The codes kept."""
+        """Return the codes kept."""
         return np.array(self.codes_, dtype=object)
 
     def _aggregate(
         self, cells: "_Cells", value: NDArray[np.float64], is_static: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """The value of each cell, from those of its events."""
+        """Return the value of each cell, from those of its events."""
         made: NDArray[np.float64]
         match self.aggregation:
             case "binary":
@@ -124,7 +124,7 @@ class _Cells:
 
     @classmethod
     def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
-        """Cells of events whose rows are contiguous: row i has those from offset i to i + 1."""
+        """Find the cells of events in contiguous rows: row i has those from offset i to i + 1."""
         positions = np.arange(len(column), dtype=np.int32)
         matrix = sparse.csr_array(
             (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
@@ -145,7 +145,7 @@ class _Cells:
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each of contiguous pieces begins and, at the end, the last one ends."""
+    """Return where each of contiguous pieces begins and, at the end, where the last one ends."""
     return np.append(0, np.cumsum(lengths))
 
 

@@ -89,7 +89,7 @@ def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScal
 
 
 def discretizer(**arguments: Any) -> KBinsDiscretizer:
-    """Bins of each column, one column per bin."""
+    """Return an encoder of the bins of each column, one column per bin."""
     if "quantile_method" in KBinsDiscretizer().get_params():  # since scikit-learn 1.7
         arguments["quantile_method"] = "averaged_inverted_cdf"
     return KBinsDiscretizer(encode="onehot-dense", **arguments)
@@ -102,14 +102,14 @@ class Polynomial(PolynomialFeatures):
     """
 
     def transform(self, X: Any) -> Any:
-        """Shape (n, columns of the polynomial)."""
+        """Return the products, shape (n, columns of the polynomial)."""
         return super().transform(X.copy() if sparse.issparse(X) else X)
 
 
 def feature_agglomeration(
     *, n_clusters: int, linkage_and_metric: str, pooling: str
 ) -> FeatureAgglomeration:
-    """Columns merged by hierarchical clustering; linkage and metric are one choice."""
+    """Merge columns by hierarchical clustering; linkage and metric are one choice."""
     linkage, metric = linkage_and_metric.split("+")
     return FeatureAgglomeration(
         n_clusters=n_clusters, linkage=linkage, metric=metric, pooling_func=_POOLING[pooling]
@@ -117,7 +117,7 @@ def feature_agglomeration(
 
 
 class _KeepsOneColumn:
-    """Where a selection would leave no column, the one of highest univariate score is kept.
+    """A selection that keeps the column of highest univariate score if it would keep none.
 
     No later step could work without any.
     """
@@ -159,44 +159,44 @@ class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
 
 
 def select_by_extra_trees(**arguments: Any) -> SelectByModel:
-    """Columns of more than mean importance to a forest."""
+    """Select columns of more than mean importance to a forest."""
     return SelectByModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
 def select_by_extra_trees_regressor(**arguments: Any) -> SelectByModel:
-    """Columns of more than mean importance to a forest of regression trees."""
+    """Select columns of more than mean importance to a forest of regression trees."""
     return SelectByModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
 def select_by_linear_svm(**arguments: Any) -> SelectByModel:
-    """Columns that an L1-penalised linear SVM uses."""
+    """Select the columns that an L1-penalised linear SVM uses."""
     return SelectByModel(LinearSVC(penalty="l1", dual=False, **arguments), threshold=1e-5)
 
 
 def select_by_lasso(**arguments: Any) -> SelectByModel:
-    """Columns that the lasso uses."""
+    """Select the columns that the lasso uses."""
     return SelectByModel(Lasso(**arguments), threshold=1e-5)
 
 
 def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
-    """The columns of highest score."""
+    """Select the columns of highest score."""
     return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 
 def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
-    """Columns whose p-value passes; mode 0, 1, 2 bounds false positives, discoveries, any error."""
+    """Select columns by p-value; mode 0, 1, 2 bounds false positives, discoveries, any error."""
     return SelectByScore(_SCORES[score], mode=_MODES[mode], param=param)
 
 
 def select_by_p_value(*, alpha: float, mode: int) -> SelectByScore:
-    """`select_univariate` by the analysis of variance, as ADMM's tables name it."""
+    """Select by the analysis of variance, with arguments as ADMM's tables name them."""
     return select_univariate(param=alpha, mode=mode, score="f_classif")
 
 
 def ada_boost_classifier(
     *, max_depth: int, splitter: str = "best", random_state: int | None = None, **arguments: Any
 ) -> AdaBoostClassifier:
-    """Boosted trees of a given depth; it seeds the trees itself."""
+    """Return boosted trees of a given depth, which AdaBoost seeds itself."""
     tree = DecisionTreeClassifier(max_depth=max_depth, splitter=splitter)
     return AdaBoostClassifier(tree, random_state=random_state, **arguments)
 
@@ -204,13 +204,13 @@ def ada_boost_classifier(
 def ada_boost_regressor(
     *, max_depth: int, random_state: int | None = None, **arguments: Any
 ) -> AdaBoostRegressor:
-    """Boosted regression trees of a given depth."""
+    """Return boosted regression trees of a given depth."""
     tree = DecisionTreeRegressor(max_depth=max_depth)
     return AdaBoostRegressor(tree, random_state=random_state, **arguments)
 
 
 def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearDiscriminantAnalysis:
-    """Linear discriminants; shrinkage needs another solver than the usual one."""
+    """Return linear discriminants, by the solver that the shrinkage needs."""
     if shrinkage is None:
         return LinearDiscriminantAnalysis(solver="svd", tol=tol)
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, tol=tol)
@@ -236,14 +236,14 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
         return fitted
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - as its parent's
-        """Only what is searched."""
+        """Return only what is searched."""
         return {"reg_param": self.reg_param}
 
 
 def passive_aggressive_classifier(
     *, loss: str, max_iter: int, C: float, **arguments: Any
 ) -> BaseEstimator:
-    """Passive-aggressive updates, for exactly `max_iter` passes."""
+    """Return passive-aggressive updates, for exactly `max_iter` passes."""
     if _IS_1_8:
         rate = {"hinge": "pa1", "squared_hinge": "pa2"}[loss]
         return SGDClassifier(
@@ -263,7 +263,7 @@ def passive_aggressive_classifier(
 def passive_aggressive_regressor(
     *, loss: str, max_iter: int, C: float, epsilon: float, **arguments: Any
 ) -> BaseEstimator:
-    """Passive-aggressive updates for numbers, for exactly `max_iter` passes."""
+    """Return passive-aggressive updates for numbers, for exactly `max_iter` passes."""
     if _IS_1_8:
         rate = {"epsilon_insensitive": "pa1", "squared_epsilon_insensitive": "pa2"}[loss]
         return SGDRegressor(
@@ -284,25 +284,25 @@ def passive_aggressive_regressor(
 
 
 def forest_classifier(*, family: str, **arguments: Any) -> BaseEstimator:
-    """A random forest or extremely randomised trees."""
+    """Return a random forest or extremely randomised trees."""
     kind = ExtraTreesClassifier if family == "extra_trees" else RandomForestClassifier
     return kind(**arguments)
 
 
 def forest_regressor(*, family: str, **arguments: Any) -> BaseEstimator:
-    """A random forest or extremely randomised trees, for numbers."""
+    """Return a random forest or extremely randomised trees, for numbers."""
     kind = ExtraTreesRegressor if family == "extra_trees" else RandomForestRegressor
     return kind(**arguments)
 
 
 def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassifier:
-    """A Gaussian process with a scaled kernel."""
+    """Return a Gaussian process with a scaled kernel."""
     shape = RBF() if kernel == "RBF" else Matern(nu=2.5)
     return GaussianProcessClassifier(ConstantKernel() * shape, n_jobs=1, **arguments)
 
 
 def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression:
-    """Logistic regression; since scikit-learn 1.8 `l1_ratio` says which penalty."""
+    """Return logistic regression; since scikit-learn 1.8 `l1_ratio` says which penalty."""
     if _IS_1_8:
         arguments["l1_ratio"] = 1.0 if penalty == "l1" else 0.0
     else:
@@ -311,7 +311,7 @@ def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression
 
 
 def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
-    """A network of equally wide hidden layers, trained by Adam."""
+    """Return a network of equally wide hidden layers, trained by Adam."""
     return MLPClassifier(
         hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
         solver="adam",
@@ -364,5 +364,5 @@ class LayerwiseMLP(MLPClassifier):
 def layerwise_mlp(
     *, width_1: int, width_2: int, alpha_1: float, alpha_2: float, alpha_3: float, **arguments: Any
 ) -> LayerwiseMLP:
-    """Two hidden layers of tanh, and three penalties."""
+    """Return a network of two hidden layers of tanh, with three penalties."""
     return LayerwiseMLP((width_1, width_2), (alpha_1, alpha_2, alpha_3), **arguments)

@@ -46,7 +46,7 @@ def kernel_space(
     n_components: UniformIntegerHyperparameter,
     default_gamma: float,
 ) -> ConfigurationSpace:
-    """Kernels, each with hyperparameters of its own, named `kernel.argument`.
+    """Return kernels, each with hyperparameters of its own, named `kernel.argument`.
 
     Args:
         kernels: By kernel, the arguments it takes of gamma, coef0 and degree.

@@ -27,7 +27,7 @@ def forest_space(
     bootstrap: bool,
     of_classes: bool = True,
 ) -> ConfigurationSpace:
-    """Of forests.
+    """Return the hyperparameters of forests.
 
     Args:
         max_features: In the unit that the paper gives it.
@@ -49,7 +49,7 @@ def forest_space(
 
 
 def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Of independent components; how many is asked only where they are whitened.
+    """Return those of independent components, whose number is asked only if they are whitened.
 
     Args:
         whitening: scikit-learn's word for whitening.
@@ -71,7 +71,7 @@ def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:
 
 
 def kernel_svm_space(*more: Hyperparameter, tol: float) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Of support vector machines.
+    """Return the hyperparameters of support vector machines.
 
     Args:
         more: What else is searched.
@@ -105,7 +105,7 @@ def sgd_space(
     learning_rate: str,
     epsilon_of: str = "",
 ) -> ConfigurationSpace:
-    """Of stochastic gradient descent.
+    """Return the hyperparameters of stochastic gradient descent.
 
     Args:
         losses: To choose from; the first is the default.

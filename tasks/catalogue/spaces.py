@@ -50,7 +50,7 @@ _STANDARDIZE = Step("rescale", (rescaling.STANDARDIZE,), fixed=True)
 
 
 def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> Space:
-    """A space of one model, named like it."""
+    """Return a space of one model, named like it."""
     model = Step("fit model", (algorithm,))
     return Space(
         algorithm.id, (*_TABLE, *before, model), target="numbers" if numbers else "classes"
@@ -98,7 +98,7 @@ DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
 
 
 def space_named(name: str) -> Space:
-    """The space of that name.
+    """Return the space of that name.
 
     Raises:
         UnknownName: If there is none.

@@ -14,7 +14,7 @@ MAX_CATEGORIES = 100
 
 
 def make_imputer(strategy: str = "median") -> ColumnTransformer:
-    """By default medians for gaps in numbers; a category of its own for gaps in categories."""
+    """Impute medians by default, and in categories a category of its own."""
     numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     categories = SimpleImputer(
         strategy="constant", fill_value="(missing)", keep_empty_features=True
@@ -29,7 +29,7 @@ def make_imputer(strategy: str = "median") -> ColumnTransformer:
 
 
 def make_encoder() -> ColumnTransformer:
-    """Numbers as they are, categories one-hot; what was not seen in training is all zeros."""
+    """Encode categories one-hot; those not seen in training become all zeros."""
     one_hot = OneHotEncoder(
         max_categories=MAX_CATEGORIES + 1, handle_unknown="ignore", sparse_output=False
     )

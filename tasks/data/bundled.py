@@ -15,7 +15,7 @@ TARGET = "target"
 
 
 def bundled_table(name: str) -> pd.DataFrame:
-    """Features, and the column `target`.
+    """Return the features and the column `target`.
 
     Raises:
         BadInput: If it has several targets.

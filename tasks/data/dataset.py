@@ -72,12 +72,12 @@ class Dataset:
 
     @property
     def target(self) -> Literal["classes", "numbers"]:
-        """What is to be predicted."""
+        """Kind of the target: classes or numbers."""
         return "classes" if self.classes else "numbers"
 
     @cached_property
     def strata(self) -> NDArray[np.int32]:
-        """What parts of the rows are to have alike: classes, or tenths of the numbers."""
+        """Strata of the rows, for stratified parts: classes, or tenths of the numbers."""
         if self.classes:
             return self.y.astype(np.int32)
         n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
@@ -90,7 +90,7 @@ class Dataset:
         return self.X.shape[1]
 
     def rows(self, rows: NDArray[np.intp]) -> pd.DataFrame | EventRows:
-        """The features of some rows, in that order."""
+        """Return the features of some rows, in that order."""
         if isinstance(self.X, EventRows):
             return self.X.take(rows)
         return self.X.iloc[rows].reset_index(drop=True)
@@ -103,7 +103,7 @@ class Dataset:
         return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
 
     def digest(self) -> str:
-        """What the content is, whatever file it came from; the order of rows and columns counts."""
+        """Return the digest of the content, whatever file it came from; order counts."""
         return content_digest(f"dataset {self.kind}", self._content())
 
     def _content(self) -> Iterator[bytes]:
@@ -121,7 +121,7 @@ class Dataset:
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
-    """Keep a data set in the store's records, if it is not there already; returns its digest."""
+    """Keep a data set in the store's records, if it is not there, and return its digest."""
     digest = dataset.digest()
     record = dataset_record(digest)
     if not store.records.is_whole(record):
@@ -140,7 +140,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
-    """The data set of that digest, read once per process.
+    """Load the data set of a digest, once per process.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.

@@ -25,7 +25,7 @@ __all__ = ["events_dataset", "read_event_rows", "read_events_source", "refuse_co
 
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
-    """The data set of events in a format, with their labels.
+    """Read events in a format, and their labels.
 
     Raises:
         BadInput: If it cannot be used.
@@ -51,7 +51,7 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
 def read_event_rows(
     data: str, labels: str, found: Format, location: Location
 ) -> tuple[EventRows, list[str]]:
-    """Events with the rows to predict; classes are not needed.
+    """Read events and the rows to predict; classes are not needed.
 
     Returns:
         The rows, and what was done that a user should know.
@@ -90,7 +90,7 @@ def events_dataset(  # noqa: PLR0917
     target: pd.Series,
     is_test: NDArray[np.bool_] | None = None,
 ) -> Dataset:
-    """The data set of events and labels that have been read.
+    """Make a data set of events and labels.
 
     Args:
         source: Where they come from.
@@ -124,7 +124,7 @@ def events_dataset(  # noqa: PLR0917
 
 
 def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Rows and classes of a table of labels."""
+    """Read rows and classes from a table of labels."""
     location = _labels_location(source.data, labels)
     tables = read_event_tables(location, LABEL_TEXTS - {(source.target or "").lower()})
     rows, target = labels_table(tables, location.url, source.target)
@@ -136,7 +136,7 @@ def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def _labels_location(data: str, labels: str) -> Location:
-    """The labels as named, else below the data's folder."""
+    """Find the labels as named, else below the data's folder."""
     named = Location.at(labels)
     if named.exists():
         return named

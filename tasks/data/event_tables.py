@@ -48,7 +48,7 @@ LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SY
 
 
 def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
-    """Tables of events or labels; columns called as in `texts` are read as texts."""
+    """Yield tables of events or labels, with columns called as in `texts` read as texts."""
     for shard in shards(location):
         yield read_table(shard, columns_called(shard, texts))
 
@@ -59,7 +59,7 @@ def event_frame(
     code: pd.Series | str,
     value: pd.Series | float = np.nan,
 ) -> pd.DataFrame:
-    """Events as `events_table` takes them; without a time they hold at any time."""
+    """Make events as `events_table` takes them; without a time they hold at any time."""
     frame = pd.DataFrame({"subject_id": subject_id})
     frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
     frame["code"], frame["numeric_value"] = code, value
@@ -67,7 +67,7 @@ def event_frame(
 
 
 def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFrame, list[str]]:
-    """Events as columns subject_id, time, code, value from tables with any of the known names.
+    """Join tables with any of the known names into subject_id, time, code, value.
 
     Times without a zone are UTC; a date without a time counts as the end of that day. If all times
     of all tables are at midnight, they are dates.
@@ -118,7 +118,7 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
 def labels_table(
     tables: Iterable[pd.DataFrame], where: str, target: str | None
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Rows (subject_id, prediction_time) and their classes.
+    """Join tables of labels into rows (subject_id, prediction_time) and their classes.
 
     Args:
         tables: The label tables; empty ones are passed over.
@@ -158,7 +158,7 @@ def labels_table(
 
 
 def has_event_columns(columns: Iterable[str]) -> bool:
-    """Whether a table with these columns can be one of events."""
+    """Return whether a table with these columns can be one of events."""
     known = {column.lower() for column in columns}
     return all(known & set(SYNONYMS[name]) for name in ("subject_id", "code", "time"))
 
@@ -166,7 +166,7 @@ def has_event_columns(columns: Iterable[str]) -> bool:
 def name_columns(
     table: pd.DataFrame, needed: tuple[str, ...], where: str, optional: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """The needed and optional columns of a table under our names.
+    """Return the needed and optional columns of a table under our names.
 
     Raises:
         BadInput: If a needed column is there by none of its names.
@@ -186,6 +186,6 @@ def name_columns(
 
 
 def _numbers(value: pd.Series) -> NDArray[np.float64]:
-    """Values as numbers; what is none, and what is infinite, is no value."""
+    """Return values as finite numbers; anything else is no value."""
     numbers = pd.to_numeric(value, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)

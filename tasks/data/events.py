@@ -64,7 +64,7 @@ class EventRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and different codes."""
+        """Numbers of rows and of different codes."""
         return len(self.start), len(self.codes)
 
     def __len__(self) -> int:
@@ -76,22 +76,22 @@ class EventRows:
         return list(self.events["code"].cat.categories)
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Some of the rows, in that order; the events are shared."""
+        """Return some of the rows, in that order; the events are shared."""
         taken = self.rows.iloc[rows].reset_index(drop=True)
         return type(self)(self.events, taken, self.start[rows], self.stop[rows])
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """All that it holds, as frames by name."""
+        """Return all that it holds, as frames by name."""
         return {"events": self.events, "rows": self.rows}
 
     @classmethod
     def from_frames(cls, frames: Mapping[str, Any]) -> Self:
-        """The inverse of `frames`."""
+        """Return the inverse of `frames`."""
         return cls(frames["events"], frames["rows"], *_bounds(frames["events"], frames["rows"]))
 
 
 def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Every position from each start to before its stop, one piece after the other."""
+    """Return every position from each start to before its stop, one piece after the other."""
     lengths = stop - start
     made = np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
     made += np.arange(len(made))
@@ -101,7 +101,7 @@ def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.i
 def _bounds(
     events: pd.DataFrame, rows: pd.DataFrame
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and one past the last event of each row, shape (n,) each."""
+    """Return the first and one past the last event of each row, shape (n,) each."""
     patients = pd.Index(events["subject_id"].unique())
     boundaries = np.flatnonzero(np.diff(patients.get_indexer(events["subject_id"]), prepend=-1))
     ends = np.append(boundaries[1:], len(events))

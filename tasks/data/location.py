@@ -37,7 +37,7 @@ class Location:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """The location of a URL, whether or not anything is there.
+        """Locate a URL, whether or not anything is there.
 
         Raises:
             BadInput: If its protocol is not known, or needs a package that is not there.
@@ -49,7 +49,7 @@ class Location:
         return cls(url, filesystem, path)
 
     def exists(self) -> bool:
-        """Whether there is something.
+        """Return whether anything is there.
 
         Raises:
             BadInput: If the file system cannot be asked.
@@ -60,17 +60,17 @@ class Location:
             raise BadInput(f"{self.url} cannot be reached: {error}") from error
 
     def is_folder(self) -> bool:
-        """Whether it is a folder; a name with the suffix of a file settles it without listing."""
+        """Return whether it is a folder; a file's suffix settles that without listing."""
         if self.is_table() and self.filesystem.isfile(self.path):
             return False
         return bool(self.filesystem.isdir(self.path))
 
     def is_table(self) -> bool:
-        """Whether it has the suffix of a file that is read."""
+        """Return whether it has the suffix of a file that is read."""
         return self.has_suffix(SUFFIXES)
 
     def is_parquet(self) -> bool:
-        """Whether it has the suffix of a Parquet file."""
+        """Return whether it has the suffix of a Parquet file."""
         return self.has_suffix(PARQUET)
 
     @property
@@ -80,22 +80,22 @@ class Location:
 
     @property
     def table_name(self) -> str:
-        """Its name in small letters, without folders and the suffix of a table."""
+        """Its name in lower case, without folders and the suffix of a table."""
         name = self.path.rstrip("/").rsplit("/", 1)[-1].lower()
         suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
         return name.removesuffix(suffix)
 
     def below(self, name: str) -> Self:
-        """What is called so in this folder."""
+        """Return the file or folder of that name in this folder."""
         return self._child(posixpath.join(self.path, name))
 
     def children(self) -> list[Self]:
-        """Files and folders directly in this folder, in order of names."""
+        """Return the files and folders directly in this folder, in order of names."""
         listed = self.filesystem.ls(self.path, detail=False)
         return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
 
     def tables(self, names: Collection[str]) -> dict[str, Self]:
-        """Tables of this folder that are called so, by name in small letters.
+        """Return the tables in this folder of these names, by name in lower case.
 
         A table is a file that is read, or a folder of Parquet files; other files are passed over.
 
@@ -115,12 +115,12 @@ class Location:
         return found
 
     def parquet_files(self) -> list[Self]:
-        """All Parquet files below this folder, in order of names."""
+        """Return all Parquet files below this folder, in order of names."""
         files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
         return [file for file in files if file.is_parquet()]
 
     def content(self) -> bytes:
-        """All its bytes, unpacked."""
+        """Return all its bytes, unpacked."""
         with self.filesystem.open(self.path, "rb") as file:
             data: bytes = file.read()
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
@@ -130,13 +130,13 @@ class Location:
         return type(self)(url, self.filesystem, path)
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
-        """Whether its name ends with one of these, in letters of any size."""
+        """Return whether its name ends with one of these, in any case."""
         path = urlsplit(self.path).path if "://" in self.path else self.path
         return path.lower().endswith(tuple(suffixes))
 
 
 def shards(location: Location) -> list[Location]:
-    """The file itself, or all Parquet files below a folder.
+    """Return the file itself, or all Parquet files below a folder.
 
     Raises:
         BadInput: If there is none.

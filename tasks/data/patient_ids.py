@@ -17,7 +17,7 @@ _TYPES = (np.int64, np.uint64)
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
-    """Whole numbers as int64 or uint64, all else as texts; there are no gaps.
+    """Return ids as int64 or uint64 if all are whole numbers, else as texts, without gaps.
 
     Texts are whole numbers if all of them are written as such, so that an id is the same in a CSV
     file, which knows no types, and in a Parquet file.
@@ -45,7 +45,7 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def _as_numbers(texts: pd.Series) -> pd.Series | None:
-    """Texts as whole numbers, if all of them are."""
+    """Return texts as whole numbers, if all of them are."""
     if not len(texts) or not texts.astype("string").str.fullmatch(_WHOLE).all():
         return None
     numbers = [int(text) for text in texts]
@@ -56,7 +56,7 @@ def _as_numbers(texts: pd.Series) -> pd.Series | None:
 
 
 def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
-    """The ids of several tables as one column; texts if one of them has texts."""
+    """Join the ids of several tables; as texts if one of them has texts."""
     if len({column.dtype for column in columns}) > 1:
         columns = [column.map(str) for column in columns]
         return as_ids(pd.concat(columns, ignore_index=True), "")
@@ -64,7 +64,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
-    """Ids as the known ones are, so that the number 17 and the text "17" are the same patient.
+    """Return ids of the known ones' kind: the number 17 and the text "17" are one patient.
 
     What is not known stays as it is.
     """

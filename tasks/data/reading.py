@@ -57,7 +57,7 @@ def read_source(source: Source) -> Dataset:
 def read_features(
     data: str, labels: str | None, training: Dataset, chosen: str | None = None
 ) -> pd.DataFrame | EventRows:
-    """Rows to predict: a table as it is in its file, or events with the rows of their labels.
+    """Read rows to predict: a table as it is in its file, or events with the rows of labels.
 
     Args:
         data: A file or folder of any format of the same kind as the training data.

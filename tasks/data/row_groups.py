@@ -11,7 +11,7 @@ __all__ = ["check_apart", "groups_of"]
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
-    """Numbers of the groups that rows with equal values are, shape (n,).
+    """Number the groups of rows with equal values, shape (n,).
 
     Raises:
         BadInput: If a row has none.
@@ -24,7 +24,7 @@ def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
 
 
 def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str) -> None:
-    """Raise unless each group is either to learn from or to test on.
+    """Raise if a group has rows to learn from and rows of the test.
 
     Args:
         groups: Number of each row's group, shape (n,).

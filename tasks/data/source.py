@@ -9,7 +9,7 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to read and how, as the options of the same names say.
+    """Options that say where data comes from; the names are those of the command line.
 
     Attributes:
         data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.

@@ -48,17 +48,17 @@ class Split:
     seed: int
 
     def digest(self) -> str:
-        """What the split is."""
+        """Return the digest of the content."""
         return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
 
     def held_out(self, fold: int) -> NDArray[np.intp]:
-        """Rows that a fold holds out, in order; of the refit, the test rows."""
+        """Return the rows that a fold holds out, in order; of the refit, the test rows."""
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
     def training(
         self, fold: int, y: NDArray[np.int32], subset: float = 1.0, draw: int = 0
     ) -> NDArray[np.intp]:
-        """Rows that a fold trains on, in order.
+        """Return the rows that a fold trains on, in order.
 
         Subsets of one draw are nested, hold every class, and keep the classes' shares within a row.
 
@@ -88,7 +88,7 @@ def make_split(
     seed: int,
     holdout: float | None = None,
 ) -> Split:
-    """A stratified split; rows of one group stay together.
+    """Make a stratified split; rows of one group stay together.
 
     Args:
         dataset: The rows; those given as test rows are the test part.
@@ -125,7 +125,7 @@ def make_split(
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:
-    """Keep a split in the store's records; returns its digest."""
+    """Keep a split in the store's records, and return its digest."""
     digest = split.digest()
     record = split_record(digest)
     if not store.records.is_whole(record):
@@ -136,7 +136,7 @@ def import_split(split: Split, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=4)
 def load_split(store: ArtifactStore, digest: str) -> Split:
-    """The split of that digest, read once per process.
+    """Load the split of a digest, once per process.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
@@ -171,7 +171,7 @@ def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float 
 
 
 def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:
-    """The rows that are not for testing, in order."""
+    """Return the rows that are not for testing, in order."""
     if dataset.is_test is not None:
         return np.flatnonzero(~dataset.is_test)
     assert test_size is not None  # noqa: S101 - the caller's duty
@@ -180,7 +180,7 @@ def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDAr
 
 
 def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
-    """A share of some rows, stratified; whole groups, as near to it as equal parts allow."""
+    """Draw a stratified share of rows; of groups, as near to it as equal parts allow."""
     if dataset.groups is None:
         y = dataset.strata[rows]
         taken: NDArray[np.intp] = train_test_split(
@@ -198,7 +198,7 @@ def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> N
 
 
 def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
-    """Every class in every fold and in the test part, or a metric may not be defined there.
+    """Raise unless each fold and the test have every class, or a metric may be undefined.
 
     A test part that was given may lack some, if it has two.
     """

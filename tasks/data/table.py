@@ -24,7 +24,7 @@ _FEW_ROWS = 20
 def features_of(
     frame: pd.DataFrame, drop: Sequence[str], categorical: Sequence[str], where: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The features of a table in canonical form: float64 columns and categories, gaps kept.
+    """Bring features to canonical form: float64 columns and categories, gaps kept.
 
     Args:
         frame: The table without its target.
@@ -84,7 +84,7 @@ def features_of(
 def like_training(
     frame: pd.DataFrame, training: pd.DataFrame, where: str = "the data to predict"
 ) -> pd.DataFrame:
-    """New rows with the columns of the training data, in their order and of their kinds.
+    """Return new rows with the columns of the training data, in their order and of their kinds.
 
     Raises:
         BadInput: If a column is missing, or one of numbers holds something else.
@@ -112,7 +112,7 @@ def like_training(
 
 
 def _as_known(texts: pd.Series, known: Collection[str]) -> pd.Series:
-    """Texts as the known ones are written; what is not known stays."""
+    """Return texts as the known ones are written; what is not known stays."""
     for other in (  # a file with a gap writes 1 as 1.0
         texts.map(lambda text: text.removesuffix(".0"), na_action="ignore"),
         texts.map(lambda text: f"{text}.0", na_action="ignore"),
@@ -136,13 +136,13 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _is_identifier(column: pd.Series) -> bool:
-    """Whether a column holds a different whole number in every row."""
+    """Return whether a column holds a different whole number in every row."""
     is_whole = pd.api.types.is_integer_dtype(column)
     return bool(is_whole and len(column) > _FEW_ROWS and column.nunique() == len(column))
 
 
 def category_texts(column: pd.Series) -> pd.Series:
-    """Values of a category as texts, gaps kept; where all are whole, 1.0 is the category 1."""
+    """Return category values as texts, gaps kept; if all are whole, 1.0 is the category 1."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
     if pd.api.types.is_float_dtype(column) and are_whole(column):

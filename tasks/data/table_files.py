@@ -37,7 +37,7 @@ _NULLABLE: Mapping[pa.DataType, Any] = {
 def read_table(
     location: Location, texts: Collection[str] = (), only: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The table in a file. Gaps turn no whole number into a float; texts in `GAPS` are gaps.
+    """Return the table in a file. Gaps turn no whole number into a float; texts in `GAPS` are gaps.
 
     Args:
         location: The file.
@@ -71,7 +71,7 @@ def read_table(
 
 
 def column_names(location: Location) -> list[str]:
-    """Names of the columns of a file, without reading its rows where that is possible."""
+    """Return names of the columns of a file, without reading its rows where that is possible."""
     try:
         if location.is_parquet():
             with location.filesystem.open(location.path, "rb") as file:
@@ -85,7 +85,7 @@ def column_names(location: Location) -> list[str]:
 
 
 def columns_called(location: Location, names: Collection[str]) -> list[str]:
-    """Columns of a file whose names in small letters are among these."""
+    """Return columns of a file whose names in small letters are among these."""
     return [name for name in column_names(location) if name.lower() in names]
 
 
@@ -103,7 +103,7 @@ def _read_parquet(location: Location, only: Collection[str] | None) -> pd.DataFr
 
 
 def _with_gaps(table: pa.Table) -> pa.Table:
-    """The same with texts that are gaps left out."""
+    """Return the table with gaps for the texts that are gaps."""
     for position, field in enumerate(table.schema):
         column = table.column(position)
         if pa.types.is_dictionary(field.type) and _is_text(field.type.value_type):

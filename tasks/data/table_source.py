@@ -20,7 +20,7 @@ __all__ = ["read_frame", "table_dataset"]
 
 
 def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.DataFrame:
-    """The table at a URL, in any format of tables.
+    """Read the table at a URL, in any format of tables.
 
     Args:
         url: Where it is.
@@ -38,7 +38,7 @@ def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.
 
 
 def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
-    """The data set of a source whose table has been read.
+    """Make a data set of a table.
 
     Raises:
         BadInput: If it cannot be used.
@@ -90,7 +90,7 @@ def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
 def _with_target(
     frame: pd.DataFrame, target: str, where: str, source: Source
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that have a class, or all if those without are not to be left out."""
+    """Leave out rows without a class if asked to, else raise if there are any."""
     need_column(target, frame.columns, where)
     if not len(frame):
         raise BadInput(f"{where} has no rows")

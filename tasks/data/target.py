@@ -19,7 +19,7 @@ _CLASSES_WITH_DECIMALS = 10
 def target_of(
     target: pd.Series, where: str, predicts: str | None = None
 ) -> tuple[NDArray[Any], tuple[str | int | float | bool, ...], list[str]]:
-    """What is to be predicted: classes or numbers.
+    """Encode the target: classes or numbers.
 
     Args:
         target: The values.
@@ -77,7 +77,7 @@ def need_targets(target: pd.Series, where: str) -> None:
 
 
 def _check_target(target: pd.Series, where: str) -> None:
-    """Every row must have one, and not all the same."""
+    """Raise unless every row has a target, and not all the same."""
     name = target.name
     need_targets(target, where)
     if not len(target):
@@ -98,7 +98,7 @@ def _classes_of(
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:
-    """Labels as estimators learn them and in one order: whole numbers, truth values or texts."""
+    """Return sorted labels as estimators learn them: whole numbers, truth values or texts."""
     if isinstance(target.dtype, pd.CategoricalDtype):
         target = target.astype(target.cat.categories.dtype)
     if pd.api.types.is_bool_dtype(target):

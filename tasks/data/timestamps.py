@@ -17,7 +17,7 @@ _ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of a column, and how much of them was said.
+    """Times of a column, and how precise they are.
 
     Attributes:
         utc: The times in UTC; gaps stay.
@@ -62,7 +62,7 @@ class Times:
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Times in UTC; one without a zone is UTC already.
+    """Convert times to UTC; one without a zone is UTC already.
 
     Args:
         column: Times, or texts as ISO 8601 writes them; gaps stay.
@@ -78,7 +78,7 @@ def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Serie
 
 
 def end_of_day(times: pd.Series, is_date: pd.Series) -> pd.Series:
-    """Times, of which those that are dates move to the last microsecond of their day."""
+    """Move times that are dates to the last microsecond of their day."""
     return times.mask(is_date, times + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
 
 

@@ -10,13 +10,13 @@ _WITH_POINT_ZERO = r"-?(?:0|[1-9]\d{0,14})\.0"
 
 
 def are_whole(numbers: pd.Series) -> bool:
-    """Whether all floats but gaps are whole numbers, and exact."""
+    """Return whether all floats but gaps are whole numbers, and exact."""
     there = numbers.dropna()
     return bool(((there % 1 == 0) & (there.abs() < EXACT)).all())
 
 
 def without_point_zero(texts: pd.Series) -> pd.Series:
-    """Texts of whole numbers without their `.0`, which a table with gaps adds to all of them.
+    """Drop the `.0` that a table with gaps adds to all whole numbers.
 
     If one does not end so, `250.0` may be another code than `250`, and all stay as they are.
     """

@@ -22,7 +22,7 @@ __all__ = ["FoldData", "fit_model", "fit_transformer", "predict"]
 
 @dataclass(frozen=True, slots=True)
 class FoldData:
-    """What an algorithm learns from, and what it is judged on.
+    """Data of one fold: what an algorithm learns from, and what it is judged on.
 
     Attributes:
         train: Training rows.
@@ -83,7 +83,7 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
 
 def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
-    """Positions of the predicted classes, and scores where the estimator gives them.
+    """Predict positions of classes, with scores where the estimator gives them.
 
     Without classes, the predicted numbers in their place.
     """
@@ -106,7 +106,7 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
 
 
 def _started(how: Recipe) -> float:
-    """The time from which a step counts: a process's first import of an estimator is no cost."""
+    """Return the time from which a step counts: importing an estimator is no cost."""
     imported(how.estimator)
     return perf_counter()
 
@@ -131,7 +131,7 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
 
 
 def _class_weights(y: NDArray[Any]) -> dict[Any, float]:
-    """Weight of each class, by inverse frequency."""
+    """Return the weight of each class, by inverse frequency."""
     classes = np.unique(y)
     weights = compute_class_weight("balanced", classes=classes, y=y)
     return dict(zip(classes, weights.tolist(), strict=True))

@@ -16,7 +16,7 @@ _SCIKIT_LEARN = "sklearn"
 
 
 def library_of(estimator: str, make: Callable[[], Any]) -> str:
-    """The packages behind an estimator, with their versions; a user's text by its digest.
+    """Return the packages behind an estimator with their versions; user code by its digest.
 
     What is neither ours nor scikit-learn's may inherit or hold estimators of any other package, so
     it is made, and all its classes are looked at.
@@ -41,7 +41,7 @@ def library_of(estimator: str, make: Callable[[], Any]) -> str:
 
 
 def _packages(estimator: Any) -> list[str]:
-    """Of the classes of an estimator, and of what it holds, sorted."""
+    """Return the packages of an estimator's classes and of what it holds, sorted."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     found = {p for held in (estimator, *parameters.values()) for p in _packages_of(held)}
     return sorted({_SCIKIT_LEARN if p == _OURS else p for p in found})

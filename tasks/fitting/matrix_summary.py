@@ -12,7 +12,7 @@ __all__ = ["MatrixSummary"]
 
 @dataclass(frozen=True, slots=True)
 class MatrixSummary:
-    """What later steps must know of a matrix to compute their keys without reading it.
+    """A matrix without its elements: enough for later steps to compute their keys.
 
     Attributes:
         rows: Rows to train on.
@@ -35,7 +35,7 @@ class MatrixSummary:
 
     @classmethod
     def of(cls, X: Any) -> "MatrixSummary":
-        """The summary of a training matrix."""
+        """Summarise a training matrix."""
         rows, columns = X.shape
         kind = layout(X)
         if kind not in ("dense", "sparse"):
@@ -45,7 +45,7 @@ class MatrixSummary:
         return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
 
     def to_json(self) -> dict[str, Any]:
-        """What is to be kept of the matrix, as JSON values."""
+        """Return what is kept with the matrix, as JSON values."""
         kept = asdict(self)
         del kept["n_classes"]
         return kept

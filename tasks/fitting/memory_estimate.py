@@ -34,12 +34,12 @@ _SPARSE_ELEMENT = 12
 
 
 class WillNotFit(MemoryError):  # noqa: N818 - it says what is the matter
-    """A step was not started, because it needs more memory than there is; the message says both."""
+    """A step needs more memory than there is, so it was not started."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """The largest thing that a step makes.
+    """The largest array that a step makes.
 
     Attributes:
         what: What it is, for a message.
@@ -129,7 +129,7 @@ def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryE
 
 
 def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
-    """Products of up to `degree` of p factors, none twice if `alone`; the constant is not one."""
+    """Count products of up to `degree` of p factors, none twice if `alone`, nor the constant."""
     return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
 
 
@@ -179,7 +179,7 @@ MEMORY_RULES: Mapping[str, MemoryRule] = {
 
 @cache
 def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
-    """Rules by estimator, for users' algorithms that declare none: those of the catalogue."""
+    """Return the catalogue's rules by estimator, for users' algorithms that declare none."""
     steps = (step for space in SPACES.values() for step in space.steps)
     algorithms = (algorithm for step in steps for algorithm in step.algorithms)
     declared = {a.import_path: a.memory for a in algorithms if a.memory}

@@ -38,7 +38,7 @@ REPAIRED = "estimator"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What exactly an algorithm does to data of a given shape; this is what keys are made of.
+    """What exactly an algorithm does to data of a given shape; keys are made of it.
 
     Attributes:
         algorithm: Its id.
@@ -61,7 +61,7 @@ class Recipe:
     memory: MemoryRule | None = None
 
     def to_json(self, seed: int) -> dict[str, Any]:
-        """All that can change what comes out."""
+        """Return all that decides the result, as JSON values."""
         document: dict[str, Any] = {
             "algorithm": self.algorithm,
             "estimator": self.estimator,
@@ -80,7 +80,7 @@ class Recipe:
 def recipe(
     algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
 ) -> Recipe:
-    """The algorithm with its effective arguments for data summarised so.
+    """Make the recipe of an algorithm for data with this summary.
 
     Args:
         algorithm: The algorithm.
@@ -117,14 +117,14 @@ def recipe(
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
-    """The seed of a step's estimators in a fold; the trial does not enter."""
+    """Return the seed of a step's estimators in a fold; the trial does not enter."""
     key = (zlib.crc32(step.encode()), fold)
     state = np.random.SeedSequence(study_seed, spawn_key=key).generate_state(1)
     return int(state[0])
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """The unfitted estimator of a recipe, behind its repairs.
+    """Build the unfitted estimator of a recipe, behind its repairs.
 
     If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set.
     """
@@ -141,7 +141,7 @@ def build(how: Recipe, seed: int) -> Any:
 
 
 def unseeded_arguments(estimator: Any) -> list[str]:
-    """Names of what would make it differ from run to run, those of estimators inside it too."""
+    """Return the arguments that leave randomness open, those of inner estimators too."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     return sorted(
         name
@@ -151,13 +151,13 @@ def unseeded_arguments(estimator: Any) -> list[str]:
 
 
 def _takes_seed(make: Callable[..., Any]) -> bool:
-    """Whether it may be called with a `random_state`."""
+    """Return whether it takes a `random_state`."""
     accepted = signature(make).parameters.values()
     return any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted)
 
 
 @cache
 def imported(path: str) -> Any:
-    """What a dotted path names."""
+    """Import the object of a dotted path."""
     module, name = path.rsplit(".", 1)
     return getattr(import_module(module), name)

@@ -15,7 +15,7 @@ __all__ = ["absent_groups", "groups_of"]
 def groups_of(
     column: "pd.Series[Any]", bins: Sequence[float]
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """The number of each row's group, -1 where it is in none, shape (n,), and the groups' names.
+    """Return the group of each row, -1 for none, shape (n,), and the groups' names.
 
     Args:
         column: Its values are the groups, in their order; missing ones are in none.
@@ -34,7 +34,7 @@ def groups_of(
 def absent_groups(
     column: "pd.Series[Any]", bins: Sequence[float], split: Split
 ) -> tuple[dict[str, list[int]], int]:
-    """By group that some folds hold out no row of, those folds; and the fewest groups of a fold."""
+    """Return the folds that hold out no row of a group, by group; and the fewest of a fold."""
     numbers, names = groups_of(column, bins)
     held = [set(numbers[split.held_out(fold)].tolist()) - {-1} for fold in range(split.n_folds)]
     absent = {

@@ -19,7 +19,7 @@ _SECONDS = 0.2
 
 
 def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
-    """Microseconds per row: the median over repeated predictions of one batch, after a warm-up.
+    """Return microseconds per row: the median over predictions of one batch, after a warm-up.
 
     On one thread, so that pipelines are compared as they would serve side by side.
 

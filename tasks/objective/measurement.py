@@ -99,7 +99,7 @@ def _false_positive_rate(quantity: Quantity, held_out: HeldOut) -> float:  # noq
 
 
 def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
-    """Largest difference of a metric between two groups (equation A43).
+    """Return the largest difference of a metric between two groups (equation A43).
 
     A group on whose rows the metric is not defined is left out of that fold; it is nan when that
     leaves fewer than two.

@@ -63,7 +63,7 @@ _OF_CLASSES: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says about n rows.
+    """Predictions of n rows.
 
     Attributes:
         label: Position of the predicted class, or the predicted number, shape (n,).
@@ -81,7 +81,7 @@ Loss = Callable[[NDArray[Any], Predictions, int], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """How good predictions are, as a loss to minimise.
+    """A measure of predictions, as a loss to minimise.
 
     Attributes:
         name: What `--metric` calls it.
@@ -102,7 +102,7 @@ class Metric:
     positive: int = 1
 
     def loss(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-        """The loss of predictions.
+        """Return the loss of predictions.
 
         Args:
             y: True classes or numbers, shape (n,).
@@ -124,7 +124,7 @@ class Metric:
         return loss
 
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
-        """What a method may know of it, the loss of the best blind guess included.
+        """Return what a method may know of it, the loss of the best blind guess included.
 
         Args:
             y: True classes or numbers of the training rows, shape (n,).
@@ -144,7 +144,7 @@ class Metric:
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:
-    """The metric of that name.
+    """Return the metric of that name.
 
     Args:
         name: `error`, `auroc`, or one of scikit-learn's scorers.
@@ -168,7 +168,7 @@ def metric_named(name: str, positive: int = 1) -> Metric:
 
 
 def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:
-    """Constant predictions, from the target alone."""
+    """Return constant predictions, from the target alone."""
     if not n_classes:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
     shares = np.bincount(y, minlength=n_classes) / len(y)
@@ -181,7 +181,7 @@ def _error(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float: 
 
 
 def _auroc(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-    """One class against the rest, weighted by the classes' shares."""
+    """Return one class against the rest, weighted by the classes' shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -195,7 +195,7 @@ def _auroc(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
 def _loss_of_scorer(
     name: str, best: float, y: NDArray[Any], predictions: Predictions, n_classes: int
 ) -> float:
-    """How far a scorer of scikit-learn stays below its best score."""
+    """Return how far a scorer of scikit-learn stays below its best score."""
     said = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
     try:
         return best - float(get_scorer(name)(said, np.empty((len(y), 1)), y))
@@ -204,7 +204,7 @@ def _loss_of_scorer(
 
 
 class _Regressor(RegressorMixin, BaseEstimator):
-    """A fitted model that says what was predicted, for scikit-learn's scorers."""
+    """A fitted model that repeats given predictions, for scikit-learn's scorers."""
 
     def __init__(self, predictions: Predictions) -> None:
         self.predictions = predictions

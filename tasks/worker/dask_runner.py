@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class LeanDaskTaskRunner(DaskTaskRunner):
-    """Submits tasks to Dask, the context of the flow run sent and rebuilt once per worker.
+    """Runner on Dask that sends the flow run's context once, and rebuilds it once per worker.
 
     Made inside a flow run, and used as a context manager there. Takes what `DaskTaskRunner` takes.
     """
@@ -74,7 +74,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
 
     def prepare_workers(self, make_ready: Callable[[], None]) -> None:
-        """Have all workers do now what their first task run would do, and something else.
+        """Do on all workers now what their first task run would do, and something else.
 
         From then on, threads may submit from within other task runs of the flow run.
         """
@@ -87,7 +87,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
     @cached_property
     def _context(self) -> bytes | None:
-        """The flow run's context as bytes; None where the lean way does not work."""
+        """Return the flow run's context as bytes; None where the lean way does not work."""
         if not is_supported():
             _LOGGER.warning(
                 "this version of Prefect is not known to the lean Dask runner; each trial costs "
@@ -102,7 +102,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
 
 def is_supported() -> bool:
-    """Whether Prefect has the names that the lean way needs."""
+    """Return whether Prefect has the names that the lean way needs."""
     return all(
         hasattr(context, "__var__")
         for context in (FlowRunContext, SettingsContext, SyncClientContext)
@@ -110,13 +110,13 @@ def is_supported() -> bool:
 
 
 def drain_events(timeout_seconds: float = 60.0) -> None:
-    """Send all that this process has not yet told the server."""
+    """Send the server all that this process has not yet told it."""
     for service in (EventsWorker, APILogWorker):
         service.drain_all(timeout=timeout_seconds, at_exit=False)
 
 
 async def drain_worker(timeout_seconds: float = 60.0) -> None:
-    """What `drain_events` does, for a Dask worker's event loop."""
+    """Drain events on a Dask worker's event loop."""
     for service in (EventsWorker, APILogWorker):
         pending = service.drain_all(timeout=timeout_seconds, at_exit=False)
         if isawaitable(pending):
@@ -157,7 +157,7 @@ def _prepare(context: bytes | None, make_ready: Callable[[], None]) -> None:
 
 
 class _ProcessContext:
-    """Settings, API client and flow run as this worker process knows them."""
+    """Settings, API client and flow run, as this worker process knows them."""
 
     def __init__(self, serialized: bytes) -> None:
         hold_events_of_short_runs()
@@ -176,7 +176,7 @@ class _ProcessContext:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Everything in place for one task run; nothing of it stays."""
+        """Set everything up for one task run, and nothing beyond it."""
         client_token = SyncClientContext.__var__.set(self.client)
         flow_run = self.flow_run.model_copy(update={"run_results": {}, "task_run_dynamic_keys": {}})
         try:

@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class LimitKeeper(NannyPlugin):
-    """Keeps the trials of one flow run within their limits, in each nanny of a cluster.
+    """Nanny plugin that keeps the trials of one flow run within their limits.
 
     What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
     the `worker`'s address, and the `failure` as the trial will have it.
@@ -119,7 +119,7 @@ class LimitKeeper(NannyPlugin):
         return note if note.get("flow_run") == self._flow_run else {}
 
     def _forget(self) -> None:
-        """Be done with a process that has ended."""
+        """Forget a process that has ended."""
         self._pid = None
         self._path.unlink(missing_ok=True)
 

@@ -24,7 +24,7 @@ def make_ready(context: StudyContext) -> None:
 
 
 def worker_environment(context: StudyContext) -> dict[str, Any]:
-    """What must be the same in the flow and on each of its workers.
+    """Return what must be the same in the flow and on each of its workers.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.

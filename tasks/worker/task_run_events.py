@@ -32,7 +32,7 @@ class _Held:
 
 
 class _Holder:
-    """Sends events of task runs, those of states that are not final a little later."""
+    """Sender of task runs' events, which holds those of states that are not final."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
         self._send = send
@@ -68,7 +68,7 @@ class _Holder:
 
 
 def hold_events_of_short_runs() -> bool:
-    """Hold events back in this process from now on; whether that is so."""
+    """Hold events back in this process from now on; return whether that is possible."""
     send = getattr(task_engine, _SENDER, None)
     if send is None:
         return False

@@ -12,7 +12,7 @@ _SHARE_OF_MEMORY = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """What a trial may take.
+    """The most that a trial may take.
 
     Attributes:
         seconds: Wall time from its start on a worker.
@@ -25,5 +25,5 @@ class TrialLimits:
 
 
 def share_of_memory(n_workers: int, memory_bytes: int = MEMORY_LIMIT) -> int:
-    """What each of so many workers may take; by default of this machine, or this container."""
+    """Return each worker's share of memory, by default of this machine or container."""
     return int(_SHARE_OF_MEMORY * memory_bytes / n_workers)

@@ -37,7 +37,7 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 @contextmanager
 def trial_noted() -> Iterator[None]:
-    """Note the task run in the body as this worker's trial; do nothing outside a Dask worker.
+    """Note the task run in the body as this worker's trial, whose limits are then kept.
 
     From then on its limits are kept.
     """
@@ -62,7 +62,7 @@ def trial_noted() -> Iterator[None]:
 
 
 def note_path(worker_folder: str, pid: int) -> Path:
-    """The file that a worker's process notes its trial in."""
+    """Return the file that a worker's process notes its trial in."""
     return Path(worker_folder).parent / f"trial-{pid}.json"
 
 
@@ -80,7 +80,7 @@ def note_step(step: str, fold: int) -> None:
 
 
 def read_note(path: Path) -> Mapping[str, Any]:
-    """What a worker has noted: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold`.
+    """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step` and `fold`.
 
     Empty if it runs no trial, or is just writing.
     """

@@ -63,7 +63,7 @@ class Cohort:
 
 
 def generate(spec: CohortSpec) -> Cohort:
-    """A cohort, always the same for the same spec; with and without leak alike before it."""
+    """Generate a cohort, the same for the same spec; the leak changes nothing before it."""
     rng = np.random.default_rng(spec.seed)
     is_case = rng.permutation(np.arange(spec.n_patients) % 2 == 1)
     orders = _orders(spec, is_case, rng)
@@ -103,7 +103,7 @@ def generate(spec: CohortSpec) -> Cohort:
 
 
 def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
-    """All orders; of common medications as many as the planted ones leave of Table 3's rates."""
+    """Draw all orders, with common medications to fill up to Table 3's rates."""
     strength = STRENGTH[spec.family] if spec.strength is None else spec.strength
     planted = [
         family_code(spec.family, f"MAIN//{spec.family}{i}", is_case, strength, rng)
@@ -131,7 +131,7 @@ def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: np.random.Generat
 def _drug_classes(
     orders: Orders, is_case: NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
-    """For each order an event of its drug class, for some one of a second class.
+    """Draw an event of the drug class of each order, for some orders one of a second class.
 
     Returns:
         All codes, those of orders first and the leak's last; class of each event, and its order.
@@ -147,7 +147,7 @@ def _drug_classes(
 
 
 def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
-    """What was planted.
+    """Return what was planted, as JSON values.
 
     A rare code is in fewer rows of a training fold than in all, so the lowest threshold loses
     fewest; rare codes that mean nothing are best left out by the highest. Rare codes are many and

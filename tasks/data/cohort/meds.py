@@ -85,7 +85,7 @@ def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
 
 
 def _splits(is_case: NDArray[np.bool_]) -> NDArray[np.str_]:
-    """The last fifth of the cases and of the controls is held out, shape (patients,)."""
+    """Hold out the last fifth of the cases and of the controls, shape (patients,)."""
     split = np.full(len(is_case), "train", dtype="<U8")
     for members in (np.flatnonzero(is_case), np.flatnonzero(~is_case)):
         split[members[round(0.8 * len(members)) :]] = "held_out"

@@ -51,7 +51,7 @@ class Orders:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """All orders of some parts that have no code in common."""
+        """Join parts that have no code in common."""
         first = np.cumsum([0, *(len(part.names) for part in parts)])
         return cls(
             tuple(name for part in parts for name in part.names),
@@ -64,7 +64,7 @@ class Orders:
 def common(
     mean: NDArray[np.float64], uneven: NDArray[np.float64], rng: np.random.Generator
 ) -> Orders:
-    """At least one order a patient; codes by Zipf's law.
+    """Draw at least one order a patient, of codes by Zipf's law.
 
     The number of orders carries as much of the class as the two means do.
 
@@ -89,7 +89,7 @@ def family_code(
     strength: float,
     rng: np.random.Generator,
 ) -> Orders:
-    """Orders of one code of which one aggregation carries the class, and the others do not.
+    """Draw orders of one code of which one aggregation alone carries the class.
 
     Args:
         family: The aggregation that does.
@@ -134,7 +134,7 @@ def rare_signal(
     is_case: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Orders:
-    """Codes that exactly `frequency` patients have, most of them of one class, by turns of each.
+    """Draw codes that exactly `frequency` patients have, most of them of one class, in turn.
 
     Args:
         frequency: Patients that have a code.
@@ -161,7 +161,7 @@ def rare_signal(
 
 
 def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Orders:
-    """Codes of 1 to 4 orders that mean nothing."""
+    """Draw codes of 1 to 4 orders that mean nothing."""
     counts = rng.choice([1, 2, 3, 4], n_codes, p=[0.55, 0.25, 0.12, 0.08])
     code = np.repeat(np.arange(n_codes), counts)
     patient = rng.integers(0, n_patients, len(code))
@@ -170,7 +170,7 @@ def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Order
 
 
 def xor_pair(weight: float, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
-    """Two codes that half of the patients of each class have; cases rather have just one of them.
+    """Draw two codes that half of each class have; cases tend to have just one of them.
 
     Neither code alone tells anything, so linear models are blind to them.
 

@@ -14,7 +14,7 @@ __all__ = ["COHORTS", "CohortSpec", "cohort_named"]
 
 @dataclass(frozen=True, slots=True)
 class CohortSpec:
-    """What to generate.
+    """Options of a cohort.
 
     Attributes:
         n_patients: Rows, half of them cases.
@@ -79,7 +79,7 @@ COHORTS: Mapping[str, CohortSpec] = {
 
 
 def cohort_named(text: str) -> CohortSpec:
-    """The cohort that `NAME?option=value&option=value` stands for.
+    """Return the cohort that `NAME?option=value&option=value` stands for.
 
     >>> cohort_named("demo?family=sum&leak=no").family
     'sum'

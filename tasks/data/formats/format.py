@@ -47,7 +47,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format.
+    """A data format.
 
     Attributes:
         name: What `--format` calls it.
@@ -72,9 +72,9 @@ class Format:
     check: Callable[[Location], None] | None = None
 
     def root(self, location: Location) -> Location:
-        """The file, or the folder that its files are in."""
+        """Return the file, or the folder that its files are in."""
         return location.below(self.subfolder) if self.subfolder else location
 
     def frames(self, location: Location, texts: Sequence[str] = ()) -> Iterable[pd.DataFrame]:
-        """The frames of a file or folder, with some columns read as texts."""
+        """Return the frames of a file or folder, with some columns read as texts."""
         return self.read(self.root(location), texts)

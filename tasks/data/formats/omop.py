@@ -71,7 +71,7 @@ _ANSWER = "value_as_concept_id"
 
 
 def _is_omop(folder: Location) -> bool:
-    """Whether a folder holds clinical tables of OMOP.
+    """Return whether a folder holds clinical tables of OMOP.
 
     Raises:
         BadInput: If it holds two tables of one name.
@@ -80,7 +80,7 @@ def _is_omop(folder: Location) -> bool:
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Events of each table of the folder: columns subject_id, time, code, numeric_value.
+    """Yield events of each table: columns subject_id, time, code, numeric_value.
 
     Raises:
         BadInput: If there is no clinical table, or one lacks a column or holds a row without a
@@ -116,7 +116,7 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
 
 
 def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
-    """The first column with any number but zero in any part of a table; empty if there is none."""
+    """Return the first column with a number but zero in any part of a table, or nothing."""
     for name in columns:
         parts = (pd.to_numeric(t[name], errors="coerce") for t in tables if name in t)
         if any((part.fillna(0) != 0).any() for part in parts):
@@ -125,7 +125,7 @@ def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
 
 
 def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """The parts of a table with the named columns, in small letters."""
+    """Yield the parts of a table with the named columns, in lower case."""
     needed = {"person_id", date, f"{date}time", *columns}
     for shard in shards(location):
         texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
@@ -150,7 +150,7 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _births(table: pd.DataFrame, where: str) -> pd.Series:
-    """Times of birth; of one known by its year only, the first day of the year."""
+    """Return times of birth; of one known by its year only, the first day of the year."""
     if "year_of_birth" not in table:
         return _times(table, "birth_date", where, required=False)
     part = {
@@ -182,7 +182,7 @@ def _events(table: pd.DataFrame, clinical: _Clinical, number: str, where: str) -
 
 
 def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
-    """The concept, or the source's code where there is no concept."""
+    """Return the concepts, or the source's codes where there is no concept."""
     concepts = _whole(table[f"{of}_concept_id"], where).fillna(0)
     codes = f"{of.upper()}//" + concepts.astype("string")
     if f"{of}_source_value" in table:
@@ -192,7 +192,7 @@ def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
 
 
 def _whole(column: pd.Series, where: str) -> pd.Series:
-    """Whole numbers, also where a file wrote them as floats.
+    """Return whole numbers, also where a file wrote them as floats.
 
     Raises:
         BadInput: If one is none.
@@ -208,7 +208,7 @@ def _whole(column: pd.Series, where: str) -> pd.Series:
 
 
 def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
-    """Time of each row, else the end of its date.
+    """Return the time of each row, else the end of its date.
 
     The CDM writes a time that is not known as midnight, so midnight is a date without a time.
 

@@ -21,7 +21,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(_FORMATS)
 
 
 def register_format(added: Format) -> None:
-    """Make a format known; it is asked before all that were registered earlier.
+    """Register a format, to be asked before all that were registered earlier.
 
     Raises:
         ValueError: If there is one of that name.
@@ -36,7 +36,7 @@ for _format in (TABLE, EVENTS, SYNTHEA, OMOP, MEDS):
 
 
 def format_named(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     Raises:
         UnknownName: If there is none.
@@ -49,7 +49,7 @@ def format_named(name: str) -> Format:
 def recognise(
     given: Given, chosen: str | None = None, kind: Literal["table", "events"] | None = None
 ) -> Format:
-    """The format of a file or folder.
+    """Find the format of a file or folder.
 
     Args:
         given: The data.

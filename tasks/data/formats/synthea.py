@@ -24,7 +24,7 @@ __all__ = ["SYNTHEA"]
 
 @dataclass(frozen=True, slots=True)
 class _Clinical:
-    """What the codes of a table begin with, and its column of values if it has one."""
+    """A table: the prefix of its codes, and its column of values if it has one."""
 
     prefix: str
     value: str = ""
@@ -48,7 +48,7 @@ _STARTS = ("start", "date")
 
 
 def _is_synthea(folder: Location) -> bool:
-    """Whether a folder is such an export.
+    """Return whether a folder is such an export.
 
     Raises:
         BadInput: If it holds two tables of one name.
@@ -58,7 +58,7 @@ def _is_synthea(folder: Location) -> bool:
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Events of each table of the folder: columns subject_id, time, code, numeric_value.
+    """Yield events of each table: columns subject_id, time, code, numeric_value.
 
     Raises:
         BadInput: If a table is missing, lacks a column, or holds a row without a time.
