@@ -2,9 +2,9 @@
 
 `space` declares what can be chosen and `trials` holds what was observed. Methods learn with
 `surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
-that declares itself, and `registry` knows them by name. `optimizer` is the contract of all, and
-`events` resume one. Everything here is loaded when first touched: the libraries of some methods
-take seconds to import.
+that declares itself by a `method` with its `options`, and `registry` knows them by name.
+`optimizer` is the contract of all, told by a `budget` what is left, and `events` resume one.
+Everything here is loaded when first touched: the libraries of some methods take seconds to import.
 """
 
 from importlib import import_module

@@ -1,8 +1,12 @@
 """Keys, bytes and records: what steps made and what studies did; no estimators, no Prefect.
 
-`key` names things, `codec` turns values into bytes, `files` publishes folders of them under a URL.
-`store` is the bounded cache of artifacts with its `index`, `records` what must never go, `ledger`
-the studies. `lease` says who is making what. All tables are in one `database`.
+`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles with
+`signing`), `files` publishes folders of them under a URL; `atomic` does so for single files.
+`store` is the artifact store: `writer` fills its bounded `cache`, `journal` says what is being
+written, `inspection` looks into it, `opening` ties folder and database together. `records` must
+never go, and `record_ids` names them. `ledger` has the studies. `lease` says who is making what,
+`holder` tells processes apart. All tables are in one `database`. `blocks` and `secret_block` alone
+know Prefect.
 """
 
 from prefect_tune.storage.database import StoreLost

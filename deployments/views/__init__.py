@@ -1,1 +1,5 @@
-"""What the commands print for people."""
+"""Text for people: a file a subject.
+
+`study` and `trials`, `artifact` and the whole `store`, `comparison` of methods; `live` follows a
+study that runs. All print to one `console`.
+"""

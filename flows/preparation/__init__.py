@@ -1,5 +1,7 @@
 """From parameters to a study in the ledger: everything that can be wrong is found here, first.
 
-`options` states the parameters, `settings` parses them, `study_input` reads the data, `plan`
-resolves what was left out and enters the study, `resume` merges with one that is there.
+`options` states the parameters and `settings` parses them (`assignments`, `store_address`).
+`prepare` then either has a new study resolved (`resolve`, from its `study_input`) or merges with
+the one in the ledger (`resume`); `constraints` are checked for both. `notes` are what the user
+should know of it.
 """

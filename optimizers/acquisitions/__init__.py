@@ -1,1 +1,5 @@
-"""What a next query is chosen by: functions of a surrogate's mean and deviation."""
+"""Acquisition functions: how good a candidate is by a surrogate's mean and deviation.
+
+`expected_improvement` is the plain one, `augmented_improvement` adds penalties and constraints,
+`maximise` finds the best candidates, and `gaussian_search` is the search made of these.
+"""

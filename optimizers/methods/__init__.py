@@ -1,1 +1,5 @@
-"""The methods of search: a file each, or a folder where one file would hold several subjects."""
+"""The methods of search, a folder each with a declaration that is light to import.
+
+`random_search`, `tpe` and `smac` treat a pipeline as one configuration, and so does `jopt`, the
+reference of ADMM; `flash` prunes paths first, `admm` alternates between paths and values.
+"""

@@ -1,6 +1,9 @@
 """What can be chosen: steps of algorithms, and a choice among them as a record or a vector.
 
-`algorithm` and `space` declare, `configuration` holds one choice (and a query, what to run of it),
-`encoding` and `candidates` turn configurations into arrays, `grids` puts discrete values on the
-unit interval, and `naming` answers an unknown name with the nearest known one.
+A `space` has a `step` for each stage, a step an `algorithm` or more; `orders` are steps that order
+others, `conditions` say which hyperparameters are active. A `configuration` is one choice, a
+`query` what to run of it; `sampling` draws them, `enumeration` lists them, `rendering` shows them.
+`encoding`, `columns` and `unit_interval` turn them into vectors (`grids` for discrete values),
+`candidates` many at once, of a `candidate_space`, with `neighbours`. `naming` answers an unknown
+name with the nearest known one.
 """

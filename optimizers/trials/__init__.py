@@ -1,1 +1,6 @@
-"""What was observed: trials, their history, and the losses that models are fitted on."""
+"""Trials and what models are fitted on.
+
+A `trial` has a `state` and ends in a loss or a failure; `history` holds them all. `objective` is
+what is minimised, `constraint` a bound besides. `told_losses` gives failed trials a loss too, and
+`capacity` says how many trials a budget holds.
+"""

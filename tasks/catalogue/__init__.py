@@ -1,7 +1,10 @@
 """Algorithms and spaces as data, each algorithm stated once and reused.
 
-One file per step of the papers' pipelines; `spaces` puts them together, `shared_spaces` has the
-hyperparameters that several algorithms share, `estimators` and `construction` our own estimators.
+One file per step of the papers' pipelines: `construction` of features, `table_preparation`,
+`rescaling`, `balancing`, `preprocessing`, and the models of `classification` and `regression`;
+`admm` and `admm_models` have what is ADMM's alone, `ensemble_smbo` spaces of a single model.
+`spaces` puts them together, `shared_spaces` has the hyperparameters that several algorithms share,
+`estimators` and `construction` our own estimators.
 
 An algorithm is one declaration: estimator, hyperparameters, effective values (`transforms`), memory
 estimate (`memory`), flags. A step may get a new one anywhere among the others: running studies go

@@ -1,12 +1,15 @@
-"""Examples in docstrings hold."""
+"""Examples in docstrings hold, and rooms are mapped."""
 
+import ast
 import doctest
 import importlib
+import re
 
 import pytest
-from source_tree import SOURCES, module_name
+from source_tree import ROOT, SOURCES, module_name, parsed
 
 MODULES = [module_name(p) for p in SOURCES if p.name not in ("__init__.py", "__main__.py")]
+MAPS = [p for p in SOURCES if p.name == "__init__.py" and p.parent != ROOT / "deployments/package"]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -16,3 +19,11 @@ def test_examples_in_docstrings_hold(module) -> None:
 
 def test_modules_were_found() -> None:
     assert len(MODULES) > 50
+
+
+@pytest.mark.parametrize("path", MAPS, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_a_room_is_mapped_by_its_docstring(path) -> None:
+    files = {p.stem for p in path.parent.glob("*.py") if not p.stem.startswith("__")}
+    rooms = {p.parent.name for p in path.parent.glob("*/__init__.py")}
+    named = set(re.findall(r"`(\w+)`", ast.get_docstring(parsed(path)) or ""))
+    assert files | rooms <= named

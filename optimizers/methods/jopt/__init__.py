@@ -1,1 +1,1 @@
-"""JOPT: paths and hyperparameters as one problem, for comparison with ADMM."""
+"""JOPT, the reference that ADMM is compared with: its `declaration`, and `jopt`, the method."""

@@ -1,1 +1,1 @@
-"""Random search (Bergstra and Bengio 2012): the baseline."""
+"""Random search: its `declaration`, and `random_search`, the method."""

@@ -1,1 +1,4 @@
-"""TPE (Bergstra et al. 2011): `parzen_search` is the search, which FLASH may use too."""
+"""TPE (Bergstra et al. 2011): its `declaration`, and `tpe`, the method.
+
+`parzen_search` is the search, which FLASH may use too.
+"""
