@@ -42,11 +42,7 @@ def resolve(
         BadInput, UnknownName: If something cannot be used.
     """
     method, seed = settings.method or DEFAULT_METHOD, settings.seed or 0
-    folds, test_size = settings.folds, settings.test_size
-    if folds is None and settings.holdout is None:
-        folds = _DEFAULT_FOLDS
-    if test_size is None and settings.source.test is None:
-        test_size = _DEFAULT_TEST_SIZE
+    folds, test_size = _folds_and_test_size(settings)
     found = read_input(settings, read)
     dataset = found.dataset
     split = make_split(dataset, folds, test_size, seed, settings.holdout)
@@ -88,6 +84,15 @@ def resolve(
     )
     notes = [*metric_notes, *found.notes(), *constraint_notes(bounds, dataset, split, method)]
     return plan, notes
+
+
+def _folds_and_test_size(settings: TuneSettings) -> tuple[int | None, float | None]:
+    folds, test_size = settings.folds, settings.test_size
+    if folds is None and settings.holdout is None:
+        folds = _DEFAULT_FOLDS
+    if test_size is None and settings.source.test is None:
+        test_size = _DEFAULT_TEST_SIZE
+    return folds, test_size
 
 
 def _stop_rule(settings: TuneSettings) -> StopRule:

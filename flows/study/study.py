@@ -34,7 +34,7 @@ class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
-    Its methods are the events in the life of a trial and of the study, one each.
+    Many methods: one for each event in the life of a trial and of the study.
 
     Args:
         store: Where its ledger, artifacts and records are.

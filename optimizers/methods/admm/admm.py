@@ -40,7 +40,11 @@ _DRAWS_PER_EFFORT = 20
 
 
 class Admm(Optimizer):
-    """Alternating direction method of multipliers over paths, integers and numbers."""
+    """Alternating direction method of multipliers over paths, integers and numbers.
+
+    Many methods: one for each block of an iteration and each update between two, as the paper has
+    them; all act on one state.
+    """
 
     method: ClassVar[Method] = ADMM
 
