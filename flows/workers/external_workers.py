@@ -1,4 +1,4 @@
-"""Workers that others started: each proves that it can work for a study before its first trial."""
+"""Checks of the workers that others started, before the first trial of a study."""
 
 from collections.abc import Mapping, Sequence
 from time import monotonic, sleep
@@ -23,7 +23,7 @@ _LISTED_SECONDS = 5.0
 def check_external_workers(
     runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
 ) -> int:
-    """Raise unless every worker of a scheduler can work for a study; return their number.
+    """Raise unless every worker of a scheduler can run a study's trials; return their number.
 
     Args:
         runner: A runner that was started with the scheduler's address.
@@ -39,7 +39,7 @@ def check_external_workers(
         client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
     except (OSError, TimeoutError, distributed.TimeoutError) as error:
         raise BadInput(
-            f"--dask {scheduler}: no scheduler with a worker answers there ({error}); start "
+            f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
             "one with `dask scheduler` and `dask worker`"
         ) from error
     ours = worker_environment(context)
@@ -55,7 +55,7 @@ def _describe(client: distributed.Client, addresses: Sequence[str]) -> Mapping[s
     """Return what the scheduler knows of its workers; it may take a moment to list them.
 
     Raises:
-        BadInput: If one of them has gone away.
+        BadInput: If one of them has disconnected.
     """
     until = monotonic() + _LISTED_SECONDS
     while True:
@@ -64,25 +64,23 @@ def _describe(client: distributed.Client, addresses: Sequence[str]) -> Mapping[s
         if not missing:
             return workers
         if monotonic() > until:
-            raise BadInput(f"worker {missing[0]} went away while it was asked whether it can work")
+            raise BadInput(f"worker {missing[0]} disconnected while it was checked")
         sleep(0.1)
 
 
 def _check_environment(
     address: str, environment: Mapping[str, Any] | Exception, ours: Mapping[str, Any]
 ) -> None:
-    """Raise unless a worker reads the study, and has the versions that the flow has."""
+    """Raise unless a worker can read the study and has the flow's versions."""
     if isinstance(environment, Exception):
-        raise BadInput(f"worker {address} cannot work for this study: {environment}")
+        raise BadInput(f"worker {address} cannot run this study: {environment}")
     for name, here in ours.items():
         if environment[name] != here:
-            raise BadInput(
-                f"worker {address} has {name} {environment[name]}, and here it is {here}"
-            )
+            raise BadInput(f"worker {address} has {name} {environment[name]}, the flow has {here}")
 
 
 def _check_process(address: str, worker: Mapping[str, Any], limits: TrialLimits) -> None:
-    """Raise unless a worker runs one trial at a time, which can be ended, within its memory."""
+    """Raise unless a worker runs one trial at a time, can be ended, and has the memory for it."""
     if not worker.get("nanny"):
         raise BadInput(
             f"worker {address} has no nanny, so a trial on it could not be ended; start it with "
@@ -90,12 +88,13 @@ def _check_process(address: str, worker: Mapping[str, Any], limits: TrialLimits)
         )
     if worker["nthreads"] != 1:
         raise BadInput(
-            f"worker {address} has {worker['nthreads']} threads, and a trial takes one; start it "
+            f"worker {address} has {worker['nthreads']} threads, but a trial uses one; start it "
             "with --nthreads 1"
         )
     memory_bytes = worker["memory_limit"]
     if limits.memory_bytes and memory_bytes and limits.memory_bytes > memory_bytes:
         raise BadInput(
-            f"worker {address} may take {memory_bytes / 1e9:.3g} GB, less than --trial-memory "
-            f"{limits.memory_bytes / 1e9:.3g} GB; start it with a larger --memory-limit"
+            f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
+            f"--trial-memory {limits.memory_bytes / 1e9:.3g} GB; start it with a larger "
+            "--memory-limit"
         )

@@ -131,12 +131,12 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
         (
             ("--nanny", "--nthreads", "1"),
             {"PREFECT_TUNE_SIGNING_KEY": "another"},
-            "has signing key with the fingerprint .+, and here it is",
+            "has signing key with the fingerprint .+, the flow has",
         ),
         (
             ("--nanny", "--nthreads", "1", "--preload", "no_database"),
             {},
-            "cannot work for this study: the database .* here it cannot be reached",
+            "cannot run this study: the database .* here it cannot be reached",
         ),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
 
 def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
-    with pytest.raises(BadInput, match="no scheduler with a worker answers there"):
+    with pytest.raises(BadInput, match="no scheduler with a worker answers"):
         tune(
             data=str(write_table(tmp_path)),
             target="target",
@@ -178,7 +178,10 @@ def test_a_worker_with_memory_enough_for_a_trial_is_used(memory_limit, memory_by
 
 def test_a_worker_with_less_memory_than_a_trial_may_take_is_named() -> None:
     worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": 10**9}
-    with pytest.raises(BadInput, match=r"worker tcp://w may take 1 GB, less than .* 2 GB; start"):
+    with pytest.raises(
+        BadInput,
+        match=r"worker tcp://w has a memory limit of 1 GB, below --trial-memory 2 GB; start",
+    ):
         external_workers._check_process("tcp://w", worker, TrialLimits(60, 2 * 10**9))
 
 
@@ -190,5 +193,5 @@ def test_a_worker_that_goes_away_while_it_is_asked_is_named(monkeypatch) -> None
 
     monkeypatch.setattr(external_workers, "_LISTED_SECONDS", 0.0)
     assert external_workers._describe(Client(), ["tcp://here"]) == {"tcp://here": {}}
-    with pytest.raises(BadInput, match="worker tcp://gone went away while it was asked"):
+    with pytest.raises(BadInput, match="worker tcp://gone disconnected while it was checked"):
         external_workers._describe(Client(), ["tcp://here", "tcp://gone"])
