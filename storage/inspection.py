@@ -58,14 +58,14 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
     """All that is known of an artifact, what is in it, and what was made from it."""
-    from prefect_tune.storage.cache.preview import summary
+    from prefect_tune.storage.cache.preview import preview
 
     folder = artifact_folder(entry.key)
     children = store.index.select(Selection(parent=entry.key, present_only=False))
     contents: dict[str, Any] = {}
     for name, part in entry.parts.items() if entry.is_present else ():
         try:
-            contents[name] = summary(decode(part.codec, store.files.read(folder, name, part)))
+            contents[name] = preview(decode(part.codec, store.files.read(folder, name, part)))
         except Exception as error:  # it is what `verify` is for
             contents[name] = {"unreadable": str(error)}
     return {
@@ -73,7 +73,7 @@ def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
         "fold": entry.fold,
         "parent": entry.parent,
         "is_present": entry.is_present,
-        "facts": dict(entry.facts),
+        "facts": dict(entry.summary),
         "files": [
             {"name": name, **asdict(part), "url": store.files.path(folder, part.file)}
             for name, part in entry.parts.items()

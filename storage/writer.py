@@ -33,12 +33,12 @@ class Made:
 
     Attributes:
         parts: Values by name, in canonical form.
-        facts: What keys of later steps need, as JSON values.
+        summary: What keys of later steps need, as JSON values.
         seconds: Time to make it.
     """
 
     parts: Mapping[str, Any]
-    facts: Mapping[str, Any]
+    summary: Mapping[str, Any]
     seconds: float
 
 
@@ -82,7 +82,7 @@ class ArtifactWriter:
         Returns:
             The entry as kept. When it was refused, `is_present` is False.
         """
-        entry = replace(entry, facts=made.facts, cost_seconds=made.seconds)
+        entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
             return self._written(entry, made, lineage, turn)
         except Exception as error:  # a locked database
@@ -181,7 +181,7 @@ def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
         "parent": entry.parent,
         "study": entry.study,
         "cost_seconds": entry.cost_seconds,
-        "facts": dict(entry.facts),
+        "facts": dict(entry.summary),
         "lineage": dict(lineage),
     }
     return json.dumps(document, indent=1).encode()

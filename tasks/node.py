@@ -82,8 +82,8 @@ class Node:
     def summary(self) -> MatrixSummary | None:
         """Summary of the matrix that it hands on; None while it was never made."""
         if self._made is not None:
-            return MatrixSummary(**self._made.facts)
-        return MatrixSummary(**self._entry.facts) if self._entry else None
+            return MatrixSummary(**self._made.summary)
+        return MatrixSummary(**self._entry.summary) if self._entry else None
 
     @property
     def is_there(self) -> bool:
@@ -122,7 +122,7 @@ class Node:
                 self._keep_again()
             else:
                 kept = self._made.parts if self._made else {}
-                self._made = Made({**kept, **read}, self._entry.facts, self.seconds)  # type: ignore[union-attr]
+                self._made = Made({**kept, **read}, self._entry.summary, self.seconds)  # type: ignore[union-attr]
         return self._made.parts[name]
 
     def predictions(self) -> Predictions:
@@ -164,7 +164,7 @@ class Node:
             algorithm=self.recipe.algorithm,
             fold=self.fold.number,
             cost_seconds=0.0,
-            facts={},
+            summary={},
         )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:

@@ -100,7 +100,7 @@ def artifacts_export(
 
         entry = _the_artifact(opened, key)
         if not entry.is_present:
-            raise BadInput(f"artifact {entry.key[:12]} was evicted; only its facts are left")
+            raise BadInput(f"artifact {entry.key[:12]} was evicted; only its summary is left")
         if part not in entry.parts:
             raise BadInput(
                 f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"

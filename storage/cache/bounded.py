@@ -6,13 +6,13 @@ holds however many processes write.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Double, bindparam, literal, select, update
 from sqlalchemy.engine import Connection, Row
 
-from prefect_tune.storage.cache.entry import Entry, artifact_table
+from prefect_tune.storage.cache.entry import Entry, artifact_table, row_of
 from prefect_tune.storage.cache.eviction import (
     Evicted,
     choose_victims,
@@ -38,7 +38,6 @@ _ADMITTED = update(store_table).values(
     cache_bytes=store_table.c.cache_bytes + bindparam("admitted_bytes"),
     count_present=store_table.c.count_present + 1,
 )
-_ENTRY_FIELDS = tuple(f.name for f in fields(Entry))
 
 
 class BoundedCache:
@@ -52,7 +51,7 @@ class BoundedCache:
         self._index = index
 
     def refuse(self, entry: Entry, reason: str) -> None:
-        """Note that the bytes of an artifact are not kept, and why; its facts are."""
+        """Note that the bytes of an artifact are not kept, and why; its summary is."""
         with self._changing() as (connection, _):
             self._refuse(connection, entry, reason)
 
@@ -146,8 +145,7 @@ class BoundedCache:
         """Insert the row of an artifact, or replace it."""
         now = self._index.usage.now()
         values = {
-            **{name: getattr(entry, name) for name in _ENTRY_FIELDS},
-            "parts": {name: asdict(part) for name, part in entry.parts.items()},
+            **row_of(entry),
             "created": entry.created or now,
             "last_used": now,
             "is_present": is_present,

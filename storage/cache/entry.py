@@ -1,11 +1,11 @@
 """Rows of artifacts: one for each that was ever made, and which of them to list.
 
-A row outlives the bytes of its artifact. Its facts (rows, columns, layout, ...) are what the keys
+A row outlives the bytes of its artifact. Its summary (rows, columns, layout, ...) is what the keys
 of later steps are computed from, so evicting an artifact never makes another one unreachable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sqlalchemy import (
@@ -25,7 +25,7 @@ from sqlalchemy.engine import Row
 from prefect_tune.storage.database import Document, metadata
 from prefect_tune.storage.files import Part
 
-__all__ = ["ENTRY_COLUMNS", "SORTS", "Entry", "Selection", "artifact_table", "entry_of"]
+__all__ = ["ENTRY_COLUMNS", "SORTS", "Entry", "Selection", "artifact_table", "entry_of", "row_of"]
 
 artifact_table = Table(
     "artifacts",
@@ -42,7 +42,7 @@ artifact_table = Table(
     Column("created", Double, nullable=False),
     Column("last_used", Double, nullable=False),
     Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),
+    Column("facts", Document, nullable=False),  # the summary, by its first name
     Column("parts", Document, nullable=False),
     Column("place", String, nullable=False),
     Column("priority", Double, nullable=False),
@@ -71,7 +71,7 @@ class Entry:
         created: Seconds since 1970.
         last_used: Seconds since 1970, right to within a second.
         hits: How often it was served.
-        facts: What keys of later steps need.
+        summary: What keys of later steps need, as JSON values.
         parts: Its files by name.
         place: The folder of this publication, below that of the key; empty if it was refused.
     """
@@ -83,7 +83,7 @@ class Entry:
     algorithm: str
     fold: int
     cost_seconds: float
-    facts: Mapping[str, Any]
+    summary: Mapping[str, Any]
     is_present: bool = True
     size_bytes: int = 0
     created: float = 0.0
@@ -93,7 +93,10 @@ class Entry:
     place: str = ""
 
 
-ENTRY_COLUMNS = tuple(artifact_table.c[f.name] for f in fields(Entry))
+ENTRY_COLUMNS = tuple(
+    artifact_table.c.facts.label("summary") if f.name == "summary" else artifact_table.c[f.name]
+    for f in fields(Entry)
+)
 
 SORTS: Mapping[str, str] = {
     "age": "created",
@@ -146,7 +149,15 @@ class Selection:
 
 
 def entry_of(row: Row[Any]) -> Entry:
-    """The entry that a row of `ENTRY_COLUMNS` holds."""
+    """Return the entry that a row of `ENTRY_COLUMNS` holds."""
     values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
     values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
     return Entry(**values)
+
+
+def row_of(entry: Entry) -> dict[str, Any]:
+    """Return the values of an entry by column, to be written."""
+    values = {f.name: getattr(entry, f.name) for f in fields(Entry)}
+    values["facts"] = values.pop("summary")
+    values["parts"] = {name: asdict(part) for name, part in entry.parts.items()}
+    return values

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-__all__ = ["summary"]
+__all__ = ["preview"]
 
 _ROWS, _COLUMNS = 5, 12
 _TEXT = 80
 
 
-def summary(value: Any) -> dict[str, Any]:
+def preview(value: Any) -> dict[str, Any]:
     """Shape, type, first rows and statistics of a matrix or frame; attributes of an estimator.
 
     Returns:

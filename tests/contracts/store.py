@@ -24,7 +24,7 @@ from prefect_tune.storage.matrices import canonical
 
 def entry(key: str, **values: Any) -> Entry:
     plain = {"parent": None, "study": "s", "step": "rescale", "algorithm": "minmax", "fold": 0}
-    return Entry(key=key.ljust(64, "0"), cost_seconds=0.0, facts={}, **{**plain, **values})
+    return Entry(key=key.ljust(64, "0"), cost_seconds=0.0, summary={}, **{**plain, **values})
 
 
 def made(n: int = 1000, seconds: float = 2.0) -> Made:
@@ -164,14 +164,14 @@ class StoreContract:
         assert not put(store, "f", seconds=1e-9, algorithm="cheap").is_present
         assert store.index.statistics.refusals() == {CHEAP: 1}
 
-    def test_facts_outlive_eviction_and_children_their_parents(self, store) -> None:
+    def test_summaries_outlive_eviction_and_children_their_parents(self, store) -> None:
         parent = put(store, "a")
         child = put(store, "b", parent=parent.key)
         use(store, "b")
         store.set_budget(child.size_bytes)
         found = store.index.entries([parent.key, child.key])
         assert [e.is_present for e in (found[parent.key], found[child.key])] == [False, True]
-        assert found[parent.key].facts == {"rows": 1000}
+        assert found[parent.key].summary == {"rows": 1000}
         assert store.read(found[child.key], ["train"]) is not None
 
     @pytest.mark.parametrize("fault", ["flipped", "truncated", "missing"])

@@ -32,7 +32,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.budget = 10_000_000
         self.store = ArtifactStore(StoreAddress(self.folder), self.budget)
         self.model: OrderedDict[str, tuple[int, int]] = OrderedDict()  # rows and bytes
-        self.facts: dict[str, int] = {}
+        self.summaries: dict[str, int] = {}
 
     def shrink_model(self, limit: int) -> None:
         while sum(size for _, size in self.model.values()) > limit:
@@ -41,11 +41,11 @@ class StoreAgainstModel(RuleBasedStateMachine):
     @rule(key=KEYS, n=SIZES)
     def put(self, key: str, n: int) -> None:
         kept = self.store.write(entry(key), made(key, n), {"key": key})
-        self.facts[key] = n
+        self.summaries[key] = n
         if kept.size_bytes > self.budget:
             assert not kept.is_present
             if key in self.model:
-                self.facts[key] = self.model[key][0]  # what is there stays, and its facts
+                self.summaries[key] = self.model[key][0]  # what is there stays, and its summary
             return
         self.model.pop(key, None)
         self.shrink_model(self.budget - kept.size_bytes)
@@ -94,8 +94,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
         totals = self.store.index.totals()
         assert totals.cache_bytes == sum(size for _, size in self.model.values())
         assert totals.cache_bytes <= self.budget
-        known = self.store.index.entries([entry(key).key for key in self.facts])
-        assert {k.rstrip("0"): e.facts["rows"] for k, e in known.items()} == self.facts
+        known = self.store.index.entries([entry(key).key for key in self.summaries])
+        assert {k.rstrip("0"): e.summary["rows"] for k, e in known.items()} == self.summaries
 
     def teardown(self) -> None:
         assert verify(self.store).is_sound

@@ -22,7 +22,7 @@ def test_what_was_written_is_read_back(store) -> None:
     kept = put(store, "a")
     found = store.index.entries([kept.key])[kept.key]
     assert found.parts == kept.parts
-    assert found.facts == {"rows": 1000}
+    assert found.summary == {"rows": 1000}
     read = store.read(found, ["train"])
     assert (read["train"] == made().parts["train"]).all()
 
@@ -77,12 +77,12 @@ def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     assert temporary.is_dir()
 
 
-def test_facts_outlive_eviction(store) -> None:
+def test_a_summary_outlives_eviction(store) -> None:
     kept = put(store, "a")
     store.prune(0)
     found = store.index.entries([kept.key])[kept.key]
     assert not found.is_present
-    assert found.facts == {"rows": 1000}
+    assert found.summary == {"rows": 1000}
     assert store.read(found, ["train"]) is None
 
 
@@ -106,7 +106,7 @@ def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store
     assert not kept.is_present
     assert present(store) == {"a"}
     assert store.index.totals().refused == 1
-    assert store.index.entries([kept.key])[kept.key].facts == {"rows": 5000}
+    assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
 
 
 def test_writing_a_key_again_counts_its_bytes_once(store) -> None:

@@ -195,7 +195,7 @@ def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     came = run(case, choice, data)
     if kind.startswith("transform"):
         layout = {"same": "sparse"}.get(algorithm.flags.output, algorithm.flags.output)
-        assert came.facts["layout"] == layout
+        assert came.summary["layout"] == layout
     for choice in [*one_by_one(algorithm), *draws(algorithm, 2)]:
         try:
             run(case, choice, data)
@@ -210,7 +210,7 @@ def test_it_hands_on_dense_data_for_dense_data(case) -> None:
     if kind.startswith("transform"):
         made = run(case, default(algorithm), fold(kind))
         expected = "sparse" if algorithm.flags.output == "sparse" else "dense"
-        assert made.facts["layout"] == expected
+        assert made.summary["layout"] == expected
 
 
 @every

@@ -64,13 +64,13 @@ def test_an_imputer_leaves_no_gap(algorithm, values, filled) -> None:
     assert not train.isna().to_numpy().any()
     assert train["a"].tolist() == [1.0, pytest.approx(filled), 5.0, 5.0]
     assert train["b"].tolist() == ["x", "(missing)", "y", "x"]
-    assert made.facts["layout"] == "frame"
+    assert made.summary["layout"] == "frame"
 
 
 def test_an_encoder_makes_a_dense_matrix_with_a_column_per_category() -> None:
     algorithm = ENCODE.algorithms[0]
     made = transformed(algorithm, default_choice(algorithm), WHOLE)
-    assert made.facts["layout"] == algorithm.flags.output == "dense"
+    assert made.summary["layout"] == algorithm.flags.output == "dense"
     assert made.parts["train"].tolist() == [[1, 1, 0, 0], [2, 0, 0, 1], [5, 0, 1, 0], [5, 1, 0, 0]]
 
 
@@ -86,7 +86,7 @@ def test_events_become_a_sparse_matrix_or_no_code_is_frequent_enough(
             transformed(algorithm, choice, two_patients())
         return
     made, again = (transformed(algorithm, choice, two_patients()) for _ in range(2))
-    assert made.facts["layout"] == algorithm.flags.output == "sparse"
+    assert made.summary["layout"] == algorithm.flags.output == "sparse"
     train = made.parts["train"]
     assert sparse.issparse(train)
     assert train.shape == (2, 1)
