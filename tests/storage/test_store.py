@@ -1,3 +1,5 @@
+"""Artifacts from their making to their loss, through the store."""
+
 import logging
 import os
 import shutil
@@ -8,14 +10,20 @@ import numpy as np
 import pytest
 from contracts.store import entry, made, present, put
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
+from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import artifact_folder
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:
     return Path(store.files.path("cache", kept.key[:2], kept.key, kept.place))
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
 
 
 def test_what_was_written_is_read_back(store) -> None:
@@ -55,18 +63,6 @@ def test_an_artifact_whose_record_is_gone_is_made_again(store) -> None:
     assert again is not None
 
 
-def test_least_recently_used_goes_first(store) -> None:
-    size = put(store, "a").size_bytes
-    store.set_budget(3 * size)
-    put(store, "b")
-    put(store, "c")
-    store.index.usage.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
-    put(store, "d")
-    assert present(store) == {"a", "c", "d"}
-    assert store.index.totals().evicted == 1
-    assert not folder_of(store, entry("b")).exists()
-
-
 def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     kept = put(store, "a")
     temporary = Path(store.files.path("tmp"))
@@ -77,62 +73,11 @@ def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     assert temporary.is_dir()
 
 
-def test_a_summary_outlives_eviction(store) -> None:
-    kept = put(store, "a")
-    store.prune(0)
-    found = store.index.entries([kept.key])[kept.key]
-    assert not found.is_present
-    assert found.summary == {"rows": 1000}
-    assert store.read(found, ["train"]) is None
-
-
-def test_the_budget_holds_after_each_put(store) -> None:
-    size = put(store, "a").size_bytes
-    store.set_budget(2 * size + 10)
-    for i in range(10):
-        put(store, f"b{i}", n=500 + 100 * (i % 6))
-        on_disk = sum(
-            file.stat().st_size
-            for file in Path(store.files.path("cache")).rglob("*")
-            if file.is_file()
-        )
-        assert store.index.totals().cache_bytes == on_disk <= 2 * size + 10
-
-
-def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store) -> None:
-    size = put(store, "a").size_bytes
-    store.set_budget(size)
-    kept = put(store, "b", n=5000)
-    assert not kept.is_present
-    assert present(store) == {"a"}
-    assert store.index.totals().refused == 1
-    assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
-
-
-def test_writing_a_key_again_counts_its_bytes_once(store) -> None:
-    put(store, "a")
-    kept = put(store, "a")
-    assert store.index.totals().cache_bytes == kept.size_bytes
-
-
-def test_a_smaller_budget_evicts_at_once(store) -> None:
-    size = put(store, "a").size_bytes
-    put(store, "b")
-    store.set_budget(size)
-    assert present(store) == {"b"}
-
-
 def test_prune_leaves_records_alone(store) -> None:
     store.records.put("data/x", {"y": np.arange(3)})
     put(store, "a")
     assert store.prune(0) == 1
     assert store.records.get("data/x")["y"].tolist() == [0, 1, 2]
-
-
-def damage(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("how", [damage, Path.unlink, lambda p: os.truncate(p, 10)])
@@ -148,100 +93,12 @@ def test_a_damaged_artifact_is_a_miss_and_a_warning(store, caplog, how) -> None:
     assert verify(store).is_sound
 
 
-def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
-    damaged, missing = put(store, "a"), put(store, "b")
-    put(store, "c")
-    store.records.put("data/x", {"y": np.arange(3)})
-    damage(folder_of(store, damaged) / "train.parquet")
-    (folder_of(store, missing) / "train.parquet").unlink()
-    orphan = Path(store.files.path("cache", "ff", "ff" * 32))
-    orphan.mkdir(parents=True)
-    damage(next(Path(store.files.path("records", "data", "x")).rglob("y.parquet")))
-    found = verify(store)
-    assert found.checked == 4
-    assert found.damaged == [damaged.key, "data/x"]
-    assert found.missing == [missing.key]
-    assert found.orphans == [f"cache/ff/{'ff' * 32}"]
-    assert not found.is_sound
-
-
-def test_provenance_stands_beside_the_data(store) -> None:
-    kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
-    document = describe(store, store.index.entries([kept.key])[kept.key])
-    assert document["lineage"] == {"dataset": "d", "steps": []}
-    assert document["facts"] == {"rows": 1000}
-    assert [f["name"] for f in document["files"]] == ["train"]
-    assert Path(document["files"][0]["url"]).exists()
-
-
-def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
-    put(store, "ab1")
-    put(store, "ab2")
-    assert [e.key[:3] for e in find_artifacts(store, "ab1")] == ["ab1"]
-    assert len(find_artifacts(store, "ab")) == 2
-    assert find_artifacts(store, "zz") == []
-
-
-def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
-    kept = put(store, "a")
-    assert not kept.is_present
-    assert "less than 1e+09 GB left" in caplog.text
-    assert stats(store)["refused"] == 1
-
-
 def test_a_cache_that_was_deleted_under_us_is_made_again(store) -> None:
     kept = put(store, "a")
     shutil.rmtree(store.files.path("cache"))
     assert store.read(kept, ["train"]) is None
     put(store, "a")
     assert verify(store).is_sound
-
-
-def test_a_store_opened_twice_is_one_store(address, store) -> None:
-    put(store, "a")
-    other = ArtifactStore(address)
-    assert other.id == store.id
-    assert present(other) == {"a"}
-    other.close()
-
-
-@pytest.mark.usefixtures("store")
-def test_a_store_with_another_index_is_refused(address, tmp_path) -> None:
-    elsewhere = StoreAddress(address.url, f"sqlite:///{tmp_path}/other.sqlite")
-    with pytest.raises(StoreRefused, match="do not belong together"):
-        ArtifactStore(elsewhere)
-
-
-@pytest.mark.usefixtures("store")
-def test_an_index_with_another_store_is_refused(address, tmp_path) -> None:
-    database = f"sqlite:///{address.url}/index.sqlite"
-    with pytest.raises(StoreRefused, match=f"index of the store at {address.url}"):
-        ArtifactStore(StoreAddress(str(tmp_path / "second"), database))
-
-
-@pytest.mark.usefixtures("store")
-def test_a_store_of_a_newer_format_is_refused(address) -> None:
-    path = Path(address.url, "store.json")
-    path.write_text(path.read_text().replace('"format":1', '"format":99'))
-    with pytest.raises(StoreRefused, match=r"format 99.*use a newer version"):
-        ArtifactStore(address)
-
-
-def test_a_store_in_a_file_is_refused(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreRefused, match="cannot be written"):
-        ArtifactStore(StoreAddress(str(tmp_path / "file" / "store")))
-
-
-def test_a_remote_store_without_a_database_is_refused() -> None:
-    with pytest.raises(StoreRefused, match="name a PostgreSQL one with --database"):
-        ArtifactStore(StoreAddress("s3://bucket/store"))
-
-
-def test_a_store_at_an_unknown_kind_of_place_is_refused() -> None:
-    with pytest.raises(StoreRefused, match="Protocol not known: gopher"):
-        ArtifactStore(StoreAddress("gopher://hole/store", "sqlite://"))
 
 
 def test_while_one_publishes_another_waits_and_is_served(store, address, monkeypatch) -> None:
