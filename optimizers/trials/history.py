@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.constraint import Constraint, violation
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -48,6 +49,11 @@ class History:
         self._trials[trial.number] = trial
 
     @property
+    def asked(self) -> set[Configuration]:
+        """The configurations asked for so far."""
+        return {t.query.configuration for t in self}
+
+    @property
     def pending(self) -> tuple[Trial, ...]:
         """Trials asked for whose outcome is not known yet."""
         return tuple(t for t in self if not t.is_told)
@@ -68,29 +74,20 @@ class History:
         return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
 
     @property
-    def costs_seconds(self) -> NDArray[np.float64]:
-        """Wall seconds of the complete trials as measured, shape (n,)."""
-        return np.array([t.cost_seconds for t in self.complete])
-
-    @property
     def incumbent(self) -> Trial | None:
         """The best complete trial on all training rows that keeps within the limits.
 
         Of equals, the one asked for first.
         """
-        feasible = [t for t in self._full if self.violation(t) <= 0]
+        feasible = [t for t in self.complete if t.query.subset == 1.0 and self.violation(t) <= 0]
         return min(feasible, key=lambda t: (t.loss, t.number), default=None)
 
     @property
     def nearest_infeasible(self) -> Trial | None:
         """Of the complete trials on all training rows that do not, the one that is least above."""
-        infeasible = [t for t in self._full if self.violation(t) > 0]
+        infeasible = [t for t in self.complete if t.query.subset == 1.0 and self.violation(t) > 0]
         return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
 
     def violation(self, trial: Trial) -> float:
         """Return by how much a complete trial violates the constraints; `<= 0` within all."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
-
-    @property
-    def _full(self) -> list[Trial]:
-        return [t for t in self.complete if t.query.subset == 1.0]

@@ -64,7 +64,7 @@ class ThetaMin:
         on_path = [t for t in history if t.query.configuration.path == path]
         is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
         if solver == "random" or is_early:
-            asked = {t.query.configuration for t in history}
+            asked = history.asked
             return new_configuration(self.space, asked, rng, path)
         if solver == "smac":
             return self._by_forest(state, observed, history, rng)
@@ -134,7 +134,7 @@ class ThetaMin:
         if self.options.theta_solver == "trust_region":
             numbers = [observed.trials[i].number for i in rows]
             within = self._region(candidates[order[:1]], augmented, numbers, state)
-        asked = {t.query.configuration for t in history}
+        asked = history.asked
         ranked = search.ranked(acquisition, candidates[order], rng, penalty, within)
         for configuration in search.new_configurations(ranked, asked):
             return configuration

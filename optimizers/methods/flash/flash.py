@@ -81,7 +81,7 @@ class Flash(Optimizer):
             paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
             return self._configuration(paths, rng)
         except SpaceExhausted:
-            return new_configuration(self.space, self._asked, rng)
+            return new_configuration(self.space, self.history.asked, rng)
 
     def _phase(self, budget: Budget) -> int:
         """Return the phase of this ask; a settled length stays, whatever the budget says later."""
@@ -130,7 +130,7 @@ class Flash(Optimizer):
         if is_settled or self.options.start != "defaults" or incumbent is None:
             return None
         best = incumbent.query.configuration
-        variant = next(untried_variants(self.space, best, self._asked), None)
+        variant = next(untried_variants(self.space, best, self.history.asked), None)
         known = [t.query.configuration for t in self.history if t.is_told]
         if variant is None and next(untried_variants(self.space, best, known), None) is None:
             self._decided.shared = shared_choices(self.space, best)
@@ -142,7 +142,7 @@ class Flash(Optimizer):
         Raises:
             SpaceExhausted: If none of them has.
         """
-        asked, table = self._asked, self._models.table
+        asked, table = self.history.asked, self._models.table
         for i in paths:
             if self.options.start == "defaults" and table.default(i) not in asked:
                 return table.default(i)
@@ -198,7 +198,3 @@ class Flash(Optimizer):
             parts = self.space, self.seed, self.objective, self.options
             self._made = PathModels(*parts, shared)
         return self._made
-
-    @property
-    def _asked(self) -> set[Configuration]:
-        return {trial.query.configuration for trial in self.history}

@@ -34,7 +34,7 @@ class Jopt(Optimizer):
         return Query(self._next(rng))
 
     def _next(self, rng: np.random.Generator) -> Configuration:
-        asked = {t.query.configuration for t in self.history}
+        asked = self.history.asked
         n_told = len(self.history.complete) + len(self.history.failed)
         if n_told < self.options.n_startup or not self.history.complete:
             return new_configuration(self.space, asked, rng)

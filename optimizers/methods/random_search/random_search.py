@@ -24,5 +24,4 @@ class RandomSearch(Optimizer):
     method: ClassVar[Method] = RANDOM_SEARCH
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        asked = {trial.query.configuration for trial in self.history}
-        return Query(new_configuration(self.space, asked, rng))
+        return Query(new_configuration(self.space, self.history.asked, rng))

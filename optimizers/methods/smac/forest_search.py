@@ -71,7 +71,7 @@ class ForestSearch:
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
-        asked = {t.query.configuration for t in history}
+        asked = history.asked
         n_told = len(history.complete) + len(history.failed)
         is_random = rng.random() < self.options.random_share
         if n_told < self.options.n_startup or not history.complete or is_random:

@@ -73,7 +73,7 @@ class ParzenSearch:
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
-        asked = {t.query.configuration for t in history}
+        asked = history.asked
         if len(history.complete) + len(history.failed) < self.options.n_startup:
             return new_configuration(self.space, asked, rng)
         study = self._study(history)

@@ -21,5 +21,4 @@ def test_the_incumbent_is_the_best_on_all_rows_and_of_equals_the_first() -> None
     history.record(told(4, query(4), None))
     assert history.incumbent == history[1]
     assert history.losses.tolist() == [5.0, 3.0, 3.0, 1.0]
-    assert history.costs_seconds.tolist() == [1.0] * 4
     assert [t.number for t in history.failed] == [4]
