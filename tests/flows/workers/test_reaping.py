@@ -1,13 +1,11 @@
 """Task runs on a real server whose processes are gone, and a server that is gone itself."""
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
-from prefect import flow, task
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import TaskRunResult
+from open_runs import OpenRuns
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Cancelled, Completed, Crashed, Running
+from prefect.states import Cancelled, Crashed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers.reaping import end_trial_run, reap
@@ -17,52 +15,15 @@ pytestmark = pytest.mark.usefixtures("server")
 CRASHED = Crashed(message="its process is gone")
 
 
-@flow
-def study() -> None:
-    """Only its runs are needed."""
-
-
-@task
-def step() -> None:
-    """Likewise."""
-
-
-class Runs:
-    """A flow run with two open trials, each with an open step, and a step that has ended."""
-
-    def __init__(self) -> None:
-        with get_client(sync_client=True) as client:
-            self.flow_run_id = client.create_flow_run(study).id
-        self.one, self.other = self.add("trial 0"), self.add("trial 1")
-        self.add("step of 0", self.one)
-        self.add("step of 1", self.other)
-        self.add("done", self.one, Completed())
-
-    def add(self, name: str, parent: UUID | None = None, state=None) -> UUID:
-        with get_client(sync_client=True) as client:
-            run = client.create_task_run(
-                step,
-                self.flow_run_id,
-                dynamic_key=str(uuid4()),
-                name=name,
-                state=state or Running(),
-                task_inputs={"__parents__": [TaskRunResult(id=parent)]} if parent else None,
-            )
-        return run.id
-
-    def states(self) -> dict[str, str | None]:
-        return {run.name: run.state_name for run in task_runs(self.flow_run_id)}
-
-
 def test_all_open_task_runs_are_ended_and_no_other() -> None:
-    runs, others = Runs(), Runs()
+    runs, others = OpenRuns(), OpenRuns()
     assert reap(runs.flow_run_id, CRASHED) == 4
     assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
     assert states(task_runs(others.flow_run_id)) == {"Running": 4, "Completed": 1}
 
 
 def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
-    runs = Runs()
+    runs = OpenRuns()
     assert reap(runs.flow_run_id, Cancelled(), of_trials=[runs.one]) == 2
     assert runs.states() == {
         "trial 0": "Cancelled", "step of 0": "Cancelled", "done": "Completed",
@@ -71,7 +32,7 @@ def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
 
 
 def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -> None:
-    runs, unseen = Runs(), uuid4()
+    runs, unseen = OpenRuns(), uuid4()
     end_trial_run(runs.flow_run_id, runs.one, 0, CRASHED)
     end_trial_run(runs.flow_run_id, unseen, 7, CRASHED)
     assert runs.states() | {"trial 0": "Crashed", "trial 7": "Crashed"} == runs.states()

@@ -1,0 +1,47 @@
+"""Flow and task runs that a Prefect server believes to be under way."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from prefect import flow, task
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import TaskRunResult
+from prefect.states import Completed, Running
+from prefect_api import task_runs
+
+
+@flow
+def study() -> None:
+    """Only its runs are needed."""
+
+
+@task
+def step() -> None:
+    """Likewise."""
+
+
+class OpenRuns:
+    """A flow run with two open trials, each with an open step, and a step that has ended."""
+
+    def __init__(self) -> None:
+        with get_client(sync_client=True) as client:
+            self.flow_run_id = client.create_flow_run(study, state=Running()).id
+        self.one, self.other = self.add("trial 0"), self.add("trial 1")
+        self.add("step of 0", self.one)
+        self.add("step of 1", self.other)
+        self.add("done", self.one, Completed())
+
+    def add(self, name: str, parent: UUID | None = None, state: Any = None) -> UUID:
+        with get_client(sync_client=True) as client:
+            run = client.create_task_run(
+                step,
+                self.flow_run_id,
+                dynamic_key=str(uuid4()),
+                name=name,
+                state=state or Running(),
+                task_inputs={"__parents__": [TaskRunResult(id=parent)]} if parent else None,
+            )
+        return run.id
+
+    def states(self) -> dict[str, str | None]:
+        return {run.name: run.state_name for run in task_runs(self.flow_run_id)}
