@@ -15,7 +15,7 @@ __all__ = ["ArtifactStoreBlock"]
 
 
 class ArtifactStoreBlock(Block):
-    """Where an artifact store is.
+    """Address of an artifact store.
 
     Attributes:
         url: fsspec URL of its folder.
@@ -31,7 +31,7 @@ class ArtifactStoreBlock(Block):
     )
 
     def open(self) -> ArtifactStore:
-        """The store.
+        """Open the store.
 
         Raises:
             StoreRefused: If it cannot be used.
@@ -40,5 +40,5 @@ class ArtifactStoreBlock(Block):
 
     @property
     def address(self) -> StoreAddress:
-        """Where it is, as it travels to workers."""
+        """The store's address, as it travels to workers."""
         return StoreAddress(self.url, self.database.get_secret_value())

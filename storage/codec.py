@@ -1,7 +1,7 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
 A pickle is of protocol 5 with its large buffers beside it: a count, the length of each piece, then
-the pieces, so that reading copies nothing.
+the pieces, so reading copies nothing.
 """
 
 import json
@@ -73,7 +73,7 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
 
 
 def _is_document(value: Any) -> bool:
-    """Whether JSON gives the value back as it is."""
+    """Return whether JSON gives the value back unchanged."""
     if isinstance(value, dict):
         return all(isinstance(k, str) and _is_document(v) for k, v in value.items())
     if isinstance(value, list):

@@ -105,7 +105,7 @@ class DatabaseLost(StoreLost):
 
 
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
-    """The database cannot be used; the message says why and what would be right."""
+    """The database cannot be used; the message says why and names the remedy."""
 
 
 class Database:
@@ -123,7 +123,7 @@ class Database:
             parsed = make_url(url)
         except ArgumentError as error:
             raise DatabaseRefused(
-                f"the database {url!r} is no SQLAlchemy URL; write for instance "
+                f"the database {url!r} is not a SQLAlchemy URL; write for instance "
                 "postgresql+psycopg://user@host/name"
             ) from error
         options: dict[str, Any] = {"json_serializer": _to_json}
@@ -146,7 +146,7 @@ class Database:
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def create_tables(self) -> None:
-        """Make the tables that do not exist yet.
+        """Create the tables that do not exist yet.
 
         Raises:
             DatabaseRefused: If the database cannot be reached or written.
@@ -159,7 +159,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that may change things; SQLite's holds the write lock from its start.
+        """Yield a transaction that may write; on SQLite it holds the write lock from its start.
 
         Raises:
             DatabaseLost: If the database does not answer, or cannot be written.
@@ -169,13 +169,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose statements each see the newest committed state."""
+        """Yield a connection whose statements each see the newest committed state."""
         with self._named(), self._connected(self._reading) as connection:
             yield connection
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors of the database itself under a name that says which one it is."""
+        """Raise the driver's errors as `DatabaseLost`, which names the database."""
         try:
             yield
         except IntegrityError:
@@ -184,7 +184,7 @@ class Database:
             raise DatabaseLost(f"the database {self.engine.url}: {error.orig}") from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """A connection; a server that was reached once and does not answer is waited for."""
+        """Return a connection; wait for a server that answered before and does not now."""
         until = monotonic() + (BUSY_SECONDS if self._was_reached else 0)
         while True:
             try:
@@ -203,7 +203,7 @@ class Database:
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert rows; those whose primary key is there already are left as they are.
+    """Insert rows, except those whose primary key exists.
 
     Args:
         connection: The transaction.

@@ -1,6 +1,6 @@
 """Folders of encoded parts under an fsspec URL, each published as a whole.
 
-Every publication is a new folder below that of its key, its place, so that nothing is ever
+Every publication is a new folder below that of its key, its place, so nothing is ever
 replaced: a reader sees all of one publication or nothing of it, and deleting one never touches
 the next.
 """
@@ -28,7 +28,7 @@ __all__ = ["RECORDS", "Damaged", "Files", "Part", "StoreRefused", "new_place", "
 
 
 RECORDS = "records"
-"""The area of what must never go; made with the store, and never again."""
+"""Area of what is never evicted; made with the store, and never again."""
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -40,7 +40,7 @@ class Damaged(Exception):  # noqa: N818 - it says what is the matter
 
 
 class StoreRefused(ValueError):  # noqa: N818 - it says what happened
-    """The store cannot be used as asked; the message says why and what would be right."""
+    """The store cannot be used as asked; the message says why and names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class Part:
 
 
 def new_place() -> str:
-    """A name that no publication ever had."""
+    """Return a name that no publication ever had."""
     return uuid4().hex[:16]
 
 
 def place_of(parts: Mapping[str, Part]) -> str:
-    """The place at which parts were published."""
+    """Return the place at which parts were published."""
     return next(iter(parts.values())).file.split("/", 1)[0]
 
 
@@ -84,13 +84,13 @@ class Files:
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
 
     def path(self, *names: str) -> str:
-        """A path below the root."""
+        """Return a path below the root."""
         return posixpath.join(self.root, *names)
 
     def encode(
         self, folder: str, parts: Mapping[str, Any], about: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, tuple[Part, bytes | memoryview]]:
-        """Parts as bytes with their descriptions.
+        """Return parts as bytes, with their descriptions.
 
         Args:
             folder: Where they are to be published.
@@ -114,7 +114,7 @@ class Files:
         encoded: Mapping[str, tuple[Part, bytes | memoryview]],
         besides: Mapping[str, bytes] = MappingProxyType({}),
     ) -> dict[str, Part]:
-        """Write parts to a place below a folder, all or none.
+        """Write all parts to a place below a folder, or none.
 
         Args:
             folder: Folder of the key or record.
@@ -160,7 +160,7 @@ class Files:
             raise
 
     def read(self, folder: str, name: str, part: Part) -> bytes | memoryview:
-        """The bytes of a part, checked; those of a local Parquet file are not copied.
+        """Return the bytes of a part, checked; those of a local Parquet file are not copied.
 
         Args:
             folder: Where it was published.
@@ -189,7 +189,7 @@ class Files:
         return data
 
     def clear(self, folder: str, place: str) -> None:
-        """Delete what there is of a place, finished or not."""
+        """Delete the files of a place, finished or not."""
         if self.is_local:
             # The folder around it stays, or it could go between two steps of whoever writes there.
             with suppress(FileNotFoundError):
@@ -197,7 +197,7 @@ class Files:
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder and what is in it, if it is there, and the one above if it is empty."""
+        """Delete a folder with its contents, and the one above if that is then empty."""
         path = self.path(folder)
         if self.is_local:
             with suppress(FileNotFoundError):
@@ -208,7 +208,7 @@ class Files:
             self.filesystem.rm(path, recursive=True)
 
     def free_bytes(self) -> float:
-        """What the disk has left; infinite where that means nothing."""
+        """Return the free bytes of the disk; infinity where the filesystem has no such number."""
         return shutil.disk_usage(self.root).free if self.is_local else float("inf")
 
 

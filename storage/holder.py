@@ -24,7 +24,7 @@ class Holder:
 
     @classmethod
     def this_process(cls) -> "Holder":
-        """The holder that this process is."""
+        """Return the holder that this process is."""
         return _holder(os.getpid())
 
     def is_dead(self) -> bool:
@@ -37,12 +37,12 @@ class Holder:
             return True
 
     def to_text(self) -> str:
-        """All fields as canonical JSON."""
+        """Return all fields as canonical JSON."""
         return canonical_json(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> "Holder":
-        """The inverse of `to_text`."""
+        """Invert `to_text`."""
         return cls(**json.loads(text))
 
 
@@ -53,7 +53,7 @@ def _holder(pid: int) -> Holder:
 
 @cache
 def _host() -> str:
-    """The machine since it was started, and the namespace in which processes are numbered."""
+    """Return a name of the machine since its boot, and of its namespace of process ids."""
     namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
     parts = [
         socket.gethostname(),

@@ -29,7 +29,7 @@ __all__ = [
 def list_artifacts(
     store: ArtifactStore, selection: Selection, keys: Iterable[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Artifacts whose bytes are in the cache, the newest, largest, ... first.
+    """List artifacts whose bytes are in the cache, the newest, largest, ... first.
 
     Args:
         store: The store.
@@ -52,12 +52,12 @@ def list_artifacts(
 
 
 def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
-    """The artifacts whose key is given or begins so."""
+    """Return the artifacts whose key is `key` or begins with it."""
     return store.index.select(Selection(beginning=key, present_only=False))
 
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
-    """All that is known of an artifact, what is in it, and what was made from it."""
+    """Describe an artifact: its entry, its contents, and what was made from it."""
     from prefect_tune.storage.cache.preview import preview
 
     folder = artifact_folder(entry.key)
@@ -89,7 +89,7 @@ def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
 
 
 def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview:
-    """The bytes of a part, checked.
+    """Return the bytes of a part, checked.
 
     Raises:
         Damaged: If they are not what was written, or not there.
@@ -99,7 +99,7 @@ def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview
 
 
 def stats(store: ArtifactStore) -> dict[str, Any]:
-    """Sizes and counts over the life of the store."""
+    """Return sizes and counts over the life of the store."""
     totals, by_step = store.index.totals(), store.index.statistics.by_step()
     held = store.index.bytes_by_step()
     return {
@@ -122,7 +122,7 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
 
 @dataclass
 class Verification:
-    """Index against files against digests.
+    """Outcome of comparing index, files and digests.
 
     Attributes:
         checked: Artifacts and records looked at.
@@ -138,7 +138,7 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether everything is there and as it was written."""
+        """Whether every part is there and as it was written."""
         return not (self.damaged or self.missing or self.orphans)
 
 
@@ -167,7 +167,7 @@ def verify(store: ArtifactStore) -> Verification:
 
 
 def repair(store: ArtifactStore, found: Verification) -> None:
-    """Have what is damaged or missing in the cache made again when it is needed; delete orphans.
+    """Forget artifacts that are damaged or missing, and delete orphans.
 
     Records are left as they are: imported data is written again when the same input is read.
     """
@@ -180,7 +180,7 @@ def repair(store: ArtifactStore, found: Verification) -> None:
 
 
 def _damage(store: ArtifactStore, folder: str, parts: Mapping[str, Part]) -> Damaged | None:
-    """What is wrong with the files of an artifact or record."""
+    """Return what is wrong with the files of an artifact or record, if anything."""
     for name, part in parts.items():
         try:
             store.files.read(folder, name, part)
@@ -198,7 +198,7 @@ def _note(found: Verification, what: str, damage: Damaged | None) -> None:
 
 
 def _folders(store: ArtifactStore, area: str) -> list[str]:
-    """Every publication in an area: folders that hold files, or nothing where files would be."""
+    """List every publication in an area: folders that hold files, or none where files would be."""
     filesystem, root = store.files.filesystem, store.files.path(area)
     if not filesystem.exists(root):
         return []

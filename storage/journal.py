@@ -1,4 +1,4 @@
-"""What is being written or deleted, and by whom, so that what a dead process left can be swept.
+"""Publications being written or deleted, and by whom: what a dead process left can be swept.
 
 A place is noted before its first byte is written, and what is evicted is noted in the transaction
 that forgets it. The note goes when the work is done; one that is left over is of a process that
@@ -55,7 +55,7 @@ def end_publications(connection: Connection, places: Sequence[str]) -> None:
 
 
 class Journal:
-    """Places under way.
+    """Publications under way.
 
     Args:
         database: Where they are noted.
@@ -76,14 +76,14 @@ class Journal:
                 end_publications(connection, places)
 
     def under_way(self) -> list[Publication]:
-        """All that is noted."""
+        """Return all publications under way."""
         table = publication_table.c
         with self._database.read() as connection:
             rows = connection.execute(select(table.folder, table.place))
             return [(row.folder, row.place) for row in rows]
 
     def abandoned(self) -> list[Publication]:
-        """What processes that died have noted: on this machine, or a day ago."""
+        """Return what dead processes left: of this machine, or noted a day ago."""
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
         with self._database.read() as connection:

@@ -1,6 +1,6 @@
 """Keys say how a thing was made, digests say what it is. All hashing is here.
 
-Every hash begins with a tag, so that hashes of different kinds can never be equal by accident.
+Every hash begins with a tag, so hashes of different kinds are never equal by accident.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ ours computes something else, or when a codec writes other bytes.
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text.
+    """Return JSON with sorted keys and no spaces: equal values give equal text.
 
     Raises:
         ValueError: For numbers that are not finite, which JSON does not know.
@@ -38,7 +38,7 @@ def canonical_json(value: Any) -> str:
 
 
 def prefix_key(lineage: Mapping[str, Any]) -> str:
-    """SHA-256 of all that made an artifact, 64 hexadecimal digits.
+    """Return the SHA-256 of all that made an artifact, 64 hexadecimal digits.
 
     Args:
         lineage: Data set, split, fold, subset and the steps up to this one, as JSON values.
@@ -48,17 +48,17 @@ def prefix_key(lineage: Mapping[str, Any]) -> str:
 
 
 def artifact_folder(key: str) -> str:
-    """Where an artifact is, below the store's root."""
+    """Return the folder of an artifact, below the store's root."""
     return f"cache/{key[:2]}/{key}"
 
 
 def digest(data: bytes | memoryview) -> str:
-    """BLAKE3 of bytes, 64 hexadecimal digits."""
+    """Return the BLAKE3 of bytes, 64 hexadecimal digits."""
     return blake3(data).hexdigest()
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
-    """BLAKE3 of a tagged sequence of byte strings; where one ends and the next begins counts."""
+    """Return the BLAKE3 of a tagged sequence of byte strings; their boundaries count."""
     hasher = blake3(f"prefect-tune {tag}\n".encode())
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))

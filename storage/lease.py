@@ -105,7 +105,7 @@ class LeaseBook:
             self._held.discard(name)
 
     def holder(self, name: str) -> Holder | None:
-        """Who holds a lease that has not expired."""
+        """Return who holds a lease, unless it has expired."""
         with self._database.read() as connection:
             row = connection.execute(
                 select(lease_table.c.holder).where(
@@ -200,7 +200,7 @@ def _give_back(connection: Connection, name: str) -> None:
 
 
 def check_held(connection: Connection, name: str) -> None:
-    """Make sure, within a transaction, that this process still holds a lease.
+    """Raise, within a transaction, unless this process still holds a lease.
 
     Raises:
         LeaseLost: If it does not.

@@ -1,6 +1,6 @@
 """The ledger: studies, their events in order, and where each trial stands. It comes first.
 
-Events are only ever appended; the table of trials is what they add up to, kept so that a trial that
+Events are only ever appended; the table of trials is what they add up to, kept because a trial that
 was running when its process died is known. Documents are JSON values: the ledger does not know what
 they mean.
 """
@@ -77,7 +77,7 @@ class StoredStudy:
         state: Where it stands.
         problem: What may not change in its life.
         settings: What it was last started with.
-        result: What came of it.
+        result: Its outcome.
         seconds: Seconds that its sessions have lasted.
     """
 
@@ -114,7 +114,7 @@ class Ledger:
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> bool:
-        """Enter a new study; False, and nothing changed, if there is one of that name."""
+        """Enter a new study; return False and change nothing if the name is taken."""
         values = {
             "name": name,
             "created": time(),
@@ -131,7 +131,7 @@ class Ledger:
         return True
 
     def study(self, name: str) -> StoredStudy | None:
-        """The study of that name, if there is one."""
+        """Return the study of that name, if there is one."""
         with self._database.read() as connection:
             row = connection.execute(select(study_table).where(study_table.c.name == name)).first()
             if row is None:
@@ -142,7 +142,7 @@ class Ledger:
         return StoredStudy(**row._mapping, seconds=float(seconds or 0.0))  # noqa: SLF001
 
     def study_names(self) -> list[str]:
-        """All studies, newest first."""
+        """Return the names of all studies, newest first."""
         with self._database.read() as connection:
             query = select(study_table.c.name).order_by(study_table.c.created.desc())
             return list(connection.execute(query).scalars())
@@ -195,7 +195,7 @@ class Ledger:
             self._set_trial(connection, study, trial)
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
-        """Set where a trial stands, where no event of the optimizer says so.
+        """Set where a trial stands, when no event of the optimizer says so.
 
         Raises:
             LeaseLost: If another process has taken over the study.
@@ -205,7 +205,7 @@ class Ledger:
             self._set_trial(connection, study, trial)
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
-        """All events of a study, or those of one kind, in order."""
+        """Return all events of a study, or those of one kind, in order."""
         query = (
             select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
             .where(event_table.c.study == study)
@@ -217,7 +217,7 @@ class Ledger:
             return [LedgerEvent(*row) for row in connection.execute(query)]
 
     def trials(self, study: str) -> list[Mapping[str, Any]]:
-        """All trials of a study, by number."""
+        """Return all trials of a study, by number."""
         query = (
             select(trial_table.c.body)
             .where(trial_table.c.study == study)
@@ -227,7 +227,7 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def start_session(self, study: str) -> int:
-        """Begin to count the time that a process works on a study; returns the session's id."""
+        """Begin to count the time that a process works on a study; return the session's id."""
         with self._database.write() as connection:
             result = connection.execute(
                 insert(session_table).values(study=study, started=epoch(), seconds=0.0)

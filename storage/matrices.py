@@ -21,7 +21,7 @@ _METADATA = b"prefect_tune"
 
 
 def canonical(value: Any) -> Any:
-    """The one form in which a value is handed on, whether it was just made or read back.
+    """Return the one form in which a value is handed on, whether just made or read back.
 
     Arrays are in C order and read-only; sparse matrices are CSR with sorted int32 indices and no
     explicit zeros; frames have a plain range index, and columns that are neither numbers nor times
@@ -128,7 +128,7 @@ def from_parquet(layout: str, data: bytes | memoryview) -> Any:
             )
             matrix.has_sorted_indices = True
             return matrix
-    raise ValueError(f"no codec is called {layout!r}")
+    raise ValueError(f"unknown codec {layout!r}")
 
 
 def _write_parquet(table: pa.Table, description: dict[str, Any]) -> memoryview:
@@ -165,13 +165,13 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
 
 
 def _texts(column: pd.Series) -> pa.DictionaryArray:
-    """A column as texts; what is the same text comes once, in the order of appearance."""
+    """Return a column as texts, each different one once, in order of appearance."""
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         # Each different value is made a text once. Of other columns 1, 1.0 and True would be one.
         positions, values = pd.factorize(column)
         texts = pa.array([str(value) for value in values], pa.string()).dictionary_encode()
-        place = pa.array(positions, mask=positions < 0)
-        return pa.DictionaryArray.from_arrays(texts.indices.take(place), texts.dictionary)
+        order = pa.array(positions, mask=positions < 0)
+        return pa.DictionaryArray.from_arrays(texts.indices.take(order), texts.dictionary)
     every = [None if pd.isna(text) else str(text) for text in column]
     return pa.array(every, pa.string()).dictionary_encode()
 
@@ -188,10 +188,10 @@ def _frame_from_table(table: pa.Table) -> pd.DataFrame:
 
 
 def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
-    """Readers differ in the order of a dictionary; ours is that of the texts."""
+    """Return a categorical whose categories are sorted: readers differ in their order."""
     texts = column.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last place stands for a gap
+    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last one stands for a gap
     rank[order] = np.arange(len(texts), dtype=np.int32)
     codes = rank[column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
     categories = pd.Index([texts[i] for i in order], dtype=object)

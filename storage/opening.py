@@ -23,7 +23,7 @@ _IN_MEMORY: dict[str, Database] = {}
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Where a store is; travels to workers.
+    """Address of a store; travels to workers.
 
     Attributes:
         url: fsspec URL of the store's folder.
@@ -37,13 +37,13 @@ class StoreAddress:
 def opened(
     address: StoreAddress, files: Files, budget_bytes: int, policy: str
 ) -> tuple[Database, str]:
-    """The database of a store, made if it is new, and the store's id.
+    """Return the database of a store, made if it is new, and the store's id.
 
     Args:
         address: Where it is.
         files: Its folder, which is made if it is local.
         budget_bytes: Byte budget of a new store.
-        policy: Policy of eviction of a new store.
+        policy: Eviction policy of a new store.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
@@ -64,7 +64,7 @@ def opened(
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
-    """Whether there is a store; nothing is made.
+    """Return whether there is a store; make nothing.
 
     Raises:
         StoreRefused: If its place cannot be read.
@@ -76,14 +76,14 @@ def is_there(address: StoreAddress, files: Files) -> bool:
 
 
 def lives_in_memory(database: Database) -> bool:
-    """Whether a database is the index of a store in the memory of this process."""
+    """Return whether a database is the index of a store in the memory of this process."""
     return database in _IN_MEMORY.values()
 
 
 def _claimed(
     address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
 ) -> str:
-    """Tie folder and index to each other, or check that they are; returns the store's id."""
+    """Tie folder and index to each other, or check that they are; return the store's id."""
     where = files.path(_CLAIM_FILE)
     database.create_tables()
     with database.write() as connection:
@@ -144,7 +144,7 @@ def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) 
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:
-    """Make the folder of a local store, and make sure that it can be written."""
+    """Make the folder of a local store, and check that it can be written."""
     folder = Path(files.root)
     try:
         folder.mkdir(parents=True, exist_ok=True)

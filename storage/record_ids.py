@@ -1,6 +1,6 @@
 """Ids of records, which are paths below `records/`: the one place that builds them.
 
-Keys stand below their first two digits, so that no folder holds all of them.
+Keys stand below their first two digits, so no folder holds all of them.
 """
 
 __all__ = [
@@ -13,22 +13,22 @@ __all__ = [
 
 
 def dataset_record(digest: str) -> str:
-    """Id of the record that holds a data set."""
+    """Return the id of the record that holds a data set."""
     return f"data/{digest}"
 
 
 def split_record(digest: str) -> str:
-    """Id of the record that holds a split."""
+    """Return the id of the record that holds a split."""
     return f"splits/{digest}"
 
 
 def predictions_record(key: str) -> str:
-    """Id of the record that holds the held-out predictions of a model, by its prefix key."""
+    """Return the id of the record that holds the held-out predictions of a model."""
     return f"predictions/{key[:2]}/{key}"
 
 
 def quantity_record(key: str, quantity: str) -> str:
-    """Id of the record that holds a quantity measured of a model.
+    """Return the id of the record that holds a quantity measured of a model.
 
     Args:
         key: Prefix key of the model.
@@ -38,5 +38,5 @@ def quantity_record(key: str, quantity: str) -> str:
 
 
 def model_record(study: str) -> str:
-    """Id of the record that holds a study's final model."""
+    """Return the id of the record that holds a study's final model."""
     return f"models/{study}"

@@ -1,4 +1,4 @@
-"""What must never go: imported data, held-out predictions, final models.
+"""Records, which are never evicted: imported data, held-out predictions, final models.
 
 Records are outside the cache's budget and no eviction touches them. Each says which studies use it;
 with the last of them it goes.
@@ -102,7 +102,7 @@ class Records:
             self.link([record], study)
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The named parts of a record, or all of them.
+        """Return the named parts of a record, or all of them.
 
         Raises:
             RecordDamaged: If there is no such record, or a part is missing or damaged.
@@ -122,7 +122,7 @@ class Records:
                     raise RecordDamaged(f"record {record}: {error}") from error
 
     def is_whole(self, record: str) -> bool:
-        """Whether a record is there and each of its parts is what was written."""
+        """Return whether a record is there and each of its parts is what was written."""
         try:
             for name, part in self.parts(record).items():
                 self._files.read(_folder(record), name, part)
@@ -131,7 +131,7 @@ class Records:
         return True
 
     def exists(self, record: str) -> bool:
-        """Whether a record of that id was kept; its bytes are not looked at."""
+        """Return whether a record of that id was kept, without reading its bytes."""
         with self._database.read() as connection:
             query = select(record_table.c.id).where(record_table.c.id == record)
             return connection.execute(query).first() is not None
@@ -149,7 +149,7 @@ class Records:
                 insert_new(connection, users, new)
 
     def unlink_study(self, study: str) -> list[str]:
-        """Note that a study is gone; delete the records that only it used and return their ids."""
+        """Delete the records that only this study used, and return their ids."""
         users = record_user_table
         with self._database.write() as connection:
             mine = select(users.c.record).where(users.c.study == study)
@@ -168,18 +168,18 @@ class Records:
         return doomed
 
     def ids(self) -> list[str]:
-        """The ids of all records."""
+        """Return the ids of all records."""
         with self._database.read() as connection:
             return list(connection.execute(select(record_table.c.id)).scalars())
 
     def size_bytes(self) -> int:
-        """Bytes of all records together."""
+        """Return the bytes of all records together."""
         with self._database.read() as connection:
             total = connection.execute(select(func.sum(record_table.c.size_bytes))).scalar()
         return int(total or 0)
 
     def parts(self, record: str) -> dict[str, Part]:
-        """The files of a record by name.
+        """Return the files of a record by name.
 
         Raises:
             RecordDamaged: If there is no such record.

@@ -19,7 +19,7 @@ KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
 
 @cache
 def signing_key() -> bytes | None:
-    """The key of this process; None when pickles are not signed."""
+    """Return the key of this process; None when pickles are not signed."""
     if key := os.environ.get(KEY_VARIABLE):
         return key.encode()
     if block := os.environ.get(KEY_BLOCK_VARIABLE):
@@ -30,13 +30,13 @@ def signing_key() -> bytes | None:
 
 
 def key_fingerprint() -> str:
-    """What tells keys apart without telling them; empty without a key."""
+    """Return a fingerprint that tells keys apart without revealing them; empty without a key."""
     key = signing_key()
     return sign(key, "fingerprint", b"") if key else ""
 
 
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
-    """HMAC-SHA256 of bytes at a place, 64 hexadecimal digits.
+    """Return the HMAC-SHA256 of a file's bytes, 64 hexadecimal digits.
 
     Args:
         key: The signing key.

@@ -1,9 +1,9 @@
 """The artifact store: bytes under an fsspec URL, and the index of them.
 
 Two areas. `cache/` holds what steps made and is bounded; `records/` (see `storage.records`) holds
-what must never go. An artifact is a folder of parts, written under a temporary name and published
-in one move. Whoever reads goes through the index, which says what digest each part must have; a
-part that is damaged or missing is a miss and a warning.
+what is never evicted. An artifact is a folder of parts, written under a temporary name and
+published in one move. Readers go through the index, which has the digest of each part; a part that
+is damaged or missing is a miss and a warning.
 """
 
 import json
@@ -46,7 +46,7 @@ class ArtifactStore:
     Args:
         address: Where it is. A local folder is made if it does not exist.
         budget_bytes: New byte budget of the cache; None leaves that of the store as it is.
-        policy: New policy of eviction (`storage.eviction`); None leaves that of the store.
+        policy: New eviction policy (`storage.cache.policies`); None leaves that of the store.
         memory_bytes: Byte budget of this process's memory tier.
 
     Raises:
@@ -62,9 +62,7 @@ class ArtifactStore:
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
         if policy is not None and policy not in POLICIES:
-            raise StoreRefused(
-                f"unknown policy {policy!r} of eviction; known: {', '.join(POLICIES)}"
-            )
+            raise StoreRefused(f"unknown eviction policy {policy!r}; known: {', '.join(POLICIES)}")
         self.address = address
         self.files = Files(address.url)
         self.database, self.id = opened(
@@ -83,15 +81,15 @@ class ArtifactStore:
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
-        """Whether there is a store at an address; nothing is made.
+        """Return whether there is a store at an address; make nothing.
 
         Raises:
-            StoreRefused: If it is at a kind of place that is not known.
+            StoreRefused: If the URL has an unknown scheme or cannot be read.
         """
         return is_there(address, Files(address.url))
 
     def close(self) -> None:
-        """Write what is still to be counted and let go of the database."""
+        """Write the usage still collected, and close the database."""
         self.index.usage.stop()
         self.leases.close()
         if not lives_in_memory(self.database):
@@ -102,7 +100,7 @@ class ArtifactStore:
         self._writer.set_budget(budget_bytes)
 
     def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
-        """The named parts of an artifact, or None when one of them is missing or damaged."""
+        """Return the named parts of an artifact; None if one is missing or damaged."""
         if not entry.is_present:
             return None
         folder, started, read_bytes = artifact_folder(entry.key), perf_counter(), 0
@@ -149,15 +147,15 @@ class ArtifactStore:
         return self._writer.write(entry, made, lineage, turn)
 
     def sweep(self) -> int:
-        """Delete what processes that died have left half written or deleted; how much it was."""
+        """Delete what dead processes left half written or half deleted; return how many."""
         return self._writer.clear(self.index.journal.abandoned())
 
     def forget(self, entry: Entry) -> None:
-        """Have an artifact made again when it is next needed."""
+        """Forget an artifact, which is then made again when it is next needed."""
         self._writer.delete(self.cache.forget(entry))
 
     def _found_damaged(self, entry: Entry, error: Exception) -> None:
-        """Have a damaged artifact made again; of one that was evicted meanwhile nothing is said."""
+        """Forget a damaged artifact with a warning, unless it was evicted meanwhile."""
         self.memory.drop(entry.place)
         now = self.index.entries([entry.key]).get(entry.key)
         if now is not None and now.is_present and now.place == entry.place:
@@ -171,7 +169,7 @@ class ArtifactStore:
         make: Callable[[], Made],
         is_whole: Callable[[], bool] = lambda: True,
     ) -> tuple[Entry, Made | None]:
-        """Serve an artifact, or have it made by one of all the workers that need it.
+        """Serve an artifact, or make it in one of all the workers that need it.
 
         Args:
             entry: What is known of it before it is made.
@@ -217,7 +215,7 @@ class ArtifactStore:
         return self.write(entry, made, lineage, turn), made
 
     def provenance(self, entry: Entry) -> Any:
-        """The lineage kept beside an artifact; None when its files are gone."""
+        """Return the lineage kept beside an artifact; None when its files are gone."""
         path = self.files.path(artifact_folder(entry.key), entry.place, PROVENANCE_FILE)
         try:
             return json.loads(self.files.filesystem.cat_file(path))["lineage"]
@@ -225,7 +223,7 @@ class ArtifactStore:
             return None
 
     def prune(self, size_bytes: int) -> int:
-        """Evict as the policy says until the cache is at most this large; how many went."""
+        """Evict by policy until the cache is at most this large; return how many went."""
         gone = self.cache.shrink(size_bytes)
         self._writer.delete(gone)
         return len(gone)

@@ -116,7 +116,7 @@ class ArtifactWriter:
         return replace(entry, is_present=not reason)
 
     def _published(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> tuple[Entry, str]:
-        """Write an artifact to its place, or say why not."""
+        """Write an artifact to its place, or return why not."""
         folder, about = artifact_folder(entry.key), {"key": entry.key, "lineage": dict(lineage)}
         besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
         encoded = self._files.encode(folder, made.parts, about)
@@ -128,7 +128,7 @@ class ArtifactWriter:
         return replace(entry, parts=parts), ""
 
     def _reason_to_refuse(self, entry: Entry) -> str:
-        """Why an artifact cannot be kept whatever goes for it; empty if it can."""
+        """Return why an artifact cannot be kept whatever is evicted; empty if it can."""
         if self._files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
             reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
         elif entry.size_bytes > self._budget_bytes():
@@ -139,7 +139,7 @@ class ArtifactWriter:
         return reason
 
     def _budget_bytes(self) -> int:
-        """The cache's budget, not older than a second; entering an artifact looks again."""
+        """Return the cache's budget, at most a second old; admitting reads it again."""
         if monotonic() - self._budget_read > 1.0:
             self._budget, self._budget_read = self._index.budget_bytes(), monotonic()
         return self._budget
@@ -149,7 +149,7 @@ class ArtifactWriter:
         self.warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
 
     def warn_once(self, text: str, what: str) -> None:
-        """Warn of what would otherwise be said for every artifact; the counters count the rest."""
+        """Warn once of what may befall every artifact; the counters count the rest."""
         if what not in self._said:
             self._said.add(what)
             _LOGGER.warning(text)
@@ -161,7 +161,7 @@ class ArtifactWriter:
         self.clear([(artifact_folder(key), place) for key, place in gone])
 
     def clear(self, publications: Sequence[Publication]) -> int:
-        """Delete places that the journal has; how many. What cannot be is left to a later sweep."""
+        """Delete publications, and return how many; leave what cannot be to a later sweep."""
         cleared = []
         for folder, place in publications:
             try:

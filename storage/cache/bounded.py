@@ -1,6 +1,6 @@
 """What the cache keeps: admitting, refusing and forgetting artifacts within a byte budget.
 
-All that changes the cache's total happens under the lock of the store's row, so that the budget
+All that changes the cache's total happens under the lock of the store's row, so the budget
 holds however many processes write.
 """
 
@@ -51,7 +51,7 @@ class BoundedCache:
         self._index = index
 
     def refuse(self, entry: Entry, reason: str) -> None:
-        """Note that the bytes of an artifact are not kept, and why; its summary is."""
+        """Note why the bytes of an artifact are not kept; its summary is."""
         with self._changing() as (connection, _):
             self._refuse(connection, entry, reason)
 
@@ -111,7 +111,7 @@ class BoundedCache:
             return make_room(connection, store.cache_bytes - budget_bytes)
 
     def set_policy(self, name: str) -> None:
-        """Change the policy of eviction, for the artifacts that are there too."""
+        """Change the eviction policy, for the artifacts that are there too."""
         with self._changing() as (connection, _):
             connection.execute(update(store_table).values(policy=name, clock=0.0))
             zero = literal(0.0, Double)

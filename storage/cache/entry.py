@@ -42,7 +42,7 @@ artifact_table = Table(
     Column("created", Double, nullable=False),
     Column("last_used", Double, nullable=False),
     Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),  # the summary, by its first name
+    Column("facts", Document, nullable=False),  # the summary; stores on disk have this name
     Column("parts", Document, nullable=False),
     Column("place", String, nullable=False),
     Column("priority", Double, nullable=False),
@@ -56,7 +56,7 @@ artifact_table = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the index knows of an artifact.
+    """An artifact as the index knows it.
 
     Attributes:
         key: Prefix key.
@@ -104,7 +104,7 @@ SORTS: Mapping[str, str] = {
     "size": "size_bytes",
     "use": "last_used",
 }
-"""Orders in which artifacts are listed: what each compares."""
+"""Columns by which artifacts are sorted, by the name of the order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Selection:
     present_only: bool = True
 
     def query(self) -> Select[Any]:
-        """The statement."""
+        """Return the statement."""
         table = artifact_table.c
         query = select(*ENTRY_COLUMNS).order_by(table[SORTS[self.sort]].desc(), table.key.desc())
         for column, value in (

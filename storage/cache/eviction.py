@@ -32,7 +32,7 @@ def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
 def choose_victims(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool
 ) -> tuple[list[str], int]:
-    """Keys to evict until `surplus_bytes` are free, cheap ones first, and their bytes."""
+    """Choose keys to evict until `surplus_bytes` are free, cheap ones first; with their bytes."""
     table, victims, found = artifact_table.c, [], 0
     is_pinned = table.key.in_(pinned_keys())
     rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
@@ -56,7 +56,7 @@ def choose_victims(
 
 
 def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
-    """Forget artifacts to make room; the clock of the cache moves on to their priority."""
+    """Remove artifacts to make room, and move the cache's clock on to their priority."""
     gone, _ = remove(connection, keys)
     table, clock = artifact_table.c, store_table.c.clock
     for first in range(0, len(keys), KEYS_PER_QUERY):
@@ -73,7 +73,7 @@ def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
 def remove(
     connection: Connection, keys: list[str], place: str | None = None
 ) -> tuple[list[Evicted], int]:
-    """Mark artifacts as absent and take their bytes off the total; what they were."""
+    """Mark artifacts as absent and take their bytes off the total; return both."""
     table, gone, freed = artifact_table.c, [], 0
     for first in range(0, len(keys), KEYS_PER_QUERY):
         # Only the keys stand in the condition: with more, SQLite walks all that is present.

@@ -28,7 +28,7 @@ class MemoryTier:
         self._lock = threading.Lock()
 
     def get(self, place: str, name: str) -> Any:
-        """A value, or None."""
+        """Return a value, or None."""
         with self._lock:
             held = self._values.get((place, name))
             if held is None:
@@ -37,7 +37,7 @@ class MemoryTier:
             return held[0]
 
     def put(self, place: str, name: str, value: Any) -> None:
-        """Hold a value, if it is of a kind that nobody can change, and fits."""
+        """Hold a value if it is read-only and fits."""
         from prefect_tune.storage.matrices import frozen_bytes
 
         size_bytes = frozen_bytes(value)
@@ -53,7 +53,7 @@ class MemoryTier:
                 self.size_bytes -= freed
 
     def drop(self, place: str) -> None:
-        """Let go of all values of a place."""
+        """Drop all values of a place."""
         with self._lock:
             for held in [held for held in self._values if held[0] == place]:
                 self.size_bytes -= self._values.pop(held)[1]

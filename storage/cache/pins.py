@@ -18,7 +18,7 @@ pin_table = Table(
 
 
 class Pins:
-    """Who pins what, and until when: whoever dies holds nothing for ever.
+    """Who pins what, and until when: pins expire, or the dead would hold them for ever.
 
     Args:
         database: Where they are kept.
@@ -28,7 +28,7 @@ class Pins:
         self._database = database
 
     def set(self, keys: Sequence[str], owner: str, seconds: float) -> None:
-        """Have artifacts stay for some time, instead of those that the owner pinned before."""
+        """Pin artifacts for some time, instead of those that the owner pinned before."""
         table = pin_table.c
         with self._database.write() as connection:
             is_over = (table.owner == owner) | (table.expires < epoch())
@@ -40,7 +40,7 @@ class Pins:
                 )
 
     def release(self, owner: str) -> None:
-        """Let go of all that an owner pinned."""
+        """Release all pins of an owner."""
         self.set([], owner, 0.0)
 
 

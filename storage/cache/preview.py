@@ -13,7 +13,7 @@ _TEXT = 80
 
 
 def preview(value: Any) -> dict[str, Any]:
-    """Shape, type, first rows and statistics of a matrix or frame; attributes of an estimator.
+    """Return shape, type, first rows and statistics of a matrix; attributes of an estimator.
 
     Returns:
         JSON values. Matrices: `shape`, `dtype`, `rows` (the first five), `columns` (statistics of
@@ -94,7 +94,7 @@ def _described(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A cell as a JSON value."""
+    """Return a cell as a JSON value."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and not np.isfinite(value)):

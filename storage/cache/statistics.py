@@ -1,7 +1,7 @@
 """How long making and reading took, as moving averages, and how often each step was served.
 
-Admission compares the two: what is made again in less time than it is read is not worth a place
-that something else could have (DESIGN: eviction and admission).
+Admission compares the two: what is made again in less time than it is read is not worth the
+room that something else could have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ __all__ = ["Kind", "Statistics", "is_cheap_kind", "note_counts", "note_refusal",
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
 _CLEARLY = 0.8
-"""What is made in less than this share of its load time becomes cheap; it stays so up to one."""
+"""Artifacts made in less than this share of their load time become cheap, and stay so up to 1."""
 
 time_table = Table(
     "step_times",
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
     @classmethod
     def of(cls, step: str, algorithm: str, size_bytes: int) -> "Kind":
-        """The kind of an artifact."""
+        """Return the kind of an artifact."""
         return cls(step, algorithm, max(size_bytes, 1).bit_length())
 
     @property
@@ -112,7 +112,7 @@ def note_times(
 
 
 def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
-    """Whether artifacts of that kind are made in less time than they are read."""
+    """Return whether artifacts of that kind are made in less time than they are read."""
     return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
 
 
@@ -150,13 +150,13 @@ class Statistics:
         self._database = database
 
     def refusals(self) -> dict[str, int]:
-        """How often artifacts were not kept, by reason."""
+        """Return how often artifacts were not kept, by reason."""
         with self._database.read() as connection:
             rows = connection.execute(select(refusal_table).order_by(refusal_table.c.reason))
             return {row.reason: row.times for row in rows}
 
     def by_step(self) -> dict[str, dict[str, Any]]:
-        """Hits, misses, saved seconds and evictions by step."""
+        """Return hits, misses, saved seconds and evictions by step."""
         with self._database.read() as connection:
             rows = connection.execute(select(count_table).order_by(count_table.c.step))
             return {

@@ -56,7 +56,7 @@ class UsageCounts:
 
 
 def kind_of(entry: Entry) -> Kind:
-    """The kind of artifact that times are averaged over."""
+    """Return the kind of artifact that times are averaged over."""
     return Kind.of(entry.step, entry.algorithm, entry.size_bytes)
 
 
@@ -105,7 +105,7 @@ def _write_uses(
 def _write_times(
     connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
 ) -> None:
-    """Take times into their averages, which may change the rank of all of that kind."""
+    """Add times to their averages, which may change the rank of all of that kind."""
     is_cheap, is_news = note_times(connection, kind, seconds)
     if is_news:
         table, smallest = artifact_table.c, kind.smallest_bytes

@@ -1,6 +1,6 @@
 """A buffer of usage counts in memory, written together.
 
-They are written with the next change of the index, or a second later at the latest, so that a hit
+They are written with the next change of the index, or a second later at the latest, so a hit
 costs no transaction of its own.
 """
 
@@ -68,7 +68,7 @@ class UsageBuffer:
         self._flush_soon()
 
     def now(self) -> float:
-        """A time later than any before: a clock that is set back must not reverse the order."""
+        """Return a time later than any before: a clock set back must not reverse the order."""
         self._latest = max(time(), self._latest + 1e-6)
         return self._latest
 
@@ -79,7 +79,7 @@ class UsageBuffer:
             return self._collected.is_empty
 
     def taken(self) -> UsageCounts:
-        """What was collected, to be written by this thread; `settle` says whether it was."""
+        """Return what was collected, for this thread to write and then `settle`."""
         with self._lock:
             collected, self._collected = self._collected, UsageCounts()
             self._flushed = monotonic()

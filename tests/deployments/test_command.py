@@ -296,7 +296,7 @@ def test_a_mistake_is_told_in_one_message_with_exit_code_2(studied, arguments, m
         (("--target", "target", "--seed", "-1"), "--seed -1: a seed is between 0 and"),
         (("--target", "target", "--seed", str(2**32)), "a seed is between 0 and 4294967294"),
         (("--target", "target", "--store", "memory://x"), "trials run in others; name a folder"),
-        (("--target", "target", "--database", "nonsense"), "is no SQLAlchemy URL"),
+        (("--target", "target", "--database", "nonsense"), "is not a SQLAlchemy URL"),
         (("--target", "target", "--database", "sqlite:////none/x"), "unable to open database"),
         (("--target", "target", "--folds", "90"), "fewer than the 90 folds"),
         (("--target", "target", "--test-size", "2"), "--test-size 2.0"),

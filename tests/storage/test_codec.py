@@ -107,5 +107,5 @@ def test_any_parquet_reader_reads_a_dense_matrix(tmp_path) -> None:
 
 
 def test_an_unknown_codec_is_refused() -> None:
-    with pytest.raises(ValueError, match="no codec is called 'tar'"):
+    with pytest.raises(ValueError, match="unknown codec 'tar'"):
         decode("tar", encode(canonical(np.zeros(3))).data)
