@@ -1,4 +1,4 @@
-"""The one exception for what a user gave and cannot be used."""
+"""The one exception for input that cannot be used."""
 
 from collections.abc import Iterable
 from typing import Any

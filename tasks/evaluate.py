@@ -137,15 +137,17 @@ def evaluate(
     space = context.problem.find_space()
     try:
         with trial_noted():
-            came = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+            outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))
         return Failed(message=str(error), data=lost)
-    if isinstance(came, Evaluation):
-        message = f"loss {came.loss:.4g} in {came.cost_seconds:.1f} s"
-        return Completed(message=message, data=TrialOutcome(came, None, reported.n_task_runs))
-    where = f"{came.step}, fold {came.fold}: " if came.step else ""
-    return Failed(message=where + came.message, data=TrialOutcome(None, came, reported.n_task_runs))
+    if isinstance(outcome, Evaluation):
+        message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
+        return Completed(message=message, data=TrialOutcome(outcome, None, reported.n_task_runs))
+    where = f"{outcome.step}, fold {outcome.fold}: " if outcome.step else ""
+    return Failed(
+        message=where + outcome.message, data=TrialOutcome(None, outcome, reported.n_task_runs)
+    )
 
 
 class ReportedSteps:

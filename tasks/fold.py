@@ -1,4 +1,4 @@
-"""One fold of a path run: its rows, and what its nodes share."""
+"""One fold of a path run: its rows, and all that its nodes share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What one step makes of one fold: its key, its summary, and how it is made.
+"""One step of one fold: its key, and how its parts are made, kept and served.
 
 Matrices are read or made only when a later node needs them, so of a chain of cached nodes only the
 last is read, and one that was evicted is not made again when a later one is still there. What a

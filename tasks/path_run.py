@@ -32,7 +32,7 @@ class StepFailed(Exception):  # noqa: N818 - it says what happened
 class StepOutcome:
     """References to what a step made, for the next step's task.
 
-    A plain class, so that Prefect can tell which task run it came from.
+    A plain class, because Prefect then knows which task run it came from.
     """
 
     __slots__ = ("__weakref__", "keys", "n_cached")

@@ -1,4 +1,4 @@
-"""What a study is about: everything that may not change in its life.
+"""The problem of a study: all that may not change in its life.
 
 Light to import: whoever only looks at a study reads its problem.
 """

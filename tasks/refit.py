@@ -1,4 +1,4 @@
-"""The final model: what was chosen, fitted on all training rows and tested once."""
+"""The final model: the chosen configuration or ensemble, refitted on all training rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What is done to data just before a step that could not take it as it is.
+"""Repairs: changes to data just before a step that could not take it as it is.
 
-A repair is part of the fitted step, so that it is done to new rows too.
+A repair is part of the fitted step, so new rows are repaired too.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The Prefect tasks of the steps: a thin skin, so that the UI shows what each trial did.
+"""The Prefect tasks of the steps, a thin skin that shows in the UI what each trial did.
 
 Our store is the one source of truth, so Prefect's own caching and persistence of results are off. A
 step that was served in every fold ends in the state that Prefect shows as Cached.

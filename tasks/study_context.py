@@ -1,4 +1,4 @@
-"""What a worker needs to know of a study to evaluate its trials."""
+"""Everything about a study that a worker needs to evaluate its trials."""
 
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""One thread per trial: the cores belong to the trials, and sums come out the same everywhere."""
+"""One thread per trial: the cores belong to the trials, and sums are the same everywhere."""
 
 from contextlib import AbstractContextManager
 from functools import cache

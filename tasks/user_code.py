@@ -1,7 +1,7 @@
-"""Code that a user brings: it travels as text, and is loaded under a name made of its digest.
+"""A user's code, which travels as text and is loaded under a name made of its digest.
 
-So every worker runs the same text, an estimator's dotted path says which text it comes from, and
-what was made with another text is not found under its keys.
+So every worker runs the same text, an estimator's dotted path tells its text, and keys do not find
+artifacts of another text.
 """
 
 import linecache

@@ -85,7 +85,7 @@ def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:
         built = build(recipe(algorithm, choice, _TYPICAL, balanced=False), 0)
     except (Exception, SystemExit) as error:
         raise BadInput(
-            f"{who}: {algorithm.import_path} cannot be made with its defaults: "
+            f"{who}: {algorithm.import_path} cannot be constructed with its defaults: "
             f"{type(error).__name__}: {error}"
         ) from error
     for method in ("fit", "predict" if is_model else "transform"):

@@ -54,7 +54,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         frequency = np.bincount(has.indices, minlength=len(vocabulary))
         kept = np.flatnonzero(frequency >= self.min_frequency)
         if not len(kept):
-            raise ValueError(f"no code is had by {self.min_frequency} patients or more")
+            raise ValueError(f"no code occurs in {self.min_frequency} patients or more")
         self.codes_ = [vocabulary[i] for i in kept]
         self.n_features_in_ = len(vocabulary)
         return self

@@ -1,4 +1,4 @@
-"""The fixed steps in front of tables: fill the gaps, turn categories into numbers."""
+"""The fixed first steps for tables: impute gaps, encode categories."""
 
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer

@@ -1,6 +1,6 @@
-"""Data sets: what a study learns from, imported once and kept under the digest of its content.
+"""Data sets, imported once per study and kept under the digest of their content.
 
-A data set is a table (a frame of numbers and categories) or patient events (see `tasks.events`),
+A data set is a table (a frame of numbers and categories) or patient events (see `events`),
 with one label per row. Workers, resumed studies and retries read only the imported copy.
 """
 

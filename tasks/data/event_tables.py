@@ -85,8 +85,8 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
         for needed in ("subject_id", "code"):
             if named[needed].isna().any():
                 raise BadInput(
-                    f"{where} has {named[needed].isna().sum()} events without {needed} (what is "
-                    f"called {', '.join(GAPS[1:])} is a gap)"
+                    f"{where} has {named[needed].isna().sum()} events without {needed} ("
+                    f"{', '.join(GAPS[1:])} count as missing)"
                 )
         value = named.get("value", pd.Series(np.nan, index=named.index))
         times = Times.of(named["time"], where)
@@ -179,7 +179,7 @@ def name_columns(
             found[name] = table[match]
         elif name in needed:
             raise BadInput(
-                f"{where} has no column for {name}; it would be called one of "
+                f"{where} has no column for {name}; expected one of "
                 f"{', '.join(SYNONYMS[name])}. Its columns: {', '.join(map(str, table.columns))}"
             )
     return pd.DataFrame(found)

@@ -30,7 +30,7 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
         bad = numbers[(numbers % 1 != 0) | (np.abs(numbers) > EXACT)]
         if len(bad):
             raise BadInput(
-                f"{where} has patient ids as floats, which does not keep them exactly, for "
+                f"{where} has patient ids as floats, which loses digits, for "
                 f"instance {bad[0]!r}; write whole numbers or texts"
             )
         return pd.Series(numbers.astype(np.int64), index=column.index)

@@ -1,4 +1,4 @@
-"""From what the user names to a data set, and to rows to predict."""
+"""Reading sources: into a data set to learn from, or into rows to predict."""
 
 import logging
 from dataclasses import replace
@@ -84,7 +84,7 @@ def read_features(
     location = Location.at(data)
     found = recognise(Given(location, labels=labels), chosen)
     if found.kind == "table":
-        raise BadInput(f"{data} is read as a table, and the model takes events")
+        raise BadInput(f"{data} is read as a table, but the model takes events")
     rows, notes = read_event_rows(data, labels, found, location)
     for note in notes:
         _LOGGER.warning(note)
@@ -93,7 +93,9 @@ def read_features(
 
 def _read_cohort(source: Source) -> Dataset:
     if source.test is not None:
-        raise BadInput(f"{source.data} is made, not read; hold rows back with --test-size")
+        raise BadInput(
+            f"{source.data} is generated, so --test does not apply; hold rows out with --test-size"
+        )
     refuse_columns(source)
     name = source.data.removeprefix(_COHORT)
     cohort = generate(cohort_named(name))

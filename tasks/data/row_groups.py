@@ -36,6 +36,4 @@ def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str
     """
     both = np.intersect1d(groups[is_test], groups[~is_test])
     if len(both):
-        raise BadInput(
-            f"{len(both)} {what} have rows to learn from and rows of the test; each has either"
-        )
+        raise BadInput(f"{len(both)} {what} have both training rows and test rows")

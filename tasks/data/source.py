@@ -1,4 +1,4 @@
-"""Where data comes from: what to read, and how."""
+"""Where data comes from, and how to read it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

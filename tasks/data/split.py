@@ -1,7 +1,7 @@
-"""Which rows are for testing, and which fold holds each of the others out.
+"""The split of a data set: test rows, and the fold that holds each other row out.
 
 A split is made once per study and kept with it. Folds are stratified by class, and rows of one
-group never stand in two folds. Test rows are looked at once, after the search has ended.
+group never stand in two folds. Test rows are used once, after the search has ended.
 """
 
 import warnings
@@ -159,15 +159,15 @@ def _splitter(
 def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float | None) -> None:
     if (n_folds is None) == (holdout is None):
         raise BadInput(
-            f"--folds {n_folds} with --holdout {holdout}: rows are held out by cross-validation "
-            "or once; take one of them"
+            f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
+            "once; take one of them"
         )
     if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
         raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
     for option, share in (("test-size", test_size), ("holdout", holdout)):
         if share is not None and not 0 < share <= 0.5:
             part = "test" if option == "test-size" else "held-out"
-            raise BadInput(f"--{option} {share}: the share of {part} rows is in (0, 0.5]")
+            raise BadInput(f"--{option} {share}: the share of {part} rows must be in (0, 0.5]")
 
 
 def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:

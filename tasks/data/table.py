@@ -58,8 +58,8 @@ def features_of(
         if pd.api.types.is_numeric_dtype(column) and name not in categorical:
             if _is_identifier(column):
                 notes.append(
-                    f"column {name} holds another whole number in each row; if it only names the "
-                    f"row, leave it out with --drop {name}"
+                    f"column {name} holds a different whole number in each row; if it only "
+                    f"identifies the row, drop it with --drop {name}"
                 )
             columns[name] = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
             if np.isinf(columns[name]).any():
@@ -74,8 +74,8 @@ def features_of(
                 texts.append(name)
     if texts:
         raise BadInput(
-            f"{where} has columns of texts or identifiers, which are no features: "
-            f"{', '.join(texts)}. Leave them out with --drop {texts[0]}, or insist with "
+            f"{where} has text or identifier columns, which cannot be features: "
+            f"{', '.join(texts)}. Drop them with --drop {texts[0]}, or keep them with "
             f"--categorical {texts[0]}"
         )
     return canonical(pd.DataFrame(columns)), notes
@@ -124,7 +124,7 @@ def _as_known(texts: pd.Series, known: Collection[str]) -> pd.Series:
 def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
     if isinstance(column.dropna().iloc[0], list | tuple | dict | set | np.ndarray):
         raise BadInput(
-            f"column {name!r} of {where} holds lists, which are no features; leave it out with "
+            f"column {name!r} of {where} holds lists, which cannot be features; drop it with "
             f"--drop {name}"
         )
 

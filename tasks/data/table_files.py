@@ -48,7 +48,7 @@ def read_table(
         BadInput: If it cannot be read, or two columns have the same name.
     """
     if not location.is_table():
-        raise BadInput(f"{location.url} is no file that is read: use {SUFFIX_NAMES}")
+        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
     try:
         if location.is_parquet():
             frame = _read_parquet(location, only)

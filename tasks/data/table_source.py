@@ -120,8 +120,8 @@ def _check_roles(source: Source) -> None:
         for column in columns:
             if column is not None and used.setdefault(column, option) != option:
                 raise BadInput(
-                    f"column {column!r} is named by --{used[column]} and by --{option}; it is used "
-                    "for one of them"
+                    f"column {column!r} is named by --{used[column]} and by --{option}; name it "
+                    "once"
                 )
 
 

@@ -1,4 +1,4 @@
-"""What is to be predicted: classes or numbers."""
+"""The target of a data set: classes or numbers."""
 
 from typing import Any
 
@@ -38,21 +38,19 @@ def target_of(
     is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
     if is_numeric and np.isinf(target.to_numpy(dtype=np.float64)).any():
         raise BadInput(
-            f"target {target.name!r} of {where} has infinite numbers; leave out or mend these rows"
+            f"target {target.name!r} of {where} has infinite values; remove or fix these rows"
         )
     notes = []
     if predicts is None and is_numeric and _are_numbers(target):
         predicts = "numbers"
-        said = (
-            f"target {target.name} has {target.nunique()} different numbers and is predicted as one"
-        )
-        notes = [f"{said}; --metric error takes them for classes"]
+        note = f"target {target.name} has {target.nunique()} different numbers"
+        notes = [f"{note}, so it is predicted as one; --metric error treats them as classes"]
     if predicts != "numbers":
         return *_classes_of(target), notes
     if not is_numeric:
         raise BadInput(
-            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, and is to be predicted "
-            "as a number; take a --metric and a --space of classes"
+            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "
+            "predicted as a number; choose a --metric and a --space for classes"
         )
     return target.to_numpy(dtype=np.float64), (), notes
 

@@ -1,4 +1,4 @@
-"""Whole numbers as files write them: as floats, or as texts that must not lose a digit."""
+"""Whole numbers that files write as floats, or as texts that must not lose a digit."""
 
 import pandas as pd
 

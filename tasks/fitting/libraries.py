@@ -69,7 +69,7 @@ def _installed_version(package: str) -> str:
     names = packages_distributions().get(package)
     if not names:
         raise ValueError(
-            f"{package} is no installed package, so workers would not have it; put the estimator "
+            f"{package} is not an installed package, so workers would lack it; put the estimator "
             "into the file of the space"
         )
     return version(names[0])

@@ -1,9 +1,8 @@
 """Estimates of the memory that a step will need, made before it starts.
 
-They are lower bounds, from the arguments and the size of the data: the bytes of the largest arrays
-of the training rows that cannot be done without. So nothing is refused that might have fitted, and
-what depends on the values themselves (the leaves of a tree) is left to the limit on the running
-trial.
+They are lower bounds: the bytes of the largest arrays that the step cannot avoid, given its
+arguments and the size of the data. So nothing is refused that might have fitted; what depends on
+the values themselves, such as the leaves of a tree, is left to the limit on the running trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence

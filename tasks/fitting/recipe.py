@@ -1,7 +1,4 @@
-"""What exactly a step does to data of a given shape, and the estimator that does it.
-
-Recipes are what keys are made of.
-"""
+"""Recipes: exactly what a step does to data of a given shape; keys are made of them."""
 
 import zlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""How long a fitted pipeline takes to predict a row."""
+"""Latency of a fitted pipeline, per row."""
 
 from time import perf_counter
 from typing import Any

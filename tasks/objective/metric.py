@@ -196,9 +196,9 @@ def _loss_of_scorer(
     name: str, best: float, y: NDArray[Any], predictions: Predictions, n_classes: int
 ) -> float:
     """Return how far a scorer of scikit-learn stays below its best score."""
-    said = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
+    model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
     try:
-        return best - float(get_scorer(name)(said, np.empty((len(y), 1)), y))
+        return best - float(get_scorer(name)(model, np.empty((len(y), 1)), y))
     except AttributeError as error:
         raise ValueError(f"{name} needs probabilities, and this model gives none") from error
 

@@ -1,6 +1,6 @@
 """Limits of a trial, kept by the nanny of its worker: a process that no native code can hold up.
 
-The worker notes which trial it runs and where that is. Its nanny looks there ten times a second.
+The worker notes its trial, and the nanny reads the note ten times a second.
 A trial that is over a limit is frozen, the flow is told why, and the worker's process is killed;
 the nanny starts another one. When a worker dies of itself, the flow is told where it was.
 """

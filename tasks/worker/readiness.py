@@ -1,4 +1,4 @@
-"""Whether a worker can work for a study: it reads the store, and has the flow's versions."""
+"""Readiness of a worker: it reads the store, has the flow's versions, and has loaded the data."""
 
 from importlib.metadata import version
 from typing import Any

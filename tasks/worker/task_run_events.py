@@ -1,9 +1,9 @@
-"""Fewer events per task run: what ends within half a second is told with its end alone.
+"""Fewer events per task run: one that ends within half a second sends its end alone.
 
-Prefect tells its server of every state of a task run, Pending, Running and the last one, and that
-is most of what short steps cost, here and on the server. Each event says all that is shown. So the
-first two are held back for half a second, and dropped when the last one comes in that time; a step
-that takes longer is seen running, half a second late.
+Prefect sends its server every state of a task run, Pending, Running and the last one, which is most
+of the cost of short steps, here and on the server. Each event holds all that is shown. So the first
+two are held back for half a second, and dropped if the last one comes in that time; a longer step
+is seen running, half a second late.
 
 Prefect has no switch for this. The function of its engine that sends the events is wrapped in
 worker processes; where a version of Prefect does not have it, nothing changes.

@@ -1,4 +1,4 @@
-"""What a trial may take of its worker."""
+"""Limits of a trial: the time and memory that it may take of its worker."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from distributed.system import MEMORY_LIMIT
 __all__ = ["TrialLimits", "share_of_memory"]
 
 _SHARE_OF_MEMORY = 0.9
-"""What trials may take of a machine; the rest is for the flow and the server."""
+"""The trials' share of a machine's memory; the rest is for the flow and the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A note of which trial a worker runs and where that is, for its nanny to read.
+"""A worker's note of its trial and where it stands, for its nanny to read.
 
 It is a file beside the worker's folder, which goes when the worker dies.
 """

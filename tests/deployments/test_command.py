@@ -339,7 +339,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
     done = run(*command, "--json")
     assert done.exit_code == 1
     assert "ended without a completed trial: 3 trials failed, " in done.stderr
-    assert "no code is had by" in done.stderr
+    assert "no code occurs in" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     failed = run.json("trials", "s", "--failed")
@@ -347,7 +347,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
     assert set(failed[0]["failure"]) == {
         "kind", "message", "traceback", "step", "fold", "cost_seconds"
     }  # fmt: skip
-    assert "no code is had by" in run("trials", "s").stdout
+    assert "no code occurs in" in run("trials", "s").stdout
 
 
 def test_json_lines_are_trials_as_they_end(run, tmp_path) -> None:

@@ -218,7 +218,7 @@ def test_fewer_task_runs_on_request(finished, task_runs_shown, expected) -> None
 
 
 def rare_codes(folder: Path) -> dict[str, str]:
-    """Events of which no code is had by more than four patients: frequent ones cannot be chosen."""
+    """Events of which no code occurs in more than four patients: frequent ones cannot be chosen."""
     n = 48
     events = pd.DataFrame(
         {
@@ -251,7 +251,7 @@ def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -
     for trial in failed:
         assert trial["failure"]["kind"] == "error"
         assert trial["failure"]["step"] == "construct features"
-        assert re.search(r"no code is had by [45] patients", trial["failure"]["message"])
+        assert re.search(r"no code occurs in [45] patients", trial["failure"]["message"])
         assert (
             "EventAggregation" in trial["failure"]["traceback"]
             or "fit" in trial["failure"]["traceback"]

@@ -223,8 +223,8 @@ REFUSED = [
     ),
     (("estimator=Power", "estimator=made_here()"), "Local, is defined inside a function"),
     (("def transform", "def change"), "'power' of step 'bend'.* has no method transform"),
-    (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be made"),
-    (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "cannot be made.*LGBMClasifier"),
+    (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be constructed"),
+    (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "cannot be constructed.*LGBMClasifier"),
     (("stochastic=True", "stochastic=False"), "give it flags=Flags\\(stochastic=True\\)"),
     (('"exponent", (', '"expo", ('), "unexpected keyword argument 'expo'"),
     (
@@ -232,7 +232,10 @@ REFUSED = [
         "takes a random_state \\(estimator__random_state\\) and would differ",
     ),
     (("import numpy as np", "import sys; sys.exit(3)"), "line 2: SystemExit: 3"),
-    (("self.exponent = exponent", "raise SystemExit('no')"), "cannot be made.*SystemExit: no"),
+    (
+        ("self.exponent = exponent", "raise SystemExit('no')"),
+        "cannot be constructed.*SystemExit: no",
+    ),
     (("import numpy", "import numpi"), "line 2: ModuleNotFoundError: No module named 'numpi'"),
     (("class Power(", "class Power"), r"line \d+: SyntaxError"),
     (("space = Space(", "space = tuple(("), "SyntaxError|TypeError"),

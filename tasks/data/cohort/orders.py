@@ -1,7 +1,7 @@
-"""What the patients of a synthetic cohort order: common medications, and what is planted in them.
+"""The orders of a synthetic cohort: common medications, and what is planted among them.
 
-Each function draws one kind of orders for all patients at once. Which of them carry the class, and
-what of them does, is said at each; everything else about them is independent of the class.
+Each function draws one kind of orders for all patients at once. It says which property of them
+carries the class; everything else is independent of the class.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What cohort to generate, and what `cohort:NAME?option=value` says of it."""
+"""The options of a cohort, and their form `cohort:NAME?option=value`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ class CohortSpec:
         for name, (low, high) in within.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise BadInput(f"{name}={value} of a cohort is not from {low} to {high}")
+                raise BadInput(f"{name}={value} of a cohort must be from {low} to {high}")
 
 
 COHORTS: Mapping[str, CohortSpec] = {
@@ -101,7 +101,7 @@ def cohort_named(text: str) -> CohortSpec:
         try:
             changes[option] = parse(value)
         except (ValueError, KeyError) as error:
-            raise BadInput(f"{option}={value} of cohort:{name}: {option} is {what}") from error
+            raise BadInput(f"{option}={value} of cohort:{name}: {option} must be {what}") from error
     return replace(COHORTS[name], **changes)
 
 

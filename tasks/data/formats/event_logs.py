@@ -26,8 +26,8 @@ EVENTS = Format(
 def _need_data(folder: Location) -> None:
     if not folder.below("data").is_folder():
         raise BadInput(
-            f"{folder.url} is a folder without data/, so it is no MEDS data set: its events "
-            "would be in data/**/*.parquet"
+            f"{folder.url} has no folder data/, so it is not a MEDS data set; expected "
+            "events in data/**/*.parquet"
         )
 
 

@@ -89,7 +89,7 @@ def _read(folder: Location) -> Iterator[pd.DataFrame]:
     found = folder.tables(_TABLES)
     if not any(clinical.table in found for clinical in _CLINICAL):
         raise BadInput(
-            f"{folder.url} holds no clinical table of OMOP: "
+            f"{folder.url} has no clinical table of OMOP; expected "
             f"{', '.join(c.table for c in _CLINICAL)} as .csv, .csv.gz or .parquet"
         )
     if "person" in found:

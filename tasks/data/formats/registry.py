@@ -72,7 +72,7 @@ def recognise(
         if kind in (None, candidate.kind) and candidate.recognises(given):
             return candidate
     if not given.is_folder:
-        raise BadInput(f"{location.url} is no file that is read: use {SUFFIX_NAMES}")
+        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
         f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "

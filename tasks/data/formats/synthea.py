@@ -66,7 +66,7 @@ def _read(folder: Location) -> Iterator[pd.DataFrame]:
     found = folder.tables(_TABLES)
     if "patients" not in found or len(found) == 1:
         raise BadInput(
-            f"{folder.url} is no CSV export of Synthea: there is no patients.csv with at least one "
+            f"{folder.url} is not a CSV export of Synthea; expected patients.csv and at least one "
             f"of {', '.join(f'{name}.csv' for name in _CLINICAL)}"
         )
     yield from _patients(found["patients"])

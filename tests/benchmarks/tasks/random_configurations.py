@@ -30,7 +30,7 @@ DOCUMENTED = (
     r"covariance.* not full rank|singular|SVD did not converge|LinAlgError",
     r"unbalance|does not support multi",
     r"negative eigenvalues|not positive|Gram matrix",
-    r"no code is had by",
+    r"no code occurs in",
     r"cannot be used when X contains zero vectors",
 )
 """Reasons that the catalogue names for a step that cannot work on some data."""

@@ -48,7 +48,7 @@ def test_aggregations_of_a_worked_example(aggregation, expected) -> None:
 def test_codes_are_chosen_by_the_patients_that_have_them_in_training() -> None:
     X = worked_example()
     assert EventAggregation(min_frequency=2).fit(X).codes_ == ["A"]
-    with pytest.raises(ValueError, match="no code is had by 3 patients"):
+    with pytest.raises(ValueError, match="no code occurs in 3 patients"):
         EventAggregation(min_frequency=3).fit(X)
 
 
@@ -134,7 +134,7 @@ def test_matrices_are_those_of_plain_python(events, labels, min_frequency, aggre
     codes, expected = oracle(X, min_frequency, aggregation)
     construct = EventAggregation(min_frequency, aggregation)
     if not codes:
-        with pytest.raises(ValueError, match="no code is had by"):
+        with pytest.raises(ValueError, match="no code occurs in"):
             construct.fit(X)
         return
     assert construct.fit(X).codes_ == codes

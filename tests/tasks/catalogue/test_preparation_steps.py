@@ -82,7 +82,7 @@ def test_events_become_a_sparse_matrix_or_no_code_is_frequent_enough(
     algorithm = CONSTRUCT_FEATURES.algorithms[0]
     choice = Choice(algorithm.id, (("aggregation", aggregation), ("min_frequency", frequency)))
     if frequency == 5:  # the example has two patients
-        with pytest.raises(ValueError, match="no code is had by 5 patients"):
+        with pytest.raises(ValueError, match="no code occurs in 5 patients"):
             transformed(algorithm, choice, two_patients())
         return
     made, again = (transformed(algorithm, choice, two_patients()) for _ in range(2))

@@ -212,12 +212,12 @@ def text_column(frame: pd.DataFrame) -> pd.DataFrame:
         (lambda f: f.assign(target=1), {}, "'target' .* is 1 in all rows"),
         (lambda f: f.assign(target=f["target"].where(f.index > 3)), {}, "4 of 150 rows"),
         (lambda f: f.assign(a=f["a"].where(f.index > 0, np.inf)), {}, "'a' .* has 1 infinite"),
-        (text_column, {}, "texts or identifiers.*: name. Leave them out with --drop name"),
+        (text_column, {}, "text or identifier columns.*: name. Drop them with --drop name"),
         (None, {"drop": ("colr",)}, "Did you mean 'colour'"),
         (None, {"categorical": ("aa",)}, "no column 'aa'"),
         (lambda f: f[["target"]], {}, "no column left to learn from"),
         (lambda f: f.rename(columns={"a": "b"}), {}, "two columns called 'b'"),
-        (lambda f: f.assign(target=[0.5, np.inf] * 75), {}, "'target' .* has infinite numbers"),
+        (lambda f: f.assign(target=[0.5, np.inf] * 75), {}, "'target' .* has infinite values"),
         (None, {"drop": ("target",)}, "'target' is named by --target and by --drop"),
         (None, {"group": "target"}, "'target' is named by --target and by --group"),
         (None, {"group": "a", "drop": ("a",)}, "'a' is named by --group and by --drop"),
@@ -249,7 +249,7 @@ def test_columns_may_be_named_by_numbers(tmp_path) -> None:
 
 def test_a_column_that_numbers_the_rows_is_noted(tmp_path) -> None:
     path = written(table().assign(patient=range(150)), tmp_path / "t.csv")
-    assert any("column patient holds another whole number" in n for n in read(path).notes)
+    assert any("column patient holds a different whole number" in n for n in read(path).notes)
 
 
 def test_the_ways_out_that_are_named_lead_out(tmp_path) -> None:
@@ -272,7 +272,7 @@ def test_a_column_without_values_is_left_out_and_said(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change_events", "change_labels", "message"),
     [
-        (lambda e: e.drop(columns="code"), None, "no column for code; it would be called one of"),
+        (lambda e: e.drop(columns="code"), None, "no column for code; expected one of"),
         (lambda e: e.drop(columns="time"), None, "no column for time"),
         (lambda e: e[:0], None, "has no events"),
         (lambda e: e.assign(code=None), None, "events without code"),
@@ -310,9 +310,9 @@ def test_events_that_cannot_be_used_are_refused_with_the_reason(
         ("broken.parquet", {}, "cannot be read"),
         ("table.csv", {"labels": "nowhere"}, "there are no labels at nowhere"),
         ("other", {"labels": "table.csv"}, "a folder without data/"),
-        ("other", {"format": "meds", "labels": "l.csv"}, "would be in data/"),
+        ("other", {"format": "meds", "labels": "l.csv"}, "expected events in data/"),
         ("other", {"format": "omop", "labels": "l.csv"}, "no clinical table of OMOP"),
-        ("other", {"format": "synthea", "labels": "l.csv"}, "no CSV export of Synthea"),
+        ("other", {"format": "synthea", "labels": "l.csv"}, "not a CSV export of Synthea"),
         ("meds", {"labels": None}, "name it with --labels"),
         ("table.csv", {"format": "meds", "labels": "table.csv"}, "a MEDS data set is a folder"),
         ("cohort:dmo", {}, "Did you mean 'demo'"),
@@ -360,7 +360,7 @@ def test_labels_for_the_test_are_of_other_patients(tmp_path) -> None:
     named = {n: str(tmp_path / f"{n}.parquet") for n in ("train", "test")}
     dataset = read(meds, target=None, labels=named["train"], test=named["test"])
     assert dataset.is_test.tolist() == is_test.tolist()
-    with pytest.raises(BadInput, match="10 patients have rows to learn from and rows of the test"):
+    with pytest.raises(BadInput, match="10 patients have both training rows and test rows"):
         read(meds, target=None, labels="labels/task", test=named["test"])
 
 
@@ -379,7 +379,7 @@ def test_a_group_is_no_feature_and_keeps_large_ids_apart(tmp_path, suffix) -> No
         (None, {"group": "patent"}, "Did you mean 'patient'"),
         (lambda f: f.assign(patient=None), {}, "150 rows of .* have no 'patient'"),
         (None, {"test": "nowhere.csv"}, "there is no file or folder nowhere.csv"),
-        (None, {"test": "test.csv"}, "25 values of patient have rows to learn from"),
+        (None, {"test": "test.csv"}, "25 values of patient have both training rows"),
         (None, {"test": "bad.csv", "group": None}, "'a' held numbers .* 'x' in bad.csv"),
         (None, {"test": "less.csv", "group": None}, "less.csv has no column 'a'"),
         (None, {"labels": "test.csv", "format": "table"}, "goes with events"),
@@ -410,5 +410,5 @@ def test_a_test_row_without_a_target_is_refused_where_it_is(tmp_path) -> None:
 def test_up_to_a_hundred_texts_are_categories_even_if_they_all_differ(tmp_path) -> None:
     few = read(written(text_column(table(100)), tmp_path / "few.csv"))
     assert few.X["name"].nunique() == 100
-    with pytest.raises(BadInput, match="texts or identifiers"):
+    with pytest.raises(BadInput, match="text or identifier"):
         read(written(text_column(table(101)), tmp_path / "many.csv"))

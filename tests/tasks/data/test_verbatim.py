@@ -134,5 +134,5 @@ def test_a_gap_is_spelled_alike_in_every_kind_of_file(tmp_path, gap) -> None:
 def test_a_code_that_is_spelled_like_a_gap_is_refused_with_the_reason(tmp_path) -> None:
     events, labels = log(codes=("NA", "K", "CL"))
     paths = written(events, tmp_path / "e.csv"), written(labels, tmp_path / "l.csv")
-    with pytest.raises(BadInput, match=r"20 events without code .*NA, .* is a gap"):
+    with pytest.raises(BadInput, match=r"20 events without code .*NA, .* count as missing"):
         read_source(Source(paths[0], labels=paths[1]))
