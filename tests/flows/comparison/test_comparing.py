@@ -12,7 +12,6 @@ from prefect_api import flow_runs, task_runs
 from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import replicate
-from prefect_tune.flows.comparison.entrants import parse_methods
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -256,23 +255,9 @@ def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> 
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("methods", "guess"), [("randm,tpe", "random"), ("random,tp", "tpe")])
-def test_an_unknown_method_is_named_with_the_nearest(methods, guess) -> None:
-    with pytest.raises(UnknownName, match=f"Did you mean '{guess}'"):
-        parse_methods(methods)
-
-
 def test_an_unknown_option_of_a_method_is_named(tmp_path) -> None:
     with pytest.raises(UnknownName, match="option of method 'random'"):
         compare(
             data=str(write_table(tmp_path)), target="target", methods="tpe,random:x=1", trials=1,
             store=str(tmp_path / "store"), out=str(tmp_path / "x.parquet"),
         )  # fmt: skip
-
-
-def test_variants_of_one_method_are_told_apart() -> None:
-    one, other = parse_methods('flash, flash:variant=paper:r=5:design="random"')
-    assert (one.method, other.method, one.options) == ("flash", "flash", {})
-    assert other.options == {"variant": "paper", "r": 5, "design": "random"}
-    assert one.suffix != other.suffix
-    assert other.suffix == "flash-variant-paper-r-5-design-random"

@@ -1,0 +1,69 @@
+"""A study in the ledger that is continued: what may change, and what must be the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from prefect_tune.flows.preparation.resume import CannotContinue
+from prefect_tune.flows.study.plan import Execution, StopRule
+from prefect_tune.storage import Ledger
+from prefect_tune.tasks.bad_input import BadInput
+
+
+@pytest.mark.parametrize("options", [{"folds": 3}, {"holdout": 0.2}, {"test": "test.parquet"}])
+def test_a_study_is_not_continued_with_another_split(prepared, options) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    prepared("train.csv", **given, holdout=0.3)
+    assert prepared("train.csv", **given, holdout=0.3).name == "one"
+    with pytest.raises(BadInput, match="choose another --study name"):
+        prepared("train.csv", **given, **options)
+
+
+def test_a_study_that_has_run_is_said_to_be_continued(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    first = prepared("train.csv", **given)
+    begun = replace(first.plan, flow_run_id="0").to_json()
+    Ledger(first.store.database).update_study("one", settings=begun)
+    assert list(map(str, prepared("train.csv", **given).notes)) == ["continues study one"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"trials": 9}, "stop_rule", StopRule(9, None)),
+        ({"budget": "5m"}, "stop_rule", StopRule(None, 300.0)),
+        ({}, "stop_rule", StopRule(4, 60.0)),
+        ({"trial_timeout": "7s"}, "trial_seconds", 7.0),
+        ({"trial_memory": "2GB"}, "trial_memory_bytes", 2 * 10**9),
+        ({"ensemble": 3}, "ensemble", 3),
+        ({}, "ensemble", 2),
+        ({"no_cache": True}, "use_cache", False),
+        ({"workers": 3}, "execution", Execution(workers=3)),
+    ],
+)
+def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
+    prepared, options, field, value
+) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    prepared("train.csv", **given, trials=4, budget="1m", ensemble=2, trial_timeout="5s")
+    assert getattr(prepared("train.csv", **given, **options).plan, field) == value
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        ({"seed": 1}, "--seed 0"),
+        ({"method": "tpe"}, "--method flash"),
+        ({"metric": "auroc"}, "--metric error"),
+        ({"space": "small"}, "--space flash"),
+        ({"folds": 4}, "--folds 3"),
+        ({"test_size": 0.3}, "--test-size 0.2"),
+        ({"option": {"r": 3}}, "the options {}"),
+    ],
+)
+def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, options, flag) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    prepared("train.csv", **given)
+    with pytest.raises(CannotContinue, match=flag) as refused:
+        prepared("train.csv", **given, **options)
+    assert refused.value.remedy == "choose another --study name"
