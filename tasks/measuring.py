@@ -27,9 +27,8 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
 
     Folds in which a quantity is not defined are left out, and so is one that is defined in none.
 
-    What is measured of the pipeline is a record beside the model's predictions: of two
-    measurements of one latency no two are alike, so that the first one holds for all trials that
-    the same model serves.
+    A value measured of the pipeline is a record beside the model's predictions. No two measurements
+    of a latency are alike, so the first one holds for all trials that the same model serves.
 
     Args:
         path_run: A query that has run to its end.

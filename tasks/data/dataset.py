@@ -43,7 +43,7 @@ class Dataset:
         is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
         aside: Columns of a table that are no features, and that a limit takes its groups from; None
             when there are none.
-        notes: What was done to the input that a user should know.
+        notes: Notes for the user on what was done to the input.
         format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
     """
 

@@ -54,7 +54,7 @@ def read_event_rows(
     """Read events and the rows to predict; classes are not needed.
 
     Returns:
-        The rows, and what was done that a user should know.
+        The rows, and notes for the user.
 
     Raises:
         BadInput: If they cannot be read.

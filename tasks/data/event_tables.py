@@ -41,7 +41,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 """Names by which a column of events or labels is known, the first found is taken."""
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
-"""Columns that hold a row's class, in letters of any size; the first that is not empty is taken."""
+"""Columns that hold a row's class, in upper or lower case; the first that is not empty is taken."""
 EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
 """Columns that CSV files hold as they are meant only when read as texts: `042` is no 42."""
@@ -73,7 +73,7 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
     of all tables are at midnight, they are dates.
 
     Returns:
-        The events, and what was done that a user should know.
+        The events, and notes for the user.
 
     Raises:
         BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,

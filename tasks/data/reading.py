@@ -35,7 +35,7 @@ def read_source(source: Source) -> Dataset:
     """Read and check a data set.
 
     Raises:
-        BadInput: If it cannot be used; says what is wrong and what would be right.
+        BadInput: If it cannot be used; with the remedy.
         UnknownName: If there is no such cohort, bundled set or format.
     """
     if source.format is not None:

@@ -33,7 +33,7 @@ def features_of(
         where: What to call the table in a message.
 
     Returns:
-        The features, and what was done that a user should know.
+        The features, and notes for the user.
 
     Raises:
         BadInput: If a column is named twice or not there, holds texts that are no categories or
@@ -44,15 +44,9 @@ def features_of(
         raise BadInput(f"{where} has two columns called {doubled[0]!r}; rename one")
     for named in (*drop, *categorical):
         need_column(named, frame.columns, where)
-    frame = frame.drop(columns=list(drop))
-    empty = [str(c) for c in frame.columns if frame[c].isna().all()]
-    notes = [f"column {name} has no values and is left out" for name in empty]
-    frame = frame.drop(columns=empty)
-    if frame.shape[1] == 0:
-        raise BadInput(f"{where} has no column left to learn from")
+    frame, notes = _without_empty(frame.drop(columns=list(drop)), where)
     columns: dict[str, pd.Series] = {}
     texts: list[str] = []
-    frame.columns = frame.columns.astype(str)
     for name in map(str, frame):
         column = frame[name]
         if pd.api.types.is_numeric_dtype(column) and name not in categorical:
@@ -61,12 +55,7 @@ def features_of(
                     f"column {name} holds a different whole number in each row; if it only "
                     f"identifies the row, drop it with --drop {name}"
                 )
-            columns[name] = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
-            if np.isinf(columns[name]).any():
-                raise BadInput(
-                    f"column {name!r} of {where} has {int(np.isinf(columns[name]).sum())} infinite "
-                    "numbers; leave the cells empty, or --drop the column"
-                )
+            columns[name] = _numbers(column, name, where)
         else:
             _refuse_lists(column, name, where)
             columns[name] = category_texts(column).reset_index(drop=True)
@@ -79,6 +68,27 @@ def features_of(
             f"--categorical {texts[0]}"
         )
     return canonical(pd.DataFrame(columns)), notes
+
+
+def _without_empty(frame: pd.DataFrame, where: str) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out columns without any value, and say so."""
+    empty = [c for c in frame.columns if frame[c].isna().all()]
+    frame = frame.drop(columns=empty)
+    if frame.shape[1] == 0:
+        raise BadInput(f"{where} has no column left to learn from")
+    frame.columns = frame.columns.astype(str)
+    return frame, [f"column {name} has no values and is left out" for name in empty]
+
+
+def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
+    numbers = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    n_infinite = int(np.isinf(numbers).sum())
+    if n_infinite:
+        raise BadInput(
+            f"column {name!r} of {where} has {n_infinite} infinite numbers; leave the cells empty, "
+            "or --drop the column"
+        )
+    return numbers
 
 
 def like_training(

@@ -42,7 +42,7 @@ def read_table(
     Args:
         location: The file.
         texts: Columns to read as texts where the file does not say what they are.
-        only: Columns to read, in small letters; all by default. Those not there are passed over.
+        only: Columns to read, in lower case; all by default. Missing ones are passed over.
 
     Raises:
         BadInput: If it cannot be read, or two columns have the same name.
@@ -85,7 +85,7 @@ def column_names(location: Location) -> list[str]:
 
 
 def columns_called(location: Location, names: Collection[str]) -> list[str]:
-    """Return columns of a file whose names in small letters are among these."""
+    """Return the columns of a file whose names in lower case are among these."""
     return [name for name in column_names(location) if name.lower() in names]
 
 

@@ -61,14 +61,9 @@ def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
     X, feature_notes = features_of(features, dropped, source.categorical, where)
     target, is_test = frame[source.target], None
     if source.test is not None:
-        texts = [str(c) for c in X.select_dtypes("category")]
-        frame_of_test = read_frame(source.test, texts, source.format)
-        test, more_notes = _with_target(frame_of_test, source.target, source.test, source)
+        test, X, more_notes = _with_test_rows(X, source, source.test)
         notes += more_notes
         is_test = np.repeat([False, True], [len(frame), len(test)])
-        parts = (X, like_training(test, X, source.test))
-        joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
-        X = canonical(pd.concat(joined, ignore_index=True))
         target = pd.concat([target, test[source.target]], ignore_index=True)
         if group is not None:
             of_test = _taken(test, source.group, source.test)
@@ -85,6 +80,18 @@ def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         (*notes, *feature_notes), "table",
     )  # fmt: skip
+
+
+def _with_test_rows(
+    X: pd.DataFrame, source: Source, test: str
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return the table of the test, the features with those of its rows, and notes."""
+    assert source.target is not None  # noqa: S101 - the caller's duty
+    texts = [str(c) for c in X.select_dtypes("category")]
+    frame, notes = _with_target(read_frame(test, texts, source.format), source.target, test, source)
+    parts = (X, like_training(frame, X, test))
+    joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
+    return frame, canonical(pd.concat(joined, ignore_index=True)), notes
 
 
 def _with_target(

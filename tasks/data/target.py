@@ -29,7 +29,7 @@ def target_of(
 
     Returns:
         Positions in the sorted tuple of classes, and that tuple; or the numbers, and nothing. And
-        what a user should know.
+        notes for the user.
 
     Raises:
         BadInput: If a row has none or an infinite number, or all have the same.

@@ -59,7 +59,7 @@ class Format:
             have columns by the names in `event_tables`.
         subfolder: Where in the folder its files are; empty for the folder itself.
         folder_holds: What marks a folder of this format; empty where files have it too.
-        check: Raises `BadInput` for a folder that cannot have it, although the user says so.
+        check: Raises `BadInput` for a folder that cannot be in it, although the user names it.
     """
 
     name: str

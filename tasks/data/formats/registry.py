@@ -53,7 +53,7 @@ def recognise(
 
     Args:
         given: The data.
-        chosen: The format that the user says they are in.
+        chosen: The format that the user names.
         kind: The only kind of format to consider when none is chosen.
 
     Raises:
