@@ -67,7 +67,7 @@ def is_there(address: StoreAddress, files: Files) -> bool:
     """Return whether there is a store; make nothing.
 
     Raises:
-        StoreRefused: If its place cannot be read.
+        StoreRefused: If its folder cannot be read.
     """
     try:
         return bool(files.filesystem.exists(files.path(_CLAIM_FILE)))

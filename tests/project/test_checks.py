@@ -25,11 +25,11 @@ def test_lint_and_format_are_clean() -> None:
     tool("ruff", "format", "--check", ".")
 
 
-def lint_imports(*options: str) -> subprocess.CompletedProcess[str]:
+def lint_imports(*options: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = Path(sys.executable).with_name("lint-imports")
     return subprocess.run(
         [command, "--no-cache", "--no-logo", *options],
-        cwd=ROOT,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
@@ -53,3 +53,24 @@ def test_an_import_upward_would_be_seen(tmp_path) -> None:
     done = lint_imports("--config", str(config))
     assert done.returncode == 1
     assert "planted BROKEN" in done.stdout
+
+
+def test_a_loop_would_be_seen_though_one_import_is_lazy(tmp_path) -> None:
+    room = tmp_path / "planted"
+    room.mkdir()
+    for name, text in {
+        "__init__": "",
+        "store": "import planted.signing",
+        "signing": "def key():\n    import planted.blocks",
+        "blocks": "import planted.store",
+    }.items():
+        (room / f"{name}.py").write_text(text)
+    config = tmp_path / "contracts.toml"
+    config.write_text(
+        "[tool.importlinter]\nroot_packages = ['planted']\n"
+        "[[tool.importlinter.contracts]]\nname = 'loops'\ntype = 'acyclic_siblings'\n"
+        "ancestors = ['planted']\n"
+    )
+    done = lint_imports("--config", str(config), folder=tmp_path)
+    assert done.returncode == 1
+    assert "loops BROKEN" in done.stdout
