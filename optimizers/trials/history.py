@@ -18,8 +18,6 @@ class History:
 
     A trial enters when it is asked for, and each later state of it replaces the earlier one.
 
-    Many methods: the views of trials that models are fitted on, a few lines each.
-
     Args:
         constraints: What an incumbent must keep within.
     """

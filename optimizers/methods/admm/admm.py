@@ -38,11 +38,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Admm(Optimizer):
-    """Alternating direction method of multipliers over paths, integers and numbers.
-
-    Many methods: one for each block of an iteration and each update between two, as the paper has
-    them; all act on one state.
-    """
+    """Alternating direction method of multipliers over paths, integers and numbers."""
 
     method: ClassVar[Method] = ADMM
 

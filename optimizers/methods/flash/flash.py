@@ -34,10 +34,7 @@ __all__ = ["Flash"]
 
 
 class Flash(Optimizer):
-    """Fast linear search over paths, then Bayesian optimisation of the best of them.
-
-    Many methods: the three phases and the steps between them, beside those of every method.
-    """
+    """Fast linear search over paths, then Bayesian optimisation of the best of them."""
 
     method: ClassVar[Method] = FLASH
 
