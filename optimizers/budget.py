@@ -1,4 +1,4 @@
-"""What a study may still spend, as its optimizer is told at each ask."""
+"""The budget that a study has left, as its optimizer is told at each ask."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What happens to an optimizer, event by event, and the fold over them that resumes a study."""
+"""The events of an optimizer, and the fold over them that resumes a study."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ class Asked:
     kind: ClassVar[str] = "ask"
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return {
             "number": self.number,
             "query": self.query.to_json(),
@@ -35,7 +35,7 @@ class Asked:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, its query checked against a space."""
+        """Read what `to_json` wrote, checked against a space."""
         query = Query.from_json(document["query"], space)
         return cls(document["number"], query, Budget(**document["budget"]), document["memo"])
 
@@ -49,12 +49,12 @@ class Told:
     kind: ClassVar[str] = "tell"
 
     def to_json(self) -> dict[str, Any]:
-        """The trial as JSON values."""
+        """Return the trial as JSON values."""
         return self.trial.to_json()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, its query checked against a space."""
+        """Read what `to_json` wrote, checked against a space."""
         return cls(Trial.from_json(document, space))
 
 
@@ -67,18 +67,18 @@ class Retried:
     kind: ClassVar[str] = "retry"
 
     def to_json(self) -> dict[str, Any]:
-        """The number of the trial."""
+        """Return the number of the trial."""
         return {"number": self.number}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         return cls(document["number"])
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintsMeasured:
-    """Quantities of a complete trial were measured after it was told, for a limit set later."""
+    """Quantities of a told trial were measured, for a constraint set later."""
 
     number: int
     constraints: Mapping[str, float]
@@ -86,12 +86,12 @@ class ConstraintsMeasured:
     kind: ClassVar[str] = "measure"
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return {"number": self.number, "constraints": dict(self.constraints)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         return cls(document["number"], document["constraints"])
 
 

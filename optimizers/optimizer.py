@@ -1,4 +1,4 @@
-"""The contract of all methods: ask for a query, tell what came of it, replay to resume.
+"""The contract of all methods: ask for a query, tell its outcome, restore to resume.
 
 An optimizer's state is a fold over its events. What an ask draws depends on the seed and the number
 of asks before it, so a process that replays the events continues exactly where another stopped.
@@ -66,11 +66,11 @@ class Optimizer(ABC):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """What the method has decided so far that people may want to see, as JSON values."""
+        """The decisions so far that people may want to see, as JSON values."""
         return {}
 
     def ask(self, budget: Budget) -> Query:
-        """The next query, which becomes trial number `n` at the n-th ask, counted from 0.
+        """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
         After it, `memo` holds what `replay` must be given back, or None.
 
@@ -83,7 +83,7 @@ class Optimizer(ABC):
         return query
 
     def tell(self, trial: Trial) -> None:
-        """Take what came of a trial; failed ones are told too.
+        """Take the outcome of a trial; failed ones are told too.
 
         Raises:
             ValueError: If the trial was not asked for, has another query, has not ended, was told
@@ -123,7 +123,7 @@ class Optimizer(ABC):
         """
         trial = self.history.get(number)
         if trial is None or trial.evaluation is None:
-            raise ValueError(f"trial {number} is not complete, so that it has no quantities")
+            raise ValueError(f"trial {number} is not complete; it has no quantities to measure")
         self.history.record(trial.measured(constraints))
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
@@ -146,11 +146,11 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
-        """The next query, from the history, the memo and this ask's own generator."""
+        """Return the next query, from the history, the memo and this ask's own generator."""
 
     def _observe(self, trial: Trial) -> None:  # noqa: B027 - not every method keeps something
         """Update what the method keeps besides the history."""
 
     def _restore(self, memo: Mapping[str, Any] | None) -> None:
-        """Take back what an earlier ask handed out."""
+        """Take back the memo of an earlier ask."""
         self.memo = memo

@@ -1,4 +1,4 @@
-"""Whether the options of a method are what their annotations say, as users may write anything."""
+"""Checks of a method's options against their annotations: users may write anything."""
 
 from math import isfinite
 from types import NoneType, UnionType
@@ -27,12 +27,12 @@ def check_options(options: Any) -> None:
         choices = [c for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
         if choices:
             if value not in choices:
-                raise ValueError(f"{name} is {' or '.join(choices)}; got {value!r}")
+                raise ValueError(f"{name} must be {' or '.join(choices)}; got {value!r}")
         elif not any(_is_of(value, kind) for kind in kinds):
             takes = " or ".join(_CALLED[kind] for kind in kinds if kind in _CALLED)
-            raise TypeError(f"{name} is {takes}; got {value!r}")
+            raise TypeError(f"{name} must be {takes}; got {value!r}")
         elif isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"{name} is a finite number; got {value!r}")
+            raise ValueError(f"{name} must be a finite number; got {value!r}")
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ class AugmentedImprovement:
     shifts: Array = field(default_factory=lambda: np.zeros(0))
 
     def score(self, inputs: Array, penalties: Array) -> Array:
-        """Shape (n,), from inputs (n, d) and what is added to each, (n,)."""
+        """Return the scores, shape (n,), of inputs (n, d) with penalties (n,)."""
         mean, deviation = self.process.predict(inputs)
         total = mean[:, 0] + penalties
         if len(self.shifts):
@@ -59,7 +59,7 @@ class AugmentedImprovement:
         return log_expected_improvement(total, deviation[:, 0], self.best)
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
-        """The same and its gradient by the inputs, shape (n, d), penalties held fixed."""
+        """Return `score` and its gradient by the inputs, shape (n, d), penalties held fixed."""
         mean, deviation, by_mean, by_deviation = self.process.predict_with_gradient(inputs)
         total, gradient = mean[:, 0] + penalties, by_mean[:, 0]
         if len(self.shifts):

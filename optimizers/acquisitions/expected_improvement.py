@@ -40,7 +40,7 @@ def log_expected_improvement(
     best: float,
     xi: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Natural log of the expected improvement on `best` by more than `xi`, shape (n,).
+    """Return ln of the expected improvement on `best` by more than `xi`, shape (n,).
 
     Args:
         mean: Predicted losses, shape (n,).
@@ -72,7 +72,7 @@ def expected_improvement(
     best: float,
     xi: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Expected improvement on `best` by more than `xi`, shape (n,), in the unit of the loss."""
+    """Return the expected improvement by more than `xi`, shape (n,), in the unit of the loss."""
     return np.exp(log_expected_improvement(mean, deviation, best, xi))
 
 
@@ -83,7 +83,7 @@ def log_expected_improvement_gradient(
     mean_gradient: NDArray[np.floating[Any]],
     deviation_gradient: NDArray[np.floating[Any]],
 ) -> NDArray[np.float64]:
-    """Gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
+    """Return gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
 
     Args:
         mean: Predicted losses, shape (n,).

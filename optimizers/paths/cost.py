@@ -1,4 +1,4 @@
-"""What a path will take: the seconds of its steps, those that need not be made again at their load.
+"""Predicted seconds of paths: those of their steps, what is cached at its load time.
 
 The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2016, section 5.1):
 the history says which prefixes of steps a study has made, and what each step took.
@@ -50,7 +50,7 @@ class PathCost:
         self._is_free = np.logical_and.accumulate(np.column_stack(free), axis=1)
 
     def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-        """Predicted seconds of the next run of each path, shape (B,).
+        """Return predicted seconds of the next run of each path, shape (B,).
 
         Args:
             history: The trials so far.
@@ -73,7 +73,7 @@ class PathCost:
         algorithms: NDArray[np.intp],
         held: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        """Seconds of runs of these algorithms, shape (n, K), of which some steps are held."""
+        """Return the seconds of runs of algorithms, shape (n, K), of which some steps are held."""
         total = np.full(len(algorithms), overhead)
         for k, table in enumerate(tables):
             seconds = table[algorithms[:, k]]
@@ -81,7 +81,7 @@ class PathCost:
         return total
 
     def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
-        """Of each step, seconds of its algorithms; seconds of a load; seconds of all else."""
+        """Return the seconds of each step's algorithms, of a load, and of all else."""
         made, loads, overhead = self._measured(history)
         known = [x for step in made for values in step.values() for x in values]
         tables = []
@@ -94,13 +94,13 @@ class PathCost:
     def of_candidates(
         self, history: History, space: CandidateSpace
     ) -> Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]:
-        """What predicts the seconds, shape (n,), of candidates with these features.
+        """Return a function that predicts the seconds, shape (n,), of candidates.
 
         What this study has made with the same values is only loaded.
 
         Args:
             history: The trials so far.
-            space: What the candidates are of; the same space, or a part of it.
+            space: The space of the candidates; the same one, or a part of it.
         """
         tables, load, overhead = self._tables(history)
         known: list[NDArray[np.void]] = []
@@ -121,7 +121,7 @@ class PathCost:
     def _measured(
         self, history: History
     ) -> tuple[list[defaultdict[int, list[float]]], list[float], float]:
-        """Per step and algorithm, seconds of making; seconds of loading; seconds of all else."""
+        """Return the measured seconds of steps by algorithm, of loads, and of all else."""
         made: list[defaultdict[int, list[float]]] = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
         rest: list[float] = []
@@ -152,7 +152,7 @@ class PathCost:
         made: list[defaultdict[int, list[float]]],
         typical: Sequence[Mapping[int, float]],
     ) -> None:
-        """A failed trial's seconds, less what the steps before take, are of the step that failed.
+        """Charge a failed trial, less what earlier steps take, to the step that failed.
 
         It is the last one where that is not known.
         """
@@ -169,12 +169,12 @@ class PathCost:
         return [ids[a] for ids, a in zip(self._position, path, strict=True)]
 
     def _failed_step(self, trial: Trial) -> int | None:
-        """Position of the searched step in which a trial failed, if it was one."""
+        """Return position of the searched step in which a trial failed, if it was one."""
         step = trial.failure.step if trial.failure else None
         return self._steps.index(step) if step in self._steps else None
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Which prefixes of default values this study has made, shape (B, K).
+        """Return which prefixes of default values this study has made, shape (B, K).
 
         A step makes all folds before the next one starts: of a trial that failed, what is before
         the step that failed is there.
@@ -195,7 +195,7 @@ class PathCost:
         return held
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[int]:
-        """Codes of the prefixes of a configuration, as long as all values are the default ones."""
+        """Yield codes of the prefixes of a configuration as long as its values are defaults."""
         code = 0
         for k, (_, choice) in enumerate(configuration.choices):
             if choice != self._defaults[k].get(choice.algorithm):
@@ -207,7 +207,7 @@ class PathCost:
 def _default_choices(
     space: Space, paths: Sequence[Path], shared: Mapping[str, Choice]
 ) -> list[dict[str, Choice]]:
-    """By step and algorithm, the choice with default values, or what is shared."""
+    """Return the choice with default values, or what is shared, by step and algorithm."""
     found: list[dict[str, Choice]] = [{} for _ in space.searched]
     for path in paths:
         if all(a in known for a, known in zip(path, found, strict=True)):
@@ -227,7 +227,7 @@ def _n_folds(trial: Trial) -> int:
 
 
 def _is_served(history: History) -> bool:
-    """Whether what was made before is served: not when it was made twice and never a hit."""
+    """Return whether there is a cache: not when a step was made twice and never a hit."""
     seen: set[str] = set()
     was_made_twice = False
     for trial in history.complete:

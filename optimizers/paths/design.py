@@ -17,7 +17,7 @@ _EXHAUSTED = 1e-6
 
 
 def design_rank(n_algorithms: int, n_steps: int) -> int:
-    """N - K + 1: how many paths of a full product are linearly independent."""
+    """Return N - K + 1, the rank of the one-hot paths of a full product."""
     return n_algorithms - n_steps + 1
 
 
@@ -28,7 +28,7 @@ def design_order(
     rng: np.random.Generator | None = None,
     start: Sequence[int] = (),
 ) -> list[int]:
-    """Indices of `n` paths in the order to run them; repeats where `n` exceeds what is useful.
+    """Return `n` paths in the order to run them; repeats where fewer are of use.
 
     Args:
         paths: One-hot paths that can be chosen, shape (B, N).
@@ -63,7 +63,7 @@ def _independent(
     n: int,
     rng: np.random.Generator | None,
 ) -> list[int]:
-    """The first paths, then greedy D-optimal picks while they are independent.
+    """Return the first paths, then greedy D-optimal picks while they are independent.
 
     With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
     squared distance of j from the span of S, kept up to date by Gram-Schmidt.

@@ -1,4 +1,4 @@
-"""What all paths share: the steps of one algorithm.
+"""Steps of one algorithm, which all paths share.
 
 Models of paths cannot tell what such a step's hyperparameters do, and whoever starts every path
 with default values would find out late. Each value of its categorical hyperparameters is therefore
@@ -21,14 +21,14 @@ __all__ = ["shared_choices", "untried_variants", "with_choices"]
 
 
 def shared_choices(space: Space, configuration: Configuration) -> dict[str, Choice]:
-    """Of each step that all paths share and that has categorical values, what is chosen there."""
+    """Return the choices in the steps that all paths share and that have categorical values."""
     return {s.name: configuration[s.name] for s in _shared(space)}
 
 
 def untried_variants(
     space: Space, best: Configuration, asked: Iterable[Configuration]
 ) -> Iterator[Configuration]:
-    """The best configuration with a value of a shared step that no configuration had so far.
+    """Yield the best configuration with an untried value of a shared step.
 
     Args:
         space: The space.
@@ -53,7 +53,7 @@ def untried_variants(
 
 
 def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
-    """The configuration with these choices in place of its own."""
+    """Return the configuration with these choices in place of its own."""
     return replace(
         configuration,
         choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
@@ -72,7 +72,7 @@ def _categorical(algorithm: Algorithm) -> list[CategoricalHyperparameter]:
 def _with_value(
     algorithm: Algorithm, values: Mapping[str, Value], name: str, value: Value
 ) -> tuple[tuple[str, Value], ...]:
-    """The values with one of them set; what that makes active has its default value."""
+    """Return the values with one of them set; what that makes active has its default value."""
     active: dict[str, Value] = {}
     for hyperparameter in active_hyperparameters(algorithm.hyperparameters, active):
         own = values.get(hyperparameter.name, plain_value(hyperparameter.default_value))

@@ -58,26 +58,26 @@ class PathTable:
         return np.array([self._encoding.one_hot(path) for path in self.paths])
 
     def encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
-        """One-hot paths of trials, shape (n, N)."""
+        """Return one-hot paths of trials, shape (n, N)."""
         paths = [self._path_of(t) for t in trials]
         known = zip(paths, map(self._number.get, paths), strict=True)
         rows = [self._encoding.one_hot(p) if i is None else self.one_hot[i] for p, i in known]
         return np.array(rows).reshape(-1, self.one_hot.shape[1])
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
-        """The numbers of the paths of trials, without those of paths that are not in the table."""
+        """Return the numbers of the paths of trials, those in the table only."""
         numbers = (self._number.get(self._path_of(t)) for t in trials)
         return [i for i in numbers if i is not None]
 
     def default(self, i: int) -> Configuration:
-        """A path with default values, but for what is shared."""
+        """Return a path with default values, but for what is shared."""
         if i not in self._defaults:
             configuration = default_configuration(self.space, self.paths[i])
             self._defaults[i] = with_choices(configuration, self._shared)
         return self._defaults[i]
 
     def without_default_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
-        """Paths that none of the trials ran with default values, shape (B,)."""
+        """Return paths that none of the trials ran with default values, shape (B,)."""
         is_new = np.ones(len(self), dtype=np.bool_)
         for trial in trials:
             for i in self.numbers_of([trial]):
@@ -100,7 +100,7 @@ class PathTable:
 
 
 def listed_paths(space: Space, seed: int) -> list[Path]:
-    """All paths that can run; where there are very many, a random part of them, sorted."""
+    """Return all paths that can run; where there are very many, a random part of them, sorted."""
     paths = list(islice(space.paths(), _MAX_PATHS + 1))
     if len(paths) <= _MAX_PATHS:
         return paths
@@ -109,6 +109,6 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
 
 
 def _plainest(step: Step) -> str:
-    """The algorithm of a step that hands on what it was given, or its first one."""
+    """Return the algorithm of a step that hands on what it was given, or its first one."""
     plain = (a.id for a in step.algorithms if a.is_idle)
     return next(plain, step.algorithms[0].id)

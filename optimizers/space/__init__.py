@@ -1,4 +1,4 @@
-"""What can be chosen: steps of algorithms, and a choice among them as a record or a vector.
+"""The search space: steps of algorithms, and a choice among them as a value or a vector.
 
 A `space` has a `step` for each stage, a step an `algorithm` or more; `orders` are steps that order
 others, `conditions` say which hyperparameters are active. A `configuration` is one choice, a

@@ -117,7 +117,7 @@ class Algorithm:
         return sum(not isinstance(h, Constant) for h in self.hyperparameters.values())
 
     def describe(self) -> dict[str, Any]:
-        """All that makes it what it is, as JSON values."""
+        """Return all that makes it what it is, as JSON values."""
         serialized = self.hyperparameters.to_serialized_dict()
         return {
             "id": self.id,
@@ -140,7 +140,7 @@ def _rule_name(rule: str | Callable[..., Any]) -> str:
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
-    """Workers import estimators by name, so each must have one.
+    """Raise unless workers can import an estimator by its name.
 
     Raises:
         ValueError: If it is a lambda, is defined inside a function or class, or has no name.

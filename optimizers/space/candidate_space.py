@@ -65,7 +65,7 @@ class CandidateSpace:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: np.random.Generator) -> Candidates:
-        """Up to n candidates from the prior, uniform over the paths that can run."""
+        """Return up to n candidates from the prior, uniform over the paths that can run."""
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
         else:
@@ -74,7 +74,7 @@ class CandidateSpace:
         return Candidates(algorithms, rng.random((len(algorithms), len(self.columns))))
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Configurations as candidates; hyperparameters that are not active have their defaults."""
+        """Return configurations as candidates, inactive hyperparameters at their defaults."""
         rows = [self._encoded(c) for c in configurations]
         algorithms = np.array([a for a, _ in rows], dtype=np.intp)
         units = np.array([u for _, u in rows], dtype=np.float64)
@@ -82,7 +82,7 @@ class CandidateSpace:
         return Candidates(algorithms.reshape(shapes[0]), units.reshape(shapes[1]))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
-        """The configuration of a row; None when its values are forbidden together.
+        """Return the configuration of a row; None when its values are forbidden together.
 
         Values of encoded configurations and default values come back to the last digit, or what
         was made with them would not be found in the cache.
@@ -100,7 +100,7 @@ class CandidateSpace:
     def _exact(
         self, step: str, choice: Choice, units: NDArray[np.float64]
     ) -> Iterable[tuple[str, Value]]:
-        """The values of a choice, known ones in place of those near them."""
+        """Yield the values of a choice, known ones in place of those near them."""
         for name, value in choice.values:
             i = self._position.get((step, choice.algorithm, name))
             if i is None or self.columns.sizes[i]:
@@ -109,7 +109,7 @@ class CandidateSpace:
                 yield name, self._values[i].get(float(units[i]), value)
 
     def features(self, candidates: Candidates) -> NDArray[np.float64]:
-        """One-hot paths and positions, inactive ones -1, shape (n, N + d)."""
+        """Return one-hot paths and positions, inactive ones -1, shape (n, N + d)."""
         n = len(candidates)
         one_hot = np.zeros((n, self._offsets[-1]))
         one_hot[np.arange(n)[:, None], candidates.algorithms + self._offsets[:-1]] = 1.0
@@ -118,7 +118,7 @@ class CandidateSpace:
         return np.hstack([one_hot, positions])
 
     def prefixes(self, features: NDArray[np.float64]) -> list[NDArray[np.void]]:
-        """Of each step, what makes its output, comparable: equal where all up to it is equal.
+        """Return codes of prefixes by step: equal where everything up to the step is equal.
 
         Args:
             features: Those of candidates, shape (n, N + d).
@@ -132,7 +132,7 @@ class CandidateSpace:
         return [part.view((np.void, part.strides[0])).ravel() for part in rows]
 
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Which rows use only algorithms of the part that may be proposed, shape (n,)."""
+        """Return which rows use only algorithms of the part that may be proposed, shape (n,)."""
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
         inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
         return inside

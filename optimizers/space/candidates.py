@@ -28,7 +28,7 @@ class Candidates:
         return Candidates(self.algorithms[rows], self.units[rows])
 
     def joined(self, *others: "Candidates") -> "Candidates":
-        """These and others, in order."""
+        """Return these and others, in order."""
         parts = (self, *others)
         return Candidates(
             np.concatenate([p.algorithms for p in parts]), np.concatenate([p.units for p in parts])

@@ -21,7 +21,7 @@ __all__ = ["Columns"]
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What the arrays need to know of one hyperparameter.
+    """One hyperparameter, as the arrays need it.
 
     Attributes:
         step: Which searched step it belongs to.
@@ -41,7 +41,7 @@ class _Column:
 
 
 class Columns:
-    """What the columns mean.
+    """All hyperparameters of a space, by column.
 
     Args:
         space: The space.
@@ -62,7 +62,7 @@ class Columns:
         return len(self._columns)
 
     def active(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Which hyperparameters each candidate has, shape (n, d)."""
+        """Return which hyperparameters each candidate has, shape (n, d)."""
         active = np.zeros(candidates.units.shape, dtype=np.bool_)
         for i, column in enumerate(self._columns):  # parents stand before their children
             active[:, i] = candidates.algorithms[:, column.step] == column.algorithm
@@ -76,13 +76,13 @@ class Columns:
         return active
 
     def snapped(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Categories in the middle of their shares, as `Encoding.to_cube` has them."""
+        """Return categories in the middle of their shares, as `Encoding.to_cube` has them."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
 
     def _vectors(self, column: _Column, units: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What ConfigSpace's conditions read: a row per hyperparameter of the algorithm."""
+        """Return what ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
         vectors = np.zeros((len(column.siblings), len(units)))
         for row, i in enumerate(column.siblings):
             if i is None:

@@ -17,7 +17,7 @@ __all__ = ["active_hyperparameters", "are_allowed"]
 def active_hyperparameters(
     hyperparameters: ConfigurationSpace, values: Mapping[str, Value]
 ) -> Iterator[Hyperparameter[Any, Any]]:
-    """Those whose conditions hold, parents first; `values` may grow while this is consumed."""
+    """Yield those whose conditions hold, parents first; `values` may grow meanwhile."""
     for hyperparameter in hyperparameters.values():
         conditions = hyperparameters.parent_conditions_of[hyperparameter.name]
         parents = hyperparameters.parents_of[hyperparameter.name]

@@ -27,17 +27,17 @@ class Choice:
     values: tuple[tuple[str, Value], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """`{"algorithm": ..., "hyperparameters": {...}}`."""
+        """Return `{"algorithm": ..., "hyperparameters": {...}}`."""
         return {"algorithm": self.algorithm, "hyperparameters": dict(self.values)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         return cls.of(document["algorithm"], document["hyperparameters"])
 
     @classmethod
     def of(cls, algorithm: str, values: Mapping[str, Value]) -> Self:
-        """An algorithm with the values of its active hyperparameters, in any order."""
+        """Return an algorithm with the values of its active hyperparameters, in any order."""
         return cls(algorithm, tuple(sorted(values.items())))
 
 
@@ -49,7 +49,7 @@ class Configuration:
 
     @classmethod
     def of(cls, space: Space, path: Path, values: Iterable[Mapping[str, Value]]) -> Self:
-        """A path with the values of each of its algorithms."""
+        """Return a path with the values of each of its algorithms."""
         given = zip(space.searched, path, values, strict=True)
         return cls(tuple((step.name, Choice.of(a, v)) for step, a, v in given))
 
@@ -62,7 +62,7 @@ class Configuration:
         return dict(self.choices)[step]
 
     def to_json(self) -> dict[str, Any]:
-        """By step name, the algorithm and its values; the order is that of the steps."""
+        """Return the algorithm and its values by step, in the order of the steps."""
         return {step: choice.to_json() for step, choice in self.choices}
 
     @property
@@ -99,17 +99,17 @@ class Configuration:
 
 
 def default_choice(algorithm: Algorithm) -> Choice:
-    """An algorithm with every hyperparameter at its default."""
+    """Return an algorithm with every hyperparameter at its default."""
     return Choice.of(algorithm.id, _defaults(algorithm))
 
 
 def default_configuration(space: Space, path: Path) -> Configuration:
-    """The path with every hyperparameter at its default."""
+    """Return the path with every hyperparameter at its default."""
     return Configuration.of(space, path, map(_defaults, space.algorithms(path)))
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
-    """Whether no forbidden clause of its algorithms rules the values out together."""
+    """Return whether no forbidden clause of its algorithms rules the values out together."""
     return all(
         are_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
         for step, choice in configuration.choices

@@ -46,11 +46,11 @@ class Encoding:
         self._position = {column: i for i, column in enumerate(self.columns)}
 
     def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
-        """What a column of the cube stands for."""
+        """Return the hyperparameter of a column of the cube."""
         return self._hyperparameters[column]
 
     def one_hot(self, path: Path) -> NDArray[np.float64]:
-        """Shape (N,), with exactly one 1 per searched step."""
+        """Return a vector, shape (N,), with exactly one 1 per searched step."""
         vector = np.zeros(len(self.algorithms))
         for step, algorithm in zip(self.space.searched, path, strict=True):
             vector[self._place[step.name, algorithm]] = 1.0
@@ -59,7 +59,7 @@ class Encoding:
     def to_cube(
         self, configuration: Configuration
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Positions in [0, 1], shape (d,), and which of them are active; the others are 0.5."""
+        """Return positions in [0, 1], shape (d,), and which are active; the others are 0.5."""
         positions = np.full(len(self.columns), 0.5)
         active = np.zeros(len(self.columns), dtype=np.bool_)
         for step, choice in configuration.choices:
@@ -73,7 +73,7 @@ class Encoding:
         return positions, active
 
     def from_cube(self, path: Path, positions: NDArray[np.float64]) -> Configuration:
-        """The configuration of `path` with the values at `positions`, shape (d,)."""
+        """Return the configuration of `path` with the values at `positions`, shape (d,)."""
         choices = []
         for step, algorithm_id in zip(self.space.searched, path, strict=True):
             algorithm = step.algorithm(algorithm_id)

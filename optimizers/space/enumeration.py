@@ -17,7 +17,7 @@ __all__ = ["enumerate_configurations"]
 def enumerate_configurations(
     space: Space, limit: int, path: Path | None = None
 ) -> list[Configuration] | None:
-    """All configurations of a small finite space, or None when there are more than `limit`.
+    """Return all configurations of a finite space; None if there are more than `limit`.
 
     Args:
         space: The space.
@@ -38,7 +38,7 @@ def enumerate_configurations(
 
 
 def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
-    """All assignments of discrete hyperparameters; None if continuous or more than `limit`."""
+    """Return all assignments; None if one is continuous or they are more than `limit`."""
     grid: list[dict[str, Value]] = [{}]
     for hyperparameter in algorithm.hyperparameters.values():
         size = hyperparameter.size

@@ -40,18 +40,18 @@ class Grid:
     is_ordered: bool = True
 
     def index(self, units: ArrayLike) -> NDArray[np.intp]:
-        """Which value each unit stands for, by the nearest."""
+        """Return which value each unit stands for, by the nearest."""
         borders = (self.units[1:] + self.units[:-1]) / 2
         return np.searchsorted(borders, np.asarray(units), side="right")
 
     def projected(self, position: float) -> int:
-        """The value nearest to a position, half way up."""
+        """Return the value nearest to a position, half way up."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         inside = np.clip(position, 0.0, 1.0) + _ROUNDING
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
-        """By value, the point of its cell, borders included, nearest to the target, shape (L,)."""
+        """Return the point of each value's closed cell nearest to the target, shape (L,)."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders])
         upper = np.concatenate([borders, [1.0]])
@@ -60,7 +60,7 @@ class Grid:
 
 
 def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
-    """Its grid; None when it is continuous, or has too many values to list."""
+    """Return its grid; None when it is continuous, or has too many values to list."""
     if isinstance(hyperparameter, IntegerHyperparameter):
         if hyperparameter.upper - hyperparameter.lower >= _MOST_VALUES:
             return None

@@ -7,7 +7,7 @@ __all__ = ["UnknownName", "nearest"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like `name`, or None when none is near.
+    """Return the known name that looks most like `name`; None when none is near.
 
     >>> nearest("standardise", ["standardize", "minmax"])
     'standardize'

@@ -19,7 +19,7 @@ Pipeline = tuple[tuple[Step, Algorithm], ...]
 
 
 def order_step(*steps: str, name: str = "order") -> Step:
-    """A step that chooses in which order others run (o_ik of Liu, Ram et al. 2020, appendix 6).
+    """Make a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
 
     It stands directly in front of them in a space. Its algorithms are the permutations. Of orders
     that differ only in where steps do nothing, one can run.

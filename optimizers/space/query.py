@@ -28,14 +28,14 @@ class Query:
 
     def __post_init__(self) -> None:
         if not 0 < self.subset <= 1:
-            raise ValueError(f"subset is a share of the rows in (0, 1]; got {self.subset}")
+            raise ValueError(f"subset must be a share of the rows in (0, 1]; got {self.subset}")
         if self.subset_draw < 0:
-            raise ValueError(f"subset_draw counts from 0; got {self.subset_draw}")
+            raise ValueError(f"subset_draw must be >= 0; got {self.subset_draw}")
         if self.epochs is not None and self.epochs < 1:
-            raise ValueError(f"epochs are at least 1, or None for a full fit; got {self.epochs}")
+            raise ValueError(f"epochs must be >= 1, or None for a full fit; got {self.epochs}")
 
     def to_json(self) -> dict[str, Any]:
-        """Configuration, subset, subset_draw, epochs."""
+        """Return configuration, subset, subset_draw and epochs as JSON values."""
         return {
             "configuration": self.configuration.to_json(),
             "subset": self.subset,
@@ -45,7 +45,7 @@ class Query:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, checked against a space."""
+        """Read what `to_json` wrote, checked against a space."""
         return cls(
             Configuration.from_json(document["configuration"], space),
             float(document["subset"]),

@@ -28,7 +28,7 @@ class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has se
 def sample_configuration(
     space: Space, rng: np.random.Generator, path: Path | None = None
 ) -> Configuration:
-    """A configuration drawn from the prior: uniform over paths, then over each range.
+    """Return a configuration drawn from the prior: uniform over paths, then over each range.
 
     Args:
         space: Where to draw from.
@@ -44,7 +44,7 @@ def sample_configuration(
 
 
 def sample_choice(algorithm: Algorithm, rng: np.random.Generator) -> Choice:
-    """An algorithm with values drawn from the prior.
+    """Return an algorithm with values drawn from the prior.
 
     Raises:
         ValueError: If no draw in ten thousand satisfies the constraints.
@@ -58,7 +58,7 @@ def new_configuration(
     rng: np.random.Generator,
     path: Path | None = None,
 ) -> Configuration:
-    """A configuration drawn from the prior that was not asked for before.
+    """Return a configuration drawn from the prior that was not asked for before.
 
     Args:
         space: Where to draw from.

@@ -65,7 +65,7 @@ class Space:
         return tuple(s for s in self.steps if not s.fixed)
 
     def step(self, name: str) -> Step:
-        """The step of that name.
+        """Return the step of that name.
 
         Raises:
             UnknownName: If the space has none of that name.
@@ -91,13 +91,13 @@ class Space:
         return sum(a.n_hyperparameters for s in self.searched for a in s.algorithms)
 
     def paths(self) -> Iterator[Path]:
-        """Every path that can run, the first step most significant."""
+        """Yield every path that can run, the first step most significant."""
         for path in product(*([a.id for a in s.algorithms] for s in self.searched)):
             if self.is_feasible(path):
                 yield path
 
     def is_feasible(self, path: Path) -> bool:
-        """Whether that path can run.
+        """Return whether that path can run.
 
         It cannot with a forbidden pair, with sparse data where dense is needed, or when another
         order of the steps makes the same pipeline and comes first.
@@ -115,7 +115,7 @@ class Space:
         return not self._has_orders or is_first_of_equal_orders(pipeline, self.steps)
 
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
-        """What runs, in the order that it runs; fixed steps included, those of `order_step` not.
+        """Return what runs, in order; fixed steps included, those of `order_step` not.
 
         Raises:
             UnknownName: If a step has no such algorithm.
@@ -145,7 +145,7 @@ class Space:
         return any(step.orders for step in self.steps)
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
-        """The part of it with only some of the algorithms, by the name of each searched step.
+        """Return the part with only some algorithms, given by the name of each searched step.
 
         Raises:
             ValueError: If a step keeps no algorithm, or no path that can run is left.
@@ -161,7 +161,7 @@ class Space:
         return replace(self, steps=steps, forbidden=forbidden)
 
     def describe(self) -> dict[str, Any]:
-        """All that makes it what it is, as JSON values."""
+        """Return all that makes it what it is, as JSON values."""
         return {
             "name": self.name,
             "data": self.data,

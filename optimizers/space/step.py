@@ -42,7 +42,7 @@ class Step:
         return self.algorithms[0].order
 
     def algorithm(self, algorithm_id: str) -> Algorithm:
-        """The algorithm of that id.
+        """Return the algorithm of that id.
 
         Raises:
             UnknownName: If the step has none of that id.

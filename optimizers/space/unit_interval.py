@@ -13,11 +13,11 @@ from ConfigSpace.hyperparameters import (
 __all__ = ["Value", "from_unit", "plain_value", "to_unit"]
 
 Value = bool | int | float | str
-"""What a hyperparameter can be set to."""
+"""A value of a hyperparameter."""
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
-    """The value at position `u` in [0, 1]; discrete values share the interval evenly."""
+    """Return the value at position `u` in [0, 1]; discrete values share the interval evenly."""
     if isinstance(hyperparameter, Constant):
         return plain_value(hyperparameter.value)
     if isinstance(hyperparameter, CategoricalHyperparameter):
@@ -30,7 +30,7 @@ def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
-    """The position of `value` in [0, 1]; a discrete value stands in the middle of its share."""
+    """Return the position of `value` in [0, 1]; a discrete one's is the middle of its share."""
     if isinstance(hyperparameter, Constant):
         return 0.5
     if isinstance(hyperparameter, CategoricalHyperparameter):
@@ -41,6 +41,6 @@ def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
 
 
 def plain_value(value: Any) -> Value:
-    """A Python value in place of numpy's, so that JSON and equality are plain."""
+    """Return a Python value in place of numpy's: JSON and equality are plain then."""
     plain: Value = value.item() if isinstance(value, np.generic) else value
     return plain

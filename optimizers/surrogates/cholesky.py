@@ -14,7 +14,7 @@ _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 def cholesky(K: Array, diagonal: float) -> Array:
-    """L of K + diagonal, with the least jitter that works; above its diagonal are zeros.
+    """Return L of K + diagonal, with the least jitter that works; zeros above its diagonal.
 
     Raises:
         ValueError: If none does.
@@ -34,7 +34,7 @@ def cholesky(K: Array, diagonal: float) -> Array:
 
 
 def solve_triangular(L: Array, sides: Array, *, transposed: bool = False) -> Array:
-    """L^-1 or L^-T times the sides, shape (n, m)."""
+    """Return L^-1 or L^-T times the sides, shape (n, m)."""
     solution, _ = dtrtrs(L, sides, lower=1, trans=int(transposed))
     solved: Array = solution
     return solved

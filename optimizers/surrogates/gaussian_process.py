@@ -6,8 +6,8 @@ is refused by its row. Equal inputs are fine, as the noise is never below 1e-6 o
 variance, and where rounding still spoils the factorisation, jitter is added in steps up to 1e-4 of
 the mean diagonal. Constant targets leave nothing to fit: theta stays at its start.
 
-What later methods need is open: `log_posterior` scores any theta (for a sampler), `given`
-conditions on one without a fit, and kernels of fidelities are kernels.
+For a sampler, `log_posterior` scores any theta and `given` conditions on one without a fit; kernels
+of fidelities are kernels.
 """
 
 from collections.abc import Callable
@@ -162,7 +162,7 @@ class GaussianProcess:
         return float(np.exp(self.theta[-1]))
 
     def appended(self, inputs: Array, targets: Array) -> Self:
-        """With more observations, the same theta, offset and scale; O(n^2) for each row.
+        """Return it with more observations, at the same theta, offset and scale; O(n^2) a row.
 
         Args:
             inputs: Shape (m, d).
@@ -176,7 +176,7 @@ class GaussianProcess:
         return self._extended(inputs, standardised)
 
     def imagining(self, inputs: Array) -> Self:
-        """Had these rows, shape (m, d), returned exactly their means (kriging believer)."""
+        """Return it as if these rows, shape (m, d), had returned their means (kriging believer)."""
         process = self
         for row in np.asarray(inputs, dtype=np.float64):
             mean, _ = process._latent(row[None])
@@ -184,14 +184,14 @@ class GaussianProcess:
         return process
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Means and deviations of the function without noise, shape (m,) or (m, t)."""
+        """Return means and deviations of the function without noise, shape (m,) or (m, t)."""
         latent, variance = self._latent(inputs)
         mean = self.offset + self.scale * latent + _given(self.mean, inputs)
         deviation = self.scale * np.sqrt(variance)[:, None]
         return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
 
     def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
-        """Means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
+        """Return means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
 
         Targets that came as one vector are one column here too. A given mean must be a number.
         """
@@ -214,7 +214,7 @@ class GaussianProcess:
         )
 
     def sample(self, inputs: Array, n: int, rng: np.random.Generator) -> Array:
-        """Draws of the function at these rows together, shape (n, m) or (n, m, t)."""
+        """Return draws of the function at these rows together, shape (n, m) or (n, m, t)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         latent, _ = self._latent(inputs)
         half = self._half(inputs)
@@ -227,7 +227,7 @@ class GaussianProcess:
         return drawn[:, :, 0] if self.is_single else drawn
 
     def _extended(self, inputs: Array, standardised: Array) -> Self:
-        """With rows whose standardised targets are given."""
+        """Return it with more rows, whose standardised targets are given."""
         n, m = len(self.inputs), len(inputs)
         half = self._half(inputs)
         corner = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
@@ -245,7 +245,7 @@ class GaussianProcess:
         )
 
     def _latent(self, inputs: Array) -> tuple[Array, Array]:
-        """Standardised means, shape (m, t), and variances, shape (m,)."""
+        """Return standardised means, shape (m, t), and variances, shape (m,)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self._half(inputs)
         constant = self._constant()
@@ -271,7 +271,7 @@ class GaussianProcess:
         return constant
 
     def _weights(self) -> tuple[Array, Array]:
-        """The constant, and K^-1 (y - constant), shape (n, t)."""
+        """Return the constant, and K^-1 (y - constant), shape (n, t)."""
         constant = self._constant()
         centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
         weights = solve_triangular(self.factor, centred, transposed=True)

@@ -56,7 +56,7 @@ class Parameter:
             raise ValueError(f"the prior of {self.name} has deviation {self.prior[1]}")
 
     def draw(self, rng: np.random.Generator) -> float:
-        """From the prior within the bounds, or uniform between them."""
+        """Draw from the prior within the bounds, or uniformly between them."""
         if self.prior is None:
             return float(rng.uniform(self.lower, self.upper))
         return float(np.clip(rng.normal(*self.prior), self.lower, self.upper))
@@ -69,23 +69,23 @@ class Kernel(ABC):
 
     @abstractmethod
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
-        """K, shape (n, m), between rows a (n, d) and b (m, d)."""
+        """Return K, shape (n, m), between rows a (n, d) and b (m, d)."""
 
     @abstractmethod
     def variance(self, theta: Array, inputs: Array) -> Array:
-        """k(a, a) of each row, shape (n,)."""
+        """Return k(a, a) of each row, shape (n,)."""
 
     def variance_gradient(self, theta: Array, inputs: Array) -> Array:  # noqa: ARG002
-        """Its gradient by the row, shape (n, d): 0 unless a kernel says otherwise."""
+        """Return the variance's gradient by the row, shape (n, d); 0 unless overridden."""
         return np.zeros_like(inputs)
 
     @abstractmethod
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """K of the inputs with themselves, and W, symmetric (n, n), to sum_ij W_ij dK_ij/dtheta."""
+        """Return K and a function of W, symmetric (n, n), to sum_ij W_ij dK_ij/dtheta."""
 
     @abstractmethod
     def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """K, shape (n, m), and W, shape (n, m), to sum_j W_ij dK_ij/da_i, shape (n, d)."""
+        """Return K and a function of W, (n, m) each, to sum_j W_ij dK_ij/da_i, shape (n, d)."""
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return Sum((self, other))
@@ -221,7 +221,7 @@ def _product(factors: Sequence[Array]) -> Array:
 
 
 def _others(factors: Sequence[Array]) -> list[Array]:
-    """For each factor, the product of all others, without a division."""
+    """Return the product of all others for each factor, without a division."""
     if len(factors) == 2:
         return [factors[1], factors[0]]
     ones = np.ones_like(factors[0])

@@ -1,4 +1,4 @@
-"""What a Gaussian process is fitted by: the posterior density of its parameters."""
+"""The posterior density of a Gaussian process's parameters, which fitting maximises."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def log_posterior(
     noise: Parameter = NOISE,
     has_constant: bool = True,
 ) -> tuple[float, Array]:
-    """Mean log marginal likelihood of the targets plus log priors, and its gradient.
+    """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
 
     Normal priors enter without their constants; the mean is profiled out by generalised least
     squares, so its derivative drops out.

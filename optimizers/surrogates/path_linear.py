@@ -70,7 +70,7 @@ class PathLinear:
         return deviation
 
     def imagining(self, path: Array) -> Self:
-        """The model had `path`, shape (N,), returned exactly its mean.
+        """Return the model had `path`, shape (N,), returned exactly its mean.
 
         Neither beta nor c moves then, so a rank-one update of A is exact. The residual variance is
         kept while trials are pending.
@@ -81,7 +81,7 @@ class PathLinear:
 
 
 def guarded_log_seconds(seconds: Array) -> Array:
-    """ln(e + seconds), shape (n,): at least 1, and ln(seconds) where seconds are many.
+    """Return ln(e + seconds), shape (n,): `>= 1`, and near ln(seconds) where they are many.
 
     The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
     """

@@ -1,4 +1,4 @@
-"""What a Gaussian process sees of pipelines, and a kernel over it.
+"""The inputs that a Gaussian process has of pipelines, and a kernel over them.
 
 Inputs: the path one-hot (or as choices, for the conditional kernel), numbers and ordered values on
 [0, 1], unordered categories one-hot, and what is inactive at its default.

@@ -39,7 +39,7 @@ class RandomForest:
         return cls(forest.fit(X, y))
 
     def predict(self, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and standard deviation, shape (n,) each.
+        """Return mean and standard deviation, shape (n,) each.
 
         The law of total variance over the trees: the mean of the variances in the leaves plus the
         variance of their means (Hutter et al. 2014, section 4.3.2), floored so that EI is defined.

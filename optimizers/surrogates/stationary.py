@@ -12,7 +12,7 @@ __all__ = ["RBF", "Matern52", "Stationary", "lengthscale_parameter"]
 
 
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
-    """A lengthscale of inputs in [0, 1]: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
+    """Return a lengthscale's prior: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
     mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
     return Parameter(name, mean, float(np.log(0.03)), float(np.log(20.0)), (mean, 1.0))
 
@@ -46,7 +46,7 @@ class Stationary(Kernel):
 
     @abstractmethod
     def profile(self, squared: Array) -> tuple[Array, Array]:
-        """The covariance and its derivative by r^2, at r^2."""
+        """Return the covariance and its derivative by r^2, at r^2."""
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -109,7 +109,7 @@ class RBF(Stationary):
 
 
 def _squared(a: Array, b: Array) -> Array:
-    """Squared distances of rows, shape (n, m), never below 0."""
+    """Return squared distances of rows, shape (n, m), never below 0."""
     lengths = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)
     squared: Array = np.maximum(lengths - 2 * (a @ b.T), 0.0)
     return squared

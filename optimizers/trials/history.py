@@ -19,7 +19,7 @@ class History:
     A trial enters when it is asked for, and each later state of it replaces the earlier one.
 
     Args:
-        constraints: What an incumbent must keep within.
+        constraints: Met by an incumbent.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
@@ -39,7 +39,7 @@ class History:
         return self._trials[number]
 
     def get(self, number: int) -> Trial | None:
-        """The trial of that number, if it was asked for."""
+        """Return the trial of that number, if it was asked for."""
         return self._trials.get(number)
 
     def record(self, trial: Trial) -> None:
@@ -73,7 +73,7 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial on all training rows that keeps within the limits.
+        """The best complete trial on all training rows that meets the constraints.
 
         Of equals, the one asked for first.
         """

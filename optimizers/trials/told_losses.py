@@ -12,7 +12,7 @@ __all__ = ["failure_loss", "log_losses", "told_losses"]
 
 
 def failure_loss(history: History, objective: Objective, rule: FailureCost) -> float:
-    """What a failed trial counts as; the worst finished loss where the rule has no number."""
+    """Return the loss of a failed trial; the worst finished one where the rule has no number."""
     finished = history.losses
     worst = float(finished.max()) if len(finished) else 0.0
     if rule == "bound" and np.isfinite(objective.upper):
@@ -25,17 +25,17 @@ def failure_loss(history: History, objective: Objective, rule: FailureCost) -> f
 def told_losses(
     history: History, objective: Objective, rule: FailureCost
 ) -> tuple[list[Trial], NDArray[np.float64]]:
-    """Complete and failed trials in the order of asking, and their losses, shape (n,)."""
+    """Return complete and failed trials in the order of asking, and their losses, shape (n,)."""
     trials = [t for t in history if t.state in (TrialState.COMPLETE, TrialState.FAILED)]
     failed = failure_loss(history, objective, rule)
     return trials, np.array([failed if t.loss is None else t.loss for t in trials])
 
 
 def log_losses(losses: NDArray[np.float64], objective: Objective) -> NDArray[np.float64]:
-    """Ln of the distance from the smallest loss possible, shape (n,); as they are without one.
+    """Return ln of the distance from the smallest loss possible, if there is one, shape (n,).
 
-    A hundredth of the median distance is added, so that a perfect loss is not infinitely far from
-    all others.
+    A hundredth of the median distance is added, or a perfect loss would be infinitely far from all
+    others.
     """
     if not np.isfinite(objective.lower) or not len(losses):
         return losses

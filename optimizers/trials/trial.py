@@ -1,4 +1,4 @@
-"""What came of evaluating a query: an evaluation, or a failure with its reason."""
+"""Trials: numbered queries, each with its evaluation or the reason of its failure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +13,7 @@ __all__ = ["Evaluation", "Failure", "StepCost", "Trial"]
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What one step of one fold took.
+    """The cost of one step of one fold.
 
     Attributes:
         step: Name of the step.
@@ -57,12 +57,12 @@ class Evaluation:
     predictions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         return cls(
             **{
                 **document,
@@ -79,8 +79,8 @@ class Failure:
     """Why a trial has no loss.
 
     Attributes:
-        kind: `error`; `timeout` or `memory` when it went over a limit; `crashed` when its worker
-            died.
+        kind: `error`; `timeout` or `memory` when it exceeded a trial limit; `crashed` when its
+            worker died.
         message: One line for people.
         traceback: Where it happened; empty when the worker died.
         step: Name of the step that failed, if known.
@@ -96,13 +96,13 @@ class Failure:
     cost_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A numbered query and what has come of it so far.
+    """A numbered query and its outcome so far.
 
     Attributes:
         number: Position in the order of asking, from 0.
@@ -150,15 +150,15 @@ class Trial:
         return self.failure.cost_seconds if self.failure else 0.0
 
     def completed(self, evaluation: Evaluation) -> Self:
-        """The trial with its outcome."""
+        """Return the trial with its outcome."""
         return replace(self, state=TrialState.COMPLETE, evaluation=evaluation, failure=None)
 
     def failed(self, failure: Failure) -> Self:
-        """The trial with the reason why it has no outcome."""
+        """Return the trial with the reason why it has no outcome."""
         return replace(self, state=TrialState.FAILED, evaluation=None, failure=failure)
 
     def started(self) -> Self:
-        """The trial running, once more."""
+        """Return the trial running, once more."""
         return replace(
             self,
             state=TrialState.RUNNING,
@@ -168,17 +168,17 @@ class Trial:
         )
 
     def measured(self, constraints: Mapping[str, float]) -> Self:
-        """With quantities that were measured later, of a complete trial."""
+        """Return a complete trial with quantities that were measured later."""
         assert self.evaluation is not None  # noqa: S101 - the caller's duty
         both = {**self.evaluation.constraints, **constraints}
         return replace(self, evaluation=replace(self.evaluation, constraints=both))
 
     def waiting(self) -> Self:
-        """The trial put back to wait for another start."""
+        """Return the trial put back to wait for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return {
             "number": self.number,
             "state": str(self.state),
@@ -190,7 +190,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """The inverse of `to_json`, its query checked against a space."""
+        """Read what `to_json` wrote, checked against a space."""
         evaluation, failure = document["evaluation"], document["failure"]
         return cls(
             number=document["number"],

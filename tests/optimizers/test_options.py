@@ -29,15 +29,15 @@ def test_values_of_the_annotated_kind_are_taken(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"count": 2.5}, "count is a whole number; got 2.5"),
-        ({"count": True}, "count is a whole number; got True"),
-        ({"count": None}, "count is a whole number; got None"),
-        ({"share": "x"}, "share is a number; got 'x'"),
-        ({"share": float("nan")}, "share is a finite number; got nan"),
-        ({"limit": "x"}, "limit is a number; got 'x'"),
-        ({"is_fast": "no"}, "is_fast is true or false; got 'no'"),
-        ({"rule": "two"}, "rule is one or other; got 'two'"),
-        ({"rule": None}, "rule is one or other; got None"),
+        ({"count": 2.5}, "count must be a whole number; got 2.5"),
+        ({"count": True}, "count must be a whole number; got True"),
+        ({"count": None}, "count must be a whole number; got None"),
+        ({"share": "x"}, "share must be a number; got 'x'"),
+        ({"share": float("nan")}, "share must be a finite number; got nan"),
+        ({"limit": "x"}, "limit must be a number; got 'x'"),
+        ({"is_fast": "no"}, "is_fast must be true or false; got 'no'"),
+        ({"rule": "two"}, "rule must be one or other; got 'two'"),
+        ({"rule": None}, "rule must be one or other; got None"),
     ],
 )
 def test_other_values_are_refused_by_name(given: dict[str, Any], message: str) -> None:
@@ -48,10 +48,10 @@ def test_other_values_are_refused_by_name(given: dict[str, Any], message: str) -
 @pytest.mark.parametrize(
     ("method", "given", "message"),
     [
-        ("smac", {"n_trees": 2.5}, "n_trees is a whole number"),
-        ("smac", {"is_log": "no"}, "is_log is true or false"),
-        ("tpe", {"n_candidates": 2.5}, "n_candidates is a whole number"),
-        ("flash", {"xi": "abc"}, "xi is a number"),
+        ("smac", {"n_trees": 2.5}, "n_trees must be a whole number"),
+        ("smac", {"is_log": "no"}, "is_log must be true or false"),
+        ("tpe", {"n_candidates": 2.5}, "n_candidates must be a whole number"),
+        ("flash", {"xi": "abc"}, "xi must be a number"),
     ],
 )
 def test_methods_check_their_options_before_any_work(

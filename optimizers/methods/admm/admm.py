@@ -1,4 +1,4 @@
-"""ADMM: tune one path, choose a path, pull both together; with limits on other quantities.
+"""ADMM: tune one path, choose a path, pull both together, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
 2020). An iteration is a theta-min over the hyperparameters of one path, a projection of integers,
@@ -55,7 +55,7 @@ class Admm(Optimizer):
         """Where the iteration stands, as JSON values.
 
         `iteration`, `tuned` (paths that had a theta-min, the first first), `path` (the one that is
-        tuned now) and `multipliers` of the limits that pull.
+        tuned now) and `multipliers` of the constraints that pull.
         """
         state = self._state
         return {
@@ -112,7 +112,7 @@ class Admm(Optimizer):
                 return self._unseen(rng)
 
     def _effort(self, budget: Budget) -> int:
-        """I + t F, at most the largest (adaptive ADMM, section 5)."""
+        """Return I + t F, at most the largest (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(capacity(budget, self.history))
         most: int = self.options.max_effort
         effort: int = min(first + step * self._state.iteration, most)
@@ -129,7 +129,7 @@ class Admm(Optimizer):
     def _theta_min(
         self, observed: Observations, effort: int, rng: np.random.Generator
     ) -> Configuration | None:
-        """The next hyperparameters of the path; None when this sub-problem is done."""
+        """Return the next hyperparameters of the path; None when this sub-problem is done."""
         path = self._state.path
         if self._state.asked >= effort or not self._theta.search(path).has_choices:
             return None
@@ -186,7 +186,7 @@ class Admm(Optimizer):
         self._begin_theta(path)
 
     def _unseen(self, rng: np.random.Generator) -> Configuration:
-        """After an iteration without an evaluation: a new configuration, whose path goes on."""
+        """Return a new configuration, whose path goes on, after an iteration without one."""
         configuration = new_configuration(self.space, self.history.asked, rng)
         self._begin_theta(configuration.path)
         self._positions.move(self._state, configuration)
@@ -200,6 +200,6 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """What is asked for before the first iteration."""
+        """The configurations asked for before the first iteration."""
         paths = first_paths(self.space, self._z.arms.paths, self.options.first)
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

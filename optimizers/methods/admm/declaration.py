@@ -7,8 +7,8 @@ __all__ = ["ADMM"]
 
 ADMM = Method(
     name="admm",
-    purpose="hyperparameters of one path and the choice of the path in turns; with limits on "
-    "latency, size or fairness, which it searches inside",
+    purpose="hyperparameters of one path and the choice of the path in turns; within "
+    "constraints on latency, size or fairness",
     implementation="prefect_tune.optimizers.methods.admm.admm:Admm",
     options=AdmmOptions,
     honours_constraints=True,

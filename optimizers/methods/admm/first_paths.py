@@ -1,4 +1,4 @@
-"""What ADMM tries before its first iteration."""
+"""The paths that ADMM tries before its first iteration."""
 
 from collections.abc import Sequence
 

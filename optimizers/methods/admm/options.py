@@ -38,8 +38,8 @@ class AdmmOptions:
         effort_step: How many more in each later one (F); 0 for a fixed effort.
         max_effort: No sub-problem gets more.
         rho: Weight of the augmented term of integers.
-        rho_g: Weight of that of constraints, in units of their limits.
-        margin: Share of each limit that the search stays below it; on the limit itself, half of
+        rho_g: Weight of that of constraints, in units of their bounds.
+        margin: Share of each bound that the search stays below it; on the bound itself, half of
             what it finds would be just above.
         f_hat: Loss, as a share of the metric's range, from which on a pull earns nothing.
         prior: Both parameters of the bandit's Beta prior.
@@ -69,22 +69,22 @@ class AdmmOptions:
         for name, least in (("effort", 1), ("effort_step", 0), ("max_effort", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
-                raise ValueError(f"{name} is at least {least}; got {value}")
+                raise ValueError(f"{name} must be >= {least}; got {value}")
         if self.margin is not None and not 0 <= self.margin < 1:
-            raise ValueError(f"margin is at least 0 and below 1; got {self.margin}")
+            raise ValueError(f"margin must be >= 0 and < 1; got {self.margin}")
         if self.rho < 0:
-            raise ValueError(f"rho is at least 0; got {self.rho}")
+            raise ValueError(f"rho must be >= 0; got {self.rho}")
         for name in ("rho_g", "f_hat", "prior"):
             if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is above 0; got {getattr(self, name)}")
+                raise ValueError(f"{name} must be > 0; got {getattr(self, name)}")
 
     def resolved(self) -> Self:
-        """With what the variant says where nothing was given."""
+        """Return the options with the variant's values where none was given."""
         given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 
     def efforts(self, n_trials: float | None) -> tuple[int, int]:
-        """Effort and its step, by how many trials the budget holds in all where not given."""
+        """Return the effort and its step; where not given, by the trials that the budget holds."""
         if n_trials is None or n_trials > 300:
             effort, step = 16, 16
         else:

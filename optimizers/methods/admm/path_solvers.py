@@ -33,10 +33,10 @@ _NOISE = 0.3
 
 
 class PathArms:
-    """The paths of a space as rows of arms, so that one of them is chosen by one pass.
+    """The paths of a space as rows of arms, to choose one of them in one pass.
 
-    An algorithm is an arm; an order of T steps is T of them, a step and its place each, so that
-    the order of largest sum is an assignment of steps to places.
+    An algorithm is an arm; an order of T steps is T of them, a step and its place each: the order
+    of largest sum is an assignment of steps to places.
 
     Args:
         space: The space.
@@ -54,34 +54,34 @@ class PathArms:
         self._index = {path: i for i, path in enumerate(paths)}
 
     def arms_of(self, path: Path) -> list[str]:
-        """The arms that a path pulls."""
+        """Return the arms that a path pulls."""
         return [self.arms[c] for c in self._columns[self._index[path]]]
 
     def _pulled(self, path: Path) -> Iterator[str]:
         return chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True)))
 
     def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
-        """The path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
+        """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
         pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
         n, r = pulled.T
         draws = rng.beta(prior + r, prior + n - r)
         return self.least(-draws)
 
     def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
-        """The posterior of a linear model of the best value seen of each path."""
+        """Return the posterior of a linear model of the best value seen of each path."""
         rows, targets = self._one_hot(values)
         precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
         mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
         return LinearPaths(self, mean, np.linalg.cholesky(precision))
 
     def least(self, weights: Array) -> Path:
-        """The path of least sum of the weights of its arms, shape (N,)."""
+        """Return the path of least sum of the weights of its arms, shape (N,)."""
         return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
 
     def improving(
         self, values: Mapping[Path, float], excluded: set[Path], rng: np.random.Generator
     ) -> Path:
-        """The path of largest expected improvement of a process over one-hot paths."""
+        """Return the path of largest expected improvement of a process over one-hot paths."""
         rows, targets = self._one_hot(values)
         groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
         kernel = Constant() * Matern52(range(rows.shape[1]), groups)
@@ -95,7 +95,7 @@ class PathArms:
         return self.paths[left[int(np.argmax(scores))]]
 
     def random(self, rng: np.random.Generator) -> Path:
-        """A path, all alike."""
+        """Return a path drawn uniformly."""
         return self.paths[int(rng.integers(len(self.paths)))]
 
     def _one_hot(self, values: Mapping[Path, float]) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ class PathArms:
 
 
 def _arms(step: Step, algorithm: Algorithm) -> list[str]:
-    """The arms that stand for an algorithm of a step."""
+    """Return the arms that stand for an algorithm of a step."""
     if not algorithm.order:
         return [f"{step.name}/{algorithm.id}"]
     return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
@@ -129,7 +129,7 @@ class LinearPaths:
     root: Array
 
     def draw(self, rng: np.random.Generator) -> Path:
-        """The path of least sum of drawn coefficients."""
+        """Return the path of least sum of drawn coefficients."""
         noise = solve_triangular(
             self.root, rng.standard_normal(len(self.mean)), lower=True, trans="T"
         )

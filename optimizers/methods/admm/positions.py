@@ -40,7 +40,7 @@ class Positions:
     def at(
         self, state: AdmmState, path: Path, others: NDArray[np.float64] | None = None
     ) -> Configuration:
-        """The path with the hyperparameters of now.
+        """Return the path with the hyperparameters of now.
 
         Args:
             state: What was tuned.
@@ -58,10 +58,10 @@ class Positions:
         return len(self._encoding.columns)
 
     def move(self, state: AdmmState, chosen: Configuration | None) -> None:
-        """Theta, delta and lambda of all integers, active or not (eqs. 9 and 10).
+        """Move theta, delta and lambda of all integers, active or not (eqs. 9 and 10).
 
         Args:
-            state: Is moved.
+            state: Changed in place.
             chosen: What theta-min found; None if it found nothing.
         """
         active = set[str]()
@@ -83,7 +83,7 @@ class Positions:
             state.dual[key] = dual if self.options.rho > 0 else 0.0
 
     def penalties(self, state: AdmmState, search: GaussianSearch, path: Path) -> dict[int, Array]:
-        """By ordered discrete column of the path, (rho / 2) (theta(v) - b)^2 of each value."""
+        """Return (rho / 2) (theta(v) - b)^2 of each value, by ordered discrete column."""
         tables = {}
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
         for column, name in enumerate(search.candidates.encoding.columns):

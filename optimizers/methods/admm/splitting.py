@@ -34,7 +34,7 @@ def distances(grid: Grid, delta: float, dual: float) -> Array:
 def integer_update(
     grid: Grid, delta: float, dual: float, chosen: int | None
 ) -> tuple[float, float, float]:
-    """The relaxed integer, delta and dual after one iteration (eqs. 9 and 10).
+    """Return the relaxed integer, delta and dual after one iteration (eqs. 9 and 10).
 
     Args:
         grid: Its values.
@@ -52,8 +52,8 @@ def integer_update(
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
 
-    The paper's u is at most the bound, which is the same for quantities from 0; a quantity below 0
-    must not count as a violation.
+    The paper's u is at most the bound, which is the same for quantities `>= 0`; a negative one must
+    not count as a violation.
     """
     optimum: Array = np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
     return optimum

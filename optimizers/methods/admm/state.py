@@ -19,7 +19,7 @@ __all__ = ["AdmmState", "Observations", "observations"]
 
 Array = NDArray[np.floating[Any]]
 _UNKNOWN = 2.0
-"""A constraint value that was not measured counts as twice its limit."""
+"""A quantity that was not measured counts as twice its bound."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class AdmmState:
         units: Positions of hyperparameters (theta), by column.
         delta: Positions of projected integers, by column.
         dual: lambda / rho, by column.
-        mu: Multipliers of the constraints, in units of their limits, by name and limit.
+        mu: Multipliers of the constraints, in units of their bounds, by name and bound.
         counts: Pulls and successes of the bandit.
         open: Trials whose outcome has not been counted yet.
         pulled: Those of them that the z-min asked for.
@@ -67,13 +67,13 @@ class AdmmState:
     theta: list[float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values, copied."""
+        """Return all fields as JSON values, copied."""
         document = {f.name: _copied(getattr(self, f.name)) for f in fields(self)}
         return document | {"path": list(self.path), "tuned": [list(p) for p in self.tuned]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         state = cls(**{name: _copied(value) for name, value in document.items()})
         state.path = tuple(state.path)
         state.tuned = [tuple(path) for path in state.tuned]
@@ -81,7 +81,7 @@ class AdmmState:
 
 
 def _copied(value: Any) -> Any:
-    """A list or dictionary of its own."""
+    """Return a list or dictionary of its own."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
@@ -95,8 +95,8 @@ class Observations:
         trials: Complete and failed ones, in the order of asking.
         losses: f: the share of the metric's range where it has one, else the distance from the
             best in interquartile ranges, shape (n,).
-        quantities: Constraint values in units of their limits, shape (n, M).
-        bounds: The limits in the same units, less the margin: about 1, or 0 for a limit of 0,
+        quantities: Constrained quantities in units of their bounds, shape (n, M).
+        bounds: The bounds in the same units, less the margin: about 1, or 0 for a bound of 0,
             shape (M,).
         constraints: By the same order, what the state calls their multipliers.
         worst_reward_loss: The f from which on a pull earns nothing.
@@ -110,32 +110,32 @@ class Observations:
     worst_reward_loss: float
 
     def row_of(self) -> dict[int, int]:
-        """Rows by trial number."""
+        """Return rows by trial number."""
         return {t.number: i for i, t in enumerate(self.trials)}
 
     def augmented(self, state: AdmmState, rho_g: float) -> Array:
-        """F and the constraint terms of each trial, shape (n,)."""
+        """Return f and the constraint terms of each trial, shape (n,)."""
         total = self.losses.copy()
         for i, (bound, mu) in enumerate(zip(self.bounds, self.multipliers(state), strict=True)):
             total += constraint_penalty(self.quantities[:, i], bound, mu, rho_g)
         return total
 
     def multipliers(self, state: AdmmState) -> Array:
-        """Mu of each constraint, 0 for one that came later, shape (M,)."""
+        """Return mu of each constraint, 0 for one that came later, shape (M,)."""
         return np.array([state.mu.get(name, 0.0) for name in self.constraints])
 
 
 def observations(
     history: History, objective: Objective, rule: FailureCost, f_hat: float, margin: float
 ) -> Observations:
-    """What has been told, with failed trials at the loss of that rule and over every limit.
+    """Return what has been told; a failed trial has the loss of the rule and no quantities.
 
     Args:
         history: All trials.
-        objective: What is minimised, and within which limits.
+        objective: What is minimised, and within which constraints.
         rule: What failed trials count as.
         f_hat: Share of the metric's range from which on a pull earns nothing.
-        margin: Share of each limit to stay below it.
+        margin: Share of each bound to stay below it.
     """
     trials, losses = told_losses(history, objective, rule)
     span = objective.upper - objective.lower
@@ -155,9 +155,9 @@ def observations(
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Constraint values over their limits; over a typical value where the limit is 0.
+    """Return quantities over their bounds; over a typical value where the bound is 0.
 
-    A limit that nothing measured has exceeded is idle: its values are 0, and it changes nothing.
+    A bound that nothing measured has exceeded is idle: its values are 0, and it changes nothing.
     """
     names = [c.name for c in objective.constraints]
     values = np.full((len(trials), len(names)), np.nan)

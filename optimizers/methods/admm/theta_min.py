@@ -55,7 +55,7 @@ class ThetaMin:
     def propose(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
     ) -> Configuration:
-        """A new configuration of the path that the state tunes.
+        """Return a new configuration of the path that the state tunes.
 
         Raises:
             SpaceExhausted: If the path has none left.
@@ -71,13 +71,13 @@ class ThetaMin:
         return self._improving(state, observed, history, rng)
 
     def search(self, path: Path) -> GaussianSearch:
-        """Tables of a path, made once."""
+        """Return tables of a path, made once."""
         if path not in self._searches:
             self._searches[path] = GaussianSearch(self._subspace(path))
         return self._searches[path]
 
     def penalty(self, state: AdmmState) -> Penalty:
-        """The augmented term of integers as a function of candidates of the state's path."""
+        """Return the augmented term of integers as a function of candidates of the state's path."""
         search = self.search(state.path)
         tables = self._positions.penalties(state, search, state.path)
 
@@ -94,7 +94,7 @@ class ThetaMin:
     def _by_forest(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
     ) -> Configuration:
-        """The same by SMAC's forest, which sees the augmented losses."""
+        """Return the same by SMAC's forest, which sees the augmented losses."""
         path = state.path
         encoded = self.search(path)
         row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
@@ -115,7 +115,7 @@ class ThetaMin:
     def _improving(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
     ) -> Configuration:
-        """Expected improvement of the augmented loss; the process models f and g, not the sum."""
+        """Maximise the expected improvement of the augmented loss; f and g are modelled apart."""
         path, search = state.path, self.search(state.path)
         rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
         live = observed.quantities.any(axis=0)
@@ -143,7 +143,7 @@ class ThetaMin:
     def _region(
         self, best: Candidates, values: Array, numbers: list[int], state: AdmmState
     ) -> tuple[Array, Array]:
-        """A box around the best, twice as wide after a success, half after as many failures as d.
+        """Return a box around the best: doubled after a success, halved after d failures.
 
         Success and failure are those of this theta-min.
         """

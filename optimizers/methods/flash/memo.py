@@ -1,4 +1,4 @@
-"""What FLASH has decided: all that an ask hands to the next one."""
+"""The decisions of FLASH: all that an ask hands to the next one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

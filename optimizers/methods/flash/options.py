@@ -70,17 +70,17 @@ class FlashOptions:
         for name, least in (("n_init", 1), ("n_prune", 0), ("r", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
-                raise ValueError(f"{name} is at least {least}; got {value}")
+                raise ValueError(f"{name} must be >= {least}; got {value}")
         if self.xi is not None and self.xi < 0:
-            raise ValueError(f"xi is at least 0, in the unit of the loss; got {self.xi}")
+            raise ValueError(f"xi must be >= 0, in the unit of the loss; got {self.xi}")
         for name in ("keep", "outside"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise ValueError(f"{name} is a share from 0 to 1; got {value}")
+                raise ValueError(f"{name} must be in [0, 1]; got {value}")
         if self.cost_power is not None and not 0 <= self.cost_power <= 1:
-            raise ValueError(f"cost_power is from 0 to 1; got {self.cost_power}")
+            raise ValueError(f"cost_power must be in [0, 1]; got {self.cost_power}")
         if self.ridge <= 0:
-            raise ValueError(f"ridge is above 0; got {self.ridge}")
+            raise ValueError(f"ridge must be > 0; got {self.ridge}")
 
     @property
     def is_paper(self) -> bool:
@@ -88,7 +88,7 @@ class FlashOptions:
         return self.variant == "paper"
 
     def resolved(self) -> Self:
-        """With what the variant says where nothing was given."""
+        """Return the options with the variant's values where none was given."""
         given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 

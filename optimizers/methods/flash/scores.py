@@ -1,4 +1,4 @@
-"""What FLASH's linear models expect of every path: its improvement per cost (section 4.2)."""
+"""FLASH's linear models of all paths: their improvement per cost (section 4.2)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class PathScores:
         self._table, self._cost = table, cost
 
     def log_eips(self, history: History) -> NDArray[np.float64]:
-        """Ln of the expected improvement per cost of the next run of each path, shape (B,).
+        """Return ln of the expected improvement per cost of the next run of each path, shape (B,).
 
         What is cached counts at its load time. Pending paths are taken to return what the model
         expects.
@@ -44,15 +44,15 @@ class PathScores:
         return self._log_eips(history, self._xi, once=True)
 
     def log_eips_of_many_runs(self, history: History) -> NDArray[np.float64]:
-        """The same of many runs with other values, with xi = 0, shape (B,).
+        """Return `log_eips` of many runs with other values, with xi = 0, shape (B,).
 
-        Nothing is cached for them, and a path that is dear but good must stay, so that the paper's
+        Nothing is cached for them, and a path that is expensive but good must stay: the paper's
         logarithm of the time is taken.
         """
         return self._log_eips(history, 0.0, once=False)
 
     def seconds(self, history: History) -> NDArray[np.float64]:
-        """Predicted seconds of the next run of each path, shape (B,)."""
+        """Return predicted seconds of the next run of each path, shape (B,)."""
         return self._cost.seconds(history, self._is_new(history))
 
     def _log_eips(self, history: History, xi: float | None, *, once: bool) -> NDArray[np.float64]:
@@ -78,7 +78,7 @@ class PathScores:
         *,
         once: bool,
     ) -> NDArray[np.float64]:
-        """Ln of what divides the expected improvement, shape (B,)."""
+        """Return ln of what divides the expected improvement, shape (B,)."""
         rule = self._options.cost
         if rule == "steps" and not once:
             return np.log(guarded_log_seconds(self._cost.seconds(history, None)))
@@ -105,14 +105,14 @@ class PathScores:
         return scale if np.isfinite(scale) else None
 
     def _is_new(self, history: History) -> NDArray[np.bool_]:
-        """Paths whose next run has default values, shape (B,)."""
+        """Return paths whose next run has default values, shape (B,)."""
         if self._options.start == "defaults":
             return self._table.without_default_run(history)
         return np.zeros(len(self._table), dtype=np.bool_)
 
 
 def ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:
-    """Indices by falling score, equal ones in random order, or in their own without `rng`."""
+    """Return indices by falling score; equal ones in random order, given an `rng`."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]

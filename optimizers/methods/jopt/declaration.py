@@ -27,7 +27,7 @@ class JoptOptions:
     def __post_init__(self) -> None:
         check_options(self)
         if self.n_startup < 1:
-            raise ValueError(f"n_startup is at least 1; got {self.n_startup}")
+            raise ValueError(f"n_startup must be >= 1; got {self.n_startup}")
 
 
 JOPT = Method(

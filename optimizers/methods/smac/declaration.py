@@ -33,11 +33,11 @@ class SmacOptions:
         check_options(self)
         for name in ("n_startup", "n_trees"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
         if self.min_samples_split < 2:
-            raise ValueError(f"min_samples_split is at least 2; got {self.min_samples_split}")
+            raise ValueError(f"min_samples_split must be >= 2; got {self.min_samples_split}")
         if not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share is in [0, 1]; got {self.random_share}")
+            raise ValueError(f"random_share must be in [0, 1]; got {self.random_share}")
 
 
 SMAC = Method(

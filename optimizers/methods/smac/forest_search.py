@@ -61,7 +61,7 @@ class ForestSearch:
     def propose(
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None = None
     ) -> Configuration:
-        """The next configuration.
+        """Return the next configuration.
 
         Args:
             history: The trials so far.
@@ -86,7 +86,7 @@ class ForestSearch:
     def _ranked(
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None
     ) -> Candidates:
-        """Candidates by falling expected improvement."""
+        """Return candidates by falling expected improvement."""
         told, y = told_losses(history, self.objective, self.options.failure_cost)
         if self.options.is_log:
             y = log_losses(y, self.objective)
@@ -125,7 +125,7 @@ class ForestSearch:
         score: Score,
         rng: np.random.Generator,
     ) -> tuple[Candidates, NDArray[np.float64]]:
-        """All points moved to better neighbours, side by side, until none has a better one."""
+        """Move all points to better neighbours, side by side, until none has a better one."""
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
             near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
@@ -144,7 +144,7 @@ class ForestSearch:
         return visited, visited_scores
 
     def _defaults(self, rng: np.random.Generator) -> Candidates:
-        """Paths with their default values: what people would try first."""
+        """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
 

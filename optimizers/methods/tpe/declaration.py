@@ -27,7 +27,7 @@ class TpeOptions:
         check_options(self)
         for name in ("n_startup", "n_candidates"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1; got {getattr(self, name)}")
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
 
 
 TPE = Method(

@@ -68,7 +68,7 @@ class ParzenSearch:
         self._known: dict[Configuration, FrozenTrial] = {}
 
     def propose(self, history: History, rng: np.random.Generator) -> Configuration:
-        """The next configuration.
+        """Return the next configuration.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
@@ -126,7 +126,7 @@ class ParzenSearch:
         return Configuration(tuple(choices))
 
     def _study(self, history: History) -> optuna.Study:
-        """An Optuna study of all that is known; pending trials are taken to give the worst loss."""
+        """Return an Optuna study of all that is known; pending trials have the worst loss."""
         told, losses = told_losses(history, self.objective, self.options.failure_cost)
         worst = float(losses.max())
         known = [*zip(told, losses, strict=True), *((t, worst) for t in history.pending)]
@@ -141,7 +141,7 @@ class ParzenSearch:
         return frozen
 
     def _inside(self, configuration: Configuration) -> FrozenTrial:
-        """What of a configuration lies in the space that may be proposed."""
+        """Return the part of a configuration that lies in the space that may be proposed."""
         params: dict[str, Any] = {}
         distributions: dict[str, BaseDistribution] = {}
         for step, choice in configuration.choices:
@@ -175,7 +175,7 @@ class _GivenTrials(InMemoryStorage):
 
 
 def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
-    """Categories as they are; all else by its position in [0, 1], where logarithms are linear."""
+    """Return categories as such; all else by position in [0, 1], linear in logarithms."""
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return CategoricalDistribution(range(len(hyperparameter.choices)))
     return FloatDistribution(0.0, 1.0)
@@ -195,5 +195,5 @@ def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float
 
 
 def _quiet_study(storage: InMemoryStorage) -> optuna.Study:
-    """A study in memory; Optuna logs each one it makes, which is no news here."""
+    """Return a study in memory; that Optuna logs each one it makes is filtered above."""
     return optuna.create_study(storage=storage, study_name=_STUDY)

@@ -385,14 +385,14 @@ def test_a_failed_pull_earns_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"theta_solver": "grid"}, "theta_solver is bo or random"),
-        ({"z_solver": "grid"}, "z_solver is bandit or linear"),
-        ({"variant": None}, "variant is default or paper"),
-        ({"effort": 0}, "effort is at least 1"),
-        ({"effort_step": 1.5}, "effort_step is a whole number"),
-        ({"rho": -1.0}, "rho is at least 0"),
-        ({"rho_g": 0.0}, "rho_g is above 0"),
-        ({"f_hat": 0.0}, "f_hat is above 0"),
+        ({"theta_solver": "grid"}, "theta_solver must be bo or random"),
+        ({"z_solver": "grid"}, "z_solver must be bandit or linear"),
+        ({"variant": None}, "variant must be default or paper"),
+        ({"effort": 0}, "effort must be >= 1"),
+        ({"effort_step": 1.5}, "effort_step must be a whole number"),
+        ({"rho": -1.0}, "rho must be >= 0"),
+        ({"rho_g": 0.0}, "rho_g must be > 0"),
+        ({"f_hat": 0.0}, "f_hat must be > 0"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:

@@ -21,9 +21,9 @@ class TestJoptConditional(OptimizerContract):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_startup": 0}, "n_startup is at least 1"),
+        ({"n_startup": 0}, "n_startup must be >= 1"),
         ({"kernel": "linear"}, "kernel is one_hot or conditional"),
-        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
+        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:

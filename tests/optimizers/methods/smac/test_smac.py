@@ -14,11 +14,11 @@ class TestSmac(OptimizerContract):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_startup": 0}, "n_startup is at least 1"),
-        ({"n_trees": 0}, "n_trees is at least 1"),
-        ({"min_samples_split": 1}, "min_samples_split is at least 2"),
+        ({"n_startup": 0}, "n_startup must be >= 1"),
+        ({"n_trees": 0}, "n_trees must be >= 1"),
+        ({"min_samples_split": 1}, "min_samples_split must be >= 2"),
         ({"random_share": 1.5}, "random_share is in"),
-        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
+        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:

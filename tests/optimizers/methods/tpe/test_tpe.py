@@ -27,9 +27,9 @@ def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_startup": 0}, "n_startup is at least 1"),
-        ({"n_candidates": 0}, "n_candidates is at least 1"),
-        ({"failure_cost": "zero"}, "failure_cost is bound or worst or chance"),
+        ({"n_startup": 0}, "n_startup must be >= 1"),
+        ({"n_candidates": 0}, "n_candidates must be >= 1"),
+        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
