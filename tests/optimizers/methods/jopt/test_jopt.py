@@ -22,7 +22,7 @@ class TestJoptConditional(OptimizerContract):
     ("options", "message"),
     [
         ({"n_startup": 0}, "n_startup must be >= 1"),
-        ({"kernel": "linear"}, "kernel is one_hot or conditional"),
+        ({"kernel": "linear"}, "kernel must be one_hot or conditional"),
         ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )

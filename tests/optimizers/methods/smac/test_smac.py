@@ -17,7 +17,7 @@ class TestSmac(OptimizerContract):
         ({"n_startup": 0}, "n_startup must be >= 1"),
         ({"n_trees": 0}, "n_trees must be >= 1"),
         ({"min_samples_split": 1}, "min_samples_split must be >= 2"),
-        ({"random_share": 1.5}, "random_share is in"),
+        ({"random_share": 1.5}, "random_share must be in"),
         ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )
