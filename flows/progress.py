@@ -1,4 +1,4 @@
-"""What a running study says of itself, and who listens.
+"""Following a running study: its progress, and who observes it.
 
 The flow's parameters are plain values, so that a deployment can give them; whoever starts a flow in
 its own process and wants to follow it, listens with `observed_by`.
@@ -29,9 +29,9 @@ class Progress:
         n_trials: Trials that have ended, failed ones included.
         n_failed: Failed ones.
         n_running: Trials under way.
-        trials_total: Trials in all, if that is limited.
+        trials_total: Trials in all, if that is bounded.
         seconds: Time spent, earlier runs included.
-        seconds_total: Time in all, if that is limited.
+        seconds_total: Time in all, if that is bounded.
         incumbent: The best trial so far.
         cache_hits: Steps of folds that were served from the cache.
         seconds_saved: What that saved.
@@ -55,36 +55,36 @@ class Observer(Protocol):
     """Follows a study."""
 
     def note(self, text: str) -> None:
-        """Something that a user should know, once."""
+        """Take something that a user should know, once."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """A trial has ended."""
+        """Take a trial that has ended."""
 
     def tick(self, progress: Progress) -> None:
-        """Time has passed; called about twice a second."""
+        """Take the progress; called about twice a second."""
 
 
 class LoggingObserver:
     """Writes to the log of the flow run."""
 
     def note(self, text: str) -> None:
-        """One line."""
+        """Write one line."""
         get_run_logger().info(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """One line per trial."""
+        """Write one line per trial."""
         if trial.failure is not None:
             get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
         elif trial.evaluation is not None:
             incumbent = progress.incumbent
-            best = f"best {incumbent.loss:.4g}" if incumbent else "none within the limits yet"
+            best = f"best {incumbent.loss:.4g}" if incumbent else "none meets the constraints yet"
             get_run_logger().info(
                 f"trial {trial.number}: {progress.metric} {trial.evaluation.loss:.4g} in "
                 f"{format_seconds(trial.evaluation.cost_seconds)} ({best})"
             )
 
     def tick(self, progress: Progress) -> None:
-        """Nothing: a log has no use for it."""
+        """Write nothing: a log has no use for it."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
@@ -92,7 +92,7 @@ _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
-    """Have an observer follow the flows that are called in the body."""
+    """Let an observer follow the flows that are called in the body."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -101,5 +101,5 @@ def observed_by(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer:
-    """Whoever listens; the log of the flow run if nobody does."""
+    """Return whoever observes; by default the log of the flow run."""
     return _OBSERVER.get() or LoggingObserver()

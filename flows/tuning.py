@@ -1,4 +1,4 @@
-"""The flow `tune`: one flow run per session of a study."""
+"""The flow `tune`: one flow run a session of a study."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things.
+    """Return a number of things as text.
 
     >>> counted(1, "path"), counted(2912, "path")
     ('1 path', '2,912 paths')
@@ -20,10 +20,10 @@ def counted(n: int, noun: str) -> str:
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Seconds of a duration such as `90s`, `30m`, `1h30m` or `2d`.
+    """Parse a duration such as `90s`, `30m`, `1h30m` or `2d`; return seconds.
 
     Raises:
-        BadInput: If it is none; names the option.
+        BadInput: If it is not one; names the option.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
     if not parts or "".join(re.split(r"\d+(?:\.\d+)?\s*[smhd]", text)).strip():
@@ -33,15 +33,15 @@ def parse_seconds(text: str, option: str) -> float:
         )
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise BadInput(f"--{option} {text}: a duration is longer than nothing")
+        raise BadInput(f"--{option} {text}: a duration must be longer than nothing")
     return seconds
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """Bytes of a size such as `500MB` or `10GB`.
+    """Parse a size such as `500MB` or `10GB`; return bytes.
 
     Raises:
-        BadInput: If it is none; names the option.
+        BadInput: If it is not one; names the option.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", text, re.IGNORECASE)
     if match is None:
@@ -53,7 +53,7 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration in at most two units.
+    """Return a duration as text, in at most two units.
 
     >>> format_seconds(5400), format_seconds(75), format_seconds(0.25)
     ('1h30m', '1m15s', '0.2s')
@@ -69,7 +69,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size with its unit.
+    """Return a size as text, with its unit.
 
     >>> format_bytes(1_536_000), format_bytes(12)
     ('1.5MB', '12B')
@@ -81,7 +81,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def loss_name(metric: str) -> str:
-    """What the loss of a metric is, for people.
+    """Return what people call the loss of a metric.
 
     >>> loss_name("error"), loss_name("auroc"), loss_name("neg_log_loss")
     ('error', '1 - auroc', 'log_loss')

@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
-    """One row for the start of a study, and one for each trial that has ended, in that order.
+    """Return a row for the start of a study, and one for each trial that has ended, in that order.
 
     Args:
         ledger: Where the study is.
@@ -79,7 +79,7 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
 
 
 def _after(row: dict[str, Any], told: Any) -> dict[str, Any]:
-    """The row of a trial that has ended, from the row before it."""
+    """Return the row of a trial that has ended, from the row before it."""
     evaluation, failure = told["evaluation"], told["failure"]
     row = {
         **row,

@@ -33,7 +33,7 @@ class Entrant:
 
 
 def parse_methods(text: str) -> tuple[Entrant, ...]:
-    """Methods from `flash,flash:variant=paper,random`; values are JSON where they can be.
+    """Parse `flash,flash:variant=paper,random`; values are JSON where they can be.
 
     Raises:
         UnknownName: If there is no such method.
@@ -43,13 +43,18 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
     seen: set[str] = set()
     for entrant in entrants:
         if entrant.suffix in seen:
-            raise BadInput(f"--methods {text}: {entrant.label} is there twice; leave one out")
+            raise BadInput(
+                f"{entrant.label} is there twice",
+                option="methods",
+                value=text,
+                remedy="leave one out",
+            )
         seen.add(entrant.suffix)
     return entrants
 
 
 def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
-    """A method with its options as one writes it."""
+    """Return a method with its options, as users write it."""
     return Entrant(":".join((method, *write_assignments(options))), method, options)
 
 
@@ -59,5 +64,5 @@ def _entrant(label: str) -> Entrant:
     try:
         options = dict(map(parse_assignment, assignments))
     except ValueError:
-        raise BadInput(f"--methods {label}: write METHOD:NAME=VALUE") from None
+        raise BadInput("write METHOD:NAME=VALUE", option="methods", value=label) from None
     return Entrant(label, method, options)

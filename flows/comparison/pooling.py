@@ -14,7 +14,7 @@ __all__ = ["pooled_standings", "read_curves"]
 
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:
-    """The curves of all files, one after the other.
+    """Return the curves of all files, one after the other.
 
     Raises:
         BadInput: If a file is missing, holds something else, or repeats what another one holds.
@@ -26,7 +26,7 @@ def read_curves(files: Sequence[str]) -> pd.DataFrame:
 
 
 def pooled_standings(files: Sequence[str]) -> dict[str, Any]:
-    """What `prefect-tune standings --json` prints.
+    """Return what `prefect-tune standings --json` prints.
 
     Raises:
         BadInput: If a file cannot be used, or not all of them have the same methods.

@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
-"""Of each run's budget: when its incumbents are looked at."""
+"""Fractions of a budget at which incumbents are looked at."""
 CURVE_COLUMNS = (
     "comparison", "data", "dataset", "space", "metric", "method", "repeat", "seed", "study",
     "budget_seconds", "budget_trials", "trial", "trials", "seconds", "cost_seconds", "ask_seconds",
     "failure", "loss", "incumbent", "incumbent_loss", "test_loss",
 )  # fmt: skip
 _BLOCK = ["comparison", "dataset", "metric", "repeat"]
-"""What runs must have in common to be ranked with each other."""
+"""What replicates must have in common to be ranked with each other."""
 SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 
@@ -40,7 +40,7 @@ _DRAWS = 10_000
 def standings(
     curves: pd.DataFrame, fractions: Sequence[float] = FRACTIONS, seed: int = 0
 ) -> dict[str, Any]:
-    """How methods stand at fractions of the budget.
+    """Rank methods at fractions of the budget.
 
     Args:
         curves: Curves of one comparison, or of several put together.
@@ -76,7 +76,7 @@ def standings(
 
 
 def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
-    """The last row of each run within a fraction of its budget, of time or of trials."""
+    """Return the last row of each replicate within a fraction of its budget."""
     seconds, trials = (
         curves[name].astype("float64").fillna(np.inf)
         for name in ("budget_seconds", "budget_trials")
@@ -124,7 +124,7 @@ def rank_p_values(
 
 
 def least_p_value(n_blocks: int, n_methods: int) -> float:
-    """The p of a method that is last in every block, where the leader is always first."""
+    """Return the p of a method that is last in every block, where the leader is always first."""
     return float((n_methods * (n_methods - 1)) ** (1 - n_blocks)) if n_methods > 1 else 1.0
 
 

@@ -37,7 +37,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """How the command line writes it."""
+        """The option as the command line writes it."""
         return "--" + self.name.replace("_", "-")
 
     @property
@@ -79,7 +79,7 @@ _OPTIONS = (
     Option("method", "text", "Search", _method_help, "METHOD"),
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
-    Option("constraint", "texts", "Search", "Limit that a pipeline must keep within, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none takes those of a study away.", "LIMIT"),
+    Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
     Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to so many of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
     Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
@@ -93,13 +93,13 @@ _OPTIONS = (
     Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.  [default: below PREFECT_TUNE_HOME]", "URL"),
     Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.  [default: SQLite in the store]", "URL"),
     Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.  [default: the store's own, 10GB for a new one]", "SIZE"),
-    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (least dear for its size and use); a property of the store from then on.  [default: the store's own, lru for a new one]", "POLICY"),
+    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (cheapest for its size and use); a property of the store from then on.  [default: the store's own, lru for a new one]", "POLICY"),
     Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
     Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).  [default: auto]", "WHICH"),
 )  # fmt: skip
 
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
-"""By the name of the parameter, in the order in which they are shown."""
+"""By the name of the parameter, in the order shown."""
 
 _PARAMETER_OF = {"trial_seconds": "trial_timeout", "trial_memory_bytes": "trial_memory"}
 """Options whose values are parsed into a field of another name."""

@@ -31,15 +31,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def check_study_name(name: str, option: str = "study") -> str:
-    """The name, if it is one.
+    """Return the name if it can be a study's.
 
     Raises:
         BadInput: If it holds other characters than letters, digits, dots, dashes and underscores.
     """
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"--{option} {name!r}: a study's name is made of letters, digits, dots, dashes and "
-            "underscores, at most 100 of them, and begins with a letter or digit"
+            "a study's name is made of letters, digits, dots, dashes and underscores, at most 100 "
+            "of them, and begins with a letter or digit",
+            option=option,
+            value=repr(name),
         )
     return name
 
@@ -59,7 +61,7 @@ class TuneSettings:
         method: Name of the method.
         metric: Name of the metric.
         positive: Of two classes, the one to be found.
-        constraints: Limits as they were written; None is the study's own.
+        constraints: As they were written; None for the study's own.
         ensemble: Most picks of the final model's ensemble.
         seed: Source of randomness.
         options: The method's own options.
@@ -226,7 +228,11 @@ def _known_policy(name: str | None) -> str | None:
 
 
 def _check_alternatives(parameters: Mapping[str, Any]) -> None:
-    """Of two options that say the same thing in two ways only one may be given."""
+    """Check that of two ways to say the same thing only one is given.
+
+    Raises:
+        BadInput: If both are.
+    """
     for one, other in (("test", "test_size"), ("folds", "holdout")):
         if parameters[one] is not None and parameters[other] is not None:
             flags = [flag_of(name) for name in (one, other)]

@@ -42,7 +42,7 @@ class ChosenEnsemble:
 
 
 def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
-    """Greedy selection with replacement among the best trials that keep within the limits.
+    """Select greedily, with replacement, among the best trials that meet the constraints.
 
     Predictions come from the store; nothing is trained.
 
@@ -71,7 +71,7 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
 
 
 class _Loss:
-    """The mean over the folds of the study's metric, of predictions of all held-out rows."""
+    """Mean over the folds of the study's metric, of predictions of all held-out rows."""
 
     def __init__(self, study: Study) -> None:
         self._metric = study.problem.find_metric()
@@ -89,7 +89,7 @@ class _Loss:
 
 
 def _held_out(study: Study, trial: Trial) -> NDArray[np.float64] | None:
-    """What a trial contributes on the held-out rows of all folds; None if it is gone."""
+    """Return what a trial contributes on the held-out rows of all folds; None if it is gone."""
     n_classes = len(load_dataset(study.store, study.problem.dataset).classes)
     folds = []
     for key in trial.evaluation.predictions if trial.evaluation else ():

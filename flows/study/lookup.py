@@ -20,7 +20,7 @@ __all__ = [
 
 
 def find_study(store: ArtifactStore, name: str) -> StoredStudy:
-    """The study of that name.
+    """Return the study of that name.
 
     Raises:
         UnknownName: If there is none.
@@ -35,7 +35,7 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
 def list_trials(
     store: ArtifactStore, name: str, *, failed_only: bool = False
 ) -> list[dict[str, Any]]:
-    """All trials of a study by number, or its failed ones.
+    """Return all trials of a study by number, or its failed ones.
 
     Raises:
         UnknownName: If there is no such study.
@@ -46,7 +46,7 @@ def list_trials(
 
 
 def failed_trials(store: ArtifactStore, name: str) -> list[int]:
-    """Numbers of the failed trials of a study.
+    """Return the numbers of the failed trials of a study.
 
     Raises:
         UnknownName: If there is no such study.
@@ -55,7 +55,7 @@ def failed_trials(store: ArtifactStore, name: str) -> list[int]:
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Keys of all artifacts that a study made, and of those that its completed trials used.
+    """Return the keys of the artifacts that a study made, or that its completed trials used.
 
     Raises:
         UnknownName: If there is no such study.
@@ -70,7 +70,7 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
-    """Completed trials, of any study, that made or used an artifact."""
+    """Return the completed trials, of any study, that made or used an artifact."""
     ledger = Ledger(store.database)
     return [
         {"study": study, "number": trial["number"]}
@@ -81,7 +81,7 @@ def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
-    """Have the user's code known that an artifact was made with, if a study still has it."""
+    """Load the user's code that an artifact was made with, if a study still has it."""
     users = (trial["study"] for trial in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)

@@ -23,11 +23,11 @@ __all__ = ["final_model", "predict"]
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """The final model of a study, and which trial it comes from.
+    """Return the final model of a study, and which trial it comes from.
 
     Raises:
         UnknownName: If there is no such study.
-        BadInput: If it has no model yet, or one that does not keep within limits set since.
+        BadInput: If it has no model yet, or one that does not meet constraints set since.
         RecordDamaged: If the model's record is damaged.
     """
     Problem.from_json(find_study(store, study).problem).find_space()  # may bring code of its own
@@ -41,7 +41,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
 
 
 def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
-    """Predictions for new rows: `prediction`, and `probability_<class>` where the model gives it.
+    """Predict new rows: `prediction`, and `probability_<class>` where the model gives it.
 
     Rows of events also have their patient and prediction time.
 
