@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
-__all__ = ["QUIET_CONSOLE", "SERVER_SETTINGS", "set_defaults"]
+__all__ = ["QUIET_CONSOLE", "server_environment", "set_defaults"]
 
-SERVER_SETTINGS: Mapping[str, str] = {
+_SERVER_SETTINGS: dict[str, str] = {
     # Events of task runs are recorded in batches; one by one, a server loses them under load.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
@@ -23,7 +24,15 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }
-"""Environment of the embedded server."""
+"""Settings of the embedded server."""
+
+_OF_ANOTHER_SERVER = (
+    "PREFECT_API_DATABASE_",
+    "PREFECT_SERVER_DATABASE_",
+    "PREFECT_LOGGING_",
+    "PREFECT_PROFILE",
+)
+"""Beginnings of variables that would lead our server to another one's database."""
 
 QUIET_CONSOLE: Mapping[str, str] = {
     # What a study has to say, the command line says; Prefect's own lines go to the server only.
@@ -38,3 +47,9 @@ def set_defaults(environment: Mapping[str, str]) -> None:
     """Set variables that are not set."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
+
+
+def server_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of the embedded server whose database is in a folder."""
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(_OF_ANOTHER_SERVER)}
+    return ours | _SERVER_SETTINGS | {"PREFECT_HOME": str(folder)}

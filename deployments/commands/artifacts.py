@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, written
 from prefect_tune.deployments.commands.store import existing_store
@@ -49,7 +49,7 @@ def artifacts_ls(
     database: str | None,
 ) -> None:
     """List cached artifacts, newest first."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifacts
         from prefect_tune.storage.inspection import Selection, list_artifacts
 
@@ -70,7 +70,7 @@ def artifacts_ls(
 @DATABASE
 def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifact
         from prefect_tune.flows.study.lookup import load_code_of, trials_using
         from prefect_tune.storage.inspection import describe
@@ -92,7 +92,7 @@ def artifacts_export(
     key: str, file: str, *, part: str, as_json: bool, store: str | None, database: str | None
 ) -> None:
     """Write one part of an artifact to FILE: Parquet, or, of an estimator, a pickle."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.lookup import load_code_of
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of
@@ -124,7 +124,7 @@ def artifacts_export(
 @DATABASE
 def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
     """Show how full the cache is, and how often it served."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.store import print_stats
         from prefect_tune.storage.inspection import stats
 
@@ -145,7 +145,7 @@ def artifacts_verify(
     With --repair, what is damaged or missing in the cache is forgotten and made again when it is
     needed, and files that the index does not know are deleted; damaged records are only named.
     """
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from dataclasses import asdict
 
         from prefect_tune.deployments.views.store import print_verification
@@ -171,7 +171,7 @@ def artifacts_verify(
 @DATABASE
 def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Evict the least recently used artifacts until the cache is at most SIZE; records stay."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.units import format_bytes, parse_bytes
         from prefect_tune.storage.inspection import stats
 

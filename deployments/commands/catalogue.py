@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
 
@@ -29,7 +29,7 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 
     NAME may also be FILE.py:NAME, a space of your own, which is thereby checked.
     """
-    with told_plainly():
+    with reported_errors():
         if name is None:
             from prefect_tune.tasks.catalogue.spaces import SPACES
 
@@ -52,7 +52,7 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 @JSON
 def methods(name: str | None, *, as_json: bool) -> None:
     """List the methods of search and what each is for, or explain the options of method NAME."""
-    with told_plainly():
+    with reported_errors():
         from prefect_tune.optimizers.registry import METHODS, method_named
 
         shown = METHODS.values() if name is None else [method_named(name)]

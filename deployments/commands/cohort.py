@@ -2,7 +2,7 @@
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json, written_folder
 
@@ -23,7 +23,7 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
     prefect-tune cohort demo --out meds
     prefect-tune run meds --labels labels/case
     """  # noqa: D301 - click reads the backspace
-    with told_plainly():
+    with reported_errors():
         from prefect_tune.tasks.data.cohort.cohort import generate
         from prefect_tune.tasks.data.cohort.meds import LABELS, write_meds
         from prefect_tune.tasks.data.cohort.spec import cohort_named

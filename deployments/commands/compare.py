@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import run_flow
 from prefect_tune.deployments.commands.options import (
     JSON,
@@ -71,7 +71,7 @@ def standings(curves: Sequence[str], *, as_json: bool) -> None:
 
     Methods are ranked within each data set and repeat; all files must have the same methods.
     """  # noqa: D301 - click reads the backspace
-    with told_plainly():
+    with reported_errors():
         from prefect_tune.flows.comparison.pooling import pooled_standings
 
         _print(pooled_standings(curves), as_json=as_json)

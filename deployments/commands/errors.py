@@ -1,4 +1,4 @@
-"""Errors as a command tells them: one message and an exit code."""
+"""Errors as a command reports them: one message and an exit code, no traceback."""
 
 import sys
 from collections.abc import Iterator
@@ -6,30 +6,22 @@ from contextlib import contextmanager
 
 import click
 
-__all__ = ["is_of_server", "told_plainly"]
+__all__ = ["is_of_server", "reported_errors"]
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """A user's own mistakes as one message and exit code 2, failures as one and exit code 1."""
+def reported_errors() -> Iterator[None]:
+    """Report a user's own mistake with exit code 2, a failure with 1, and an interrupt with 130."""
     try:
         yield
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except Exception as error:
-        from prefect_tune.deployments.server import ServerFailed
-        from prefect_tune.flows.study.study import StudyFailed
-        from prefect_tune.optimizers.space.naming import UnknownName
-        from prefect_tune.storage.database import StoreLost
-        from prefect_tune.storage.lease import LeaseLost
-        from prefect_tune.storage.store import StoreRefused
-        from prefect_tune.tasks.bad_input import BadInput
-
-        if isinstance(error, BadInput | UnknownName | StoreRefused):
+        if _is_mistake(error):
             click.echo(f"Error: {error}", err=True)
             sys.exit(2)
-        if isinstance(error, StudyFailed | ServerFailed | StoreLost | LeaseLost):
+        if _is_failure(error):
             click.echo(f"Failed: {error}", err=True)
             sys.exit(1)
         if is_of_server(error):
@@ -39,5 +31,22 @@ def told_plainly() -> Iterator[None]:
 
 
 def is_of_server(error: Exception) -> bool:
-    """Whether an error came from talking to the Prefect server."""
+    """Return whether an error came from talking to the Prefect server."""
     return type(error).__module__.split(".")[0] in ("httpx", "httpcore")
+
+
+def _is_mistake(error: Exception) -> bool:
+    from prefect_tune.optimizers.space.naming import UnknownName
+    from prefect_tune.storage.store import StoreRefused
+    from prefect_tune.tasks.bad_input import BadInput
+
+    return isinstance(error, BadInput | UnknownName | StoreRefused)
+
+
+def _is_failure(error: Exception) -> bool:
+    from prefect_tune.deployments.server import ServerFailed
+    from prefect_tune.flows.study.study import StudyFailed
+    from prefect_tune.storage.database import StoreLost
+    from prefect_tune.storage.lease import LeaseLost
+
+    return isinstance(error, StudyFailed | ServerFailed | StoreLost | LeaseLost)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from prefect_tune.deployments.commands.errors import is_of_server, told_plainly
+from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.notes import Note
@@ -56,7 +56,7 @@ def run_flow(
     """
     from prefect_tune.flows.workers.local_workers import warmed_up
 
-    with told_plainly(), warmed_up():
+    with reported_errors(), warmed_up():
         from prefect_tune.deployments.server import launched_server
 
         with launched_server(keep=keep_server) as server:

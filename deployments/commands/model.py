@@ -2,7 +2,7 @@
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, written
 from prefect_tune.deployments.commands.store import existing_store
@@ -33,7 +33,7 @@ def predict(
     DATA has the form of the training data; a target column is not needed. FILE (.parquet or .csv)
     gets the columns `prediction` and `probability_<class>`, one row per row.
     """
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.predict import predict as predict_rows
 
         frame = predict_rows(opened, study, data, labels)
@@ -58,7 +58,7 @@ def export(
     study: str, file: str, *, as_json: bool, store: str | None, database: str | None
 ) -> None:
     """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.predict import final_model
         from prefect_tune.tasks.user_code import portable_pickle
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import run_flow
 from prefect_tune.deployments.commands.options import (
     DATABASE,
@@ -99,7 +99,7 @@ def retry(
 ) -> None:
     """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
     numbers = list(trial) or None
-    with told_plainly(), existing_store(where["store"], where["database"]) as opened:
+    with reported_errors(), existing_store(where["store"], where["database"]) as opened:
         from prefect_tune.flows.study.lookup import failed_trials
         from prefect_tune.flows.study.summary import summarize
 

@@ -2,7 +2,7 @@
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 
 __all__ = ["serve"]
 
@@ -14,7 +14,7 @@ def serve(*, limit: int) -> None:
 
     Runs until interrupted. Schedules keep running or resting as they are set in Prefect.
     """
-    with told_plainly():
+    with reported_errors():
         from prefect_tune.deployments.serve import serve_deployments
 
         serve_deployments(limit=limit, say=lambda text: click.echo(text, err=True))

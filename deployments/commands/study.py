@@ -2,7 +2,7 @@
 
 import click
 
-from prefect_tune.deployments.commands.errors import told_plainly
+from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, print_summary
 from prefect_tune.deployments.commands.store import existing_store
@@ -17,7 +17,7 @@ __all__ = ["show", "study", "trials"]
 @DATABASE
 def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Show what came of STUDY: its best pipeline, its trials, and what the cache saved."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.summary import summarize
 
         print_summary(summarize(opened, study), as_json=as_json)
@@ -33,7 +33,7 @@ def trials(
     study: str, *, failed: bool, as_json: bool, store: str | None, database: str | None
 ) -> None:
     """List the trials of STUDY."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.trials import print_trials
         from prefect_tune.flows.study.lookup import list_trials
 
@@ -52,7 +52,7 @@ def study() -> None:
 @DATABASE
 def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
     """List studies, newest first."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.study import print_studies
         from prefect_tune.flows.study.summary import summarize
         from prefect_tune.storage.ledger import Ledger
@@ -68,7 +68,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 @DATABASE
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Remove a study: its trials, and the records that no other study uses."""
-    with told_plainly(), existing_store(store, database) as opened:
+    with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.remove import remove_study
 
         records = remove_study(opened, name)

@@ -50,7 +50,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "holdout": plan.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
-        "cache": _cache(store, trials),
+        "cache": _cache(store, name, trials),
         "seconds": {
             "total": stored.seconds,
             "evaluating": sum(t.cost_seconds for t in trials),
@@ -76,14 +76,13 @@ def _in_brief(trial: TrialDocument | None) -> dict[str, Any] | None:
     }
 
 
-def _cache(store: ArtifactStore, trials: Sequence[TrialDocument]) -> dict[str, Any]:
+def _cache(store: ArtifactStore, study: str, trials: Sequence[TrialDocument]) -> dict[str, Any]:
     """Return what the cache did for trials; a passthrough step counts as neither hit nor miss."""
     steps = [step for trial in trials for step in trial.steps]
     hits = [step for step in steps if step["hit"]]
-    keys = list({step["key"] for step in steps})
     return {
         "hits": len(hits),
         "misses": len(steps) - len(hits),
-        "size_bytes": store.index.bytes_present(keys),
+        "size_bytes": store.index.bytes_present((step["key"] for step in steps), study),
         "seconds_saved": sum(step["seconds"] - step["load_seconds"] for step in hits),
     }

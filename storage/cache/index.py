@@ -1,6 +1,6 @@
 """The index of artifacts: what is known of each, and the totals of the cache."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,12 +79,23 @@ class ArtifactIndex:
                 found |= {row.key: entry_of(row) for row in rows}
         return found
 
-    def bytes_present(self, keys: Sequence[str]) -> int:
-        """Return how many bytes the artifacts of these keys have in the cache."""
-        total = 0
+    def bytes_present(self, keys: Iterable[str], study: str) -> int:
+        """Return how many bytes the artifacts of these keys have in the cache.
+
+        Args:
+            keys: The keys.
+            study: The study that made most of them: its artifacts are read in one go.
+        """
+        table, left, total = artifact_table.c, set(keys), 0
+        made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
         with self._database.read() as connection:
-            for first in range(0, len(keys), KEYS_PER_QUERY):
-                some = list(keys[first : first + KEYS_PER_QUERY])
+            for key, size_bytes, is_present in connection.execute(made):
+                if key in left:
+                    left.remove(key)
+                    total += size_bytes if is_present else 0
+            others = list(left)
+            for first in range(0, len(others), KEYS_PER_QUERY):
+                some = others[first : first + KEYS_PER_QUERY]
                 total += int(connection.execute(_BYTES_PRESENT, {"keys": some}).scalar() or 0)
         return total
 

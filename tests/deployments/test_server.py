@@ -8,7 +8,8 @@ import psutil
 import pytest
 from processes import server_of
 
-from prefect_tune.deployments.server import local_server, prepare_template
+from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server_database import prepare_template
 
 
 @pytest.fixture

@@ -4,15 +4,9 @@ import sys
 from subprocess import run as run_process
 
 import pytest
-from command_line import CommandLine
 
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.tasks.catalogue.spaces import SPACES
-
-
-@pytest.fixture
-def run(tmp_path) -> CommandLine:
-    return CommandLine(tmp_path)
 
 
 def test_spaces_are_listed_with_stable_fields(run) -> None:

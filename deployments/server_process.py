@@ -1,0 +1,143 @@
+"""The process of the embedded server: started, found again by the next run, and stopped."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import time
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import psutil
+
+from prefect_tune.deployments.prefect_settings import server_environment
+from prefect_tune.deployments.server_database import lay_database
+
+__all__ = [
+    "START_SECONDS",
+    "ServerProcess",
+    "answers",
+    "noted_server",
+    "running_server",
+    "start_server",
+    "stop_server",
+]
+
+START_SECONDS = 180.0
+"""How long a server may take until it answers."""
+_STOP_SECONDS = 30.0
+_NOTE = "server.json"
+_COMMAND = (sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1")
+_STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
+"""Servers that are children of this process, by process id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A server process, told apart from any other that ever had its id.
+
+    Attributes:
+        pid: Process id.
+        started: When it was started, in seconds since 1970.
+        url: Its API URL.
+    """
+
+    pid: int
+    started: float
+    url: str
+
+    @property
+    def port(self) -> int:
+        """The port on which it listens."""
+        return urlsplit(self.url).port or 0
+
+    def find(self) -> psutil.Process | None:
+        """Return the process, or None if it has ended."""
+        try:
+            process = psutil.Process(self.pid)
+            is_same = abs(process.create_time() - self.started) < 1
+        except psutil.NoSuchProcess:
+            return None
+        return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+
+
+def noted_server(folder: Path) -> ServerProcess | None:
+    """Return the server that was last started in a folder, running or not."""
+    try:
+        return ServerProcess(**json.loads((folder / _NOTE).read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def running_server(folder: Path) -> ServerProcess | None:
+    """Return the server that runs in a folder; stop one that does not answer in its time."""
+    server = noted_server(folder)
+    if server is None or server.find() is None:
+        return None
+    if time() - server.started < START_SECONDS or answers(server.url):
+        return server
+    stop_server(folder)
+    return None
+
+
+def start_server(folder: Path, port: int | None = None) -> ServerProcess:
+    """Start a server without waiting until it answers.
+
+    Args:
+        folder: Folder of its database and log.
+        port: Port to listen on; by default a free one.
+    """
+    port = port or _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    lay_database(folder)
+    database = f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
+    with (folder / "server.log").open("w") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [*_COMMAND, "--port", str(port)],
+            env=server_environment(folder) | {"PREFECT_API_DATABASE_CONNECTION_URL": database},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _STARTED_HERE[process.pid] = process
+    server = ServerProcess(process.pid, psutil.Process(process.pid).create_time(), url)
+    (folder / _NOTE).write_text(json.dumps(asdict(server)))
+    return server
+
+
+def stop_server(folder: Path) -> None:
+    """End the server of a folder and all that it started, gently first."""
+    server = noted_server(folder)
+    process = server.find() if server else None
+    if server is not None and process is not None:
+        family = [process, *process.children(recursive=True)]
+        # One that does not answer yet has nothing to finish.
+        os.killpg(process.pid, signal.SIGTERM if answers(server.url) else signal.SIGKILL)
+        _, alive = psutil.wait_procs(family, timeout=_STOP_SECONDS)
+        for survivor in alive:
+            survivor.kill()
+        psutil.wait_procs(alive, timeout=_STOP_SECONDS)
+        if started := _STARTED_HERE.pop(process.pid, None):
+            started.wait()
+    (folder / _NOTE).unlink(missing_ok=True)
+
+
+def answers(url: str) -> bool:
+    """Return whether a server answers at an API URL."""
+    try:
+        with urlopen(f"{url}/health", timeout=10) as response:  # noqa: S310 - our own loopback URL
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

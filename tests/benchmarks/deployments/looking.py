@@ -1,0 +1,110 @@
+"""How soon the commands answer that only look, at a small study and at a large one.
+
+    tests/benchmarks/run deployments/looking [COMMAND]
+
+Enters studies of 20 and of 2,000 trials into new stores, each trial with 15 steps and the artifacts
+that they used, and times commands in processes of their own, from a warm disk. COMMAND is another
+`prefect-tune`, timed in turn with this one on the same stores.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from time import monotonic, time
+from typing import Any
+
+import numpy as np
+from machine import Goals, describe
+from processes import COMMAND
+from sqlalchemy import insert
+
+from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.problem import Problem
+
+SPACE = space_named("flash")
+COMMANDS = (
+    ("show", "s"),
+    ("trials", "s"),
+    ("study", "ls"),
+    ("artifacts", "ls", "--study", "s", "--limit", "20"),
+    ("artifacts", "stats"),
+)
+SIZES = (20, 2_000)
+REPEATS = 7
+
+
+def trials(n: int) -> Iterator[Trial]:
+    rng = np.random.default_rng(0)
+    for number in range(n):
+        query = Query(sample_configuration(SPACE, rng))
+        steps = tuple(
+            StepCost(step.name, fold, 0.1, 0.01, hit=fold > 0, key=rng.bytes(32).hex())
+            for step in SPACE.steps
+            for fold in range(3)
+        )
+        loss = float(rng.random())
+        yield Trial(number, query).started().completed(Evaluation(loss, (loss,) * 3, 1, 2, steps))
+
+
+def artifact(step: StepCost, i: int) -> dict[str, Any]:
+    return {
+        "key": step.key, "parent": None, "study": "s", "step": step.step, "algorithm": "any",
+        "fold": step.fold, "is_present": True, "size_bytes": 1000, "cost_seconds": 1.0,
+        "created": time(), "last_used": time(), "hits": 0, "facts": {"rows": 100}, "parts": {},
+        "place": f"p{i}", "priority": time(), "is_cheap": False,
+    }  # fmt: skip
+
+
+def fill(folder: Path, n: int) -> None:
+    """Enter a finished study of `n` trials."""
+    store = ArtifactStore(StoreAddress(str(folder)))
+    ledger, artifacts = Ledger(store.database), []
+    problem = Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0)
+    settings = {"method": "flash", "source": {"data": "table.csv"}, "holdout": None}
+    ledger.create_study("s", problem.to_json(), {**settings, "chance_loss": 50.0, "option": {}})
+    ledger.update_study("s", state="complete", result={"test_loss": 0.5})
+    for trial in trials(n):
+        asked = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}
+        ledger.append("s", Asked.kind, asked, Trial(trial.number, trial.query).to_json())
+        ledger.append("s", Told.kind, trial.to_json(), trial.to_json())
+        artifacts += [artifact(step, i) for i, step in enumerate(trial.evaluation.steps)]
+    with store.database.write() as connection:
+        connection.execute(insert(artifact_table), artifacts)
+    store.close()
+
+
+def seconds(command: Sequence[str], *arguments: str) -> float:
+    started = monotonic()
+    subprocess.run([*command, *arguments], check=True, capture_output=True)
+    return monotonic() - started
+
+
+def main() -> None:
+    contenders = {"this one": COMMAND} | {name: (name,) for name in sys.argv[1:]}
+    goals = Goals()
+    for size in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            fill(Path(folder), size)
+            for command in COMMANDS:
+                taken: dict[str, list[float]] = {name: [] for name in contenders}
+                for _ in range(REPEATS):
+                    for name, contender in contenders.items():
+                        taken[name].append(seconds(contender, *command, "--store", folder))
+                medians = {name: median(values) for name, values in taken.items()}
+                what = f"{' '.join(command)}, {size} trials, s"
+                goals.at_most(what, medians.pop("this one"), 1)
+                for name, value in medians.items():
+                    print(f"    {name}: {value:.2f}")
+        print(describe())
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()
