@@ -12,29 +12,22 @@ from flash_worlds import (
     additive_log_seconds,
     additive_losses,
     counted_space,
+    steps_of,
 )
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
     Asked,
     Budget,
-    Configuration,
     Encoding,
-    Evaluation,
-    Failure,
     Flash,
-    History,
     Objective,
     Query,
-    StepCost,
     Told,
     Trial,
     replay,
 )
-from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
@@ -193,51 +186,6 @@ def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize(
-    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
-)
-def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    run(optimizer, 16, budget)
-    decisions = optimizer.decisions
-    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
-    assert len(decisions["notes"]) == 1
-    assert "phases of 12 + 12; they are 5 + 3" in decisions["notes"][0]
-
-
-def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    for number in range(20):
-        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
-        optimizer.tell(told(number, query, 5.0 + number))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
-
-
-def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    left = 20.0
-    for number in range(20):
-        query = optimizer.ask(Budget(seconds_left=left))
-        seconds = 4.0 if number < 2 else 0.5
-        left -= seconds
-        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
-    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
-
-
-def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
-    optimizer = Flash(space_named("flash"), 0, Objective())
-    queries = run(optimizer, 12, Budget(trials_left=12))
-    assert optimizer.decisions["n_init"] == 6
-    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
-
-
-def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
-    run(optimizer, 13, Budget(trials_left=13))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
-    assert optimizer.decisions["notes"] == []
-
-
 def test_without_pruning_phase_three_has_the_whole_space() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
     run(optimizer, 8)
@@ -284,55 +232,6 @@ def test_a_batch_of_pending_queries_takes_different_paths() -> None:
     assert len(set(asked)) == 4
 
 
-def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
-    """An evaluation with one fold, its steps served from a cache that never evicts."""
-    costs, key = [], ""
-    for step, choice in query.configuration.choices:
-        key += f"/{choice.to_json()}"
-        hit = key in seen
-        seen.add(key)
-        took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
-        costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
-    spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
-    total = sum(c.seconds for c in costs)
-    return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
-
-
-@pytest.mark.parametrize("is_cached", [True, False])
-def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
-    space = counted_space((2, 2))
-    history, seen = History(), set[str]()
-    paths = list(space.paths())
-    seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
-    for number, i in enumerate([0, 1, 3]):
-        query = Query(default_configuration(space, paths[i]))
-        outcome = steps_of(query, seen, seconds)
-        if not is_cached:
-            seen.clear()
-        history.record(Trial(number, query).started().completed(outcome))
-    is_new = np.array([False, False, True, False])
-    predicted = PathCost(space, paths).seconds(history, is_new)
-    held = 0.01 if is_cached else 8.0
-    # Paths that ran with their defaults will draw new values, and nothing of them is held.
-    assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
-
-
-def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
-    space = counted_space((2, 2))
-    rng, history, seen = np.random.default_rng(0), History(), set[str]()
-    seconds = {"step0.a0": 8.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 1.0}
-    ran = [sample_configuration(space, rng, path) for path in space.paths()]
-    for number, configuration in enumerate([*ran, ran[0]]):
-        query = Query(configuration)
-        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
-    other = sample_configuration(space, rng, ran[0].path)
-    mixed = Configuration((ran[0].choices[0], other.choices[1]))
-    candidates = CandidateSpace(space)
-    predicted = PathCost(space, list(space.paths())).of_candidates(history, candidates)
-    encoded = candidates.encode([mixed, other])
-    assert predicted(encoded, candidates.features(encoded)) == pytest.approx([0.01 + 1, 8 + 1])
-
-
 def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> None:
     optimizer = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8)
     run(optimizer, 17)
@@ -344,24 +243,6 @@ def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> 
     paper = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8, variant="paper")
     run(paper, 17)
     assert paper.decisions["n_subspace_paths"] == 1
-
-
-def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
-    space = counted_space((2, 2))
-    history, seen, paths = History(), set[str](), list(space.paths())
-    seconds = {"step0.a0": 8.0, "step0.a1": 4.0, "step1.a0": 1.0}
-    for number, i in enumerate([0, 2]):
-        query = Query(default_configuration(space, paths[i]))
-        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
-    query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
-    failure = Failure("error", "it failed", step="step1", cost_seconds=10.0)
-    history.record(Trial(2, query).started().failed(failure))
-    cost = PathCost(space, paths)
-    assert cost.seconds(history, None) == pytest.approx([8 + 1, 8 + 2, 4 + 1, 4 + 2])
-    alone = History()
-    alone.record(Trial(0, query).started().failed(failure))
-    held = cost.seconds(alone, np.ones(4, dtype=np.bool_))
-    assert held[0] < held[2]  # the first step of (a0, ...) was made
 
 
 def phase_two_seconds(cost: str, seed: int) -> float:
@@ -385,7 +266,7 @@ def test_paths_that_share_what_is_cached_are_preferred() -> None:
     assert steps < 0.5 * min(total, none)
 
 
-def test_a_dear_path_of_the_design_waits_until_the_others_ran() -> None:
+def test_an_expensive_path_of_the_design_waits_until_the_others_ran() -> None:
     optimizer = Flash(counted_space((2, 5)), 1, Objective())
     seen: set[str] = set()
     seconds = {"step1.a3": 500.0}

@@ -1,0 +1,73 @@
+import pytest
+from flash_worlds import (
+    counted_space,
+)
+from worlds import evaluation, told
+
+from prefect_tune.optimizers import (
+    Budget,
+    Flash,
+    Objective,
+    Query,
+    Trial,
+)
+from prefect_tune.tasks.catalogue.spaces import space_named
+
+
+def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
+    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
+    queries = []
+    paths = list(optimizer.space.paths())
+    for number in range(n):
+        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
+        seconds = None if budget is None else budget.seconds_left
+        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
+        loss = float(paths.index(query.configuration.path)) + 1
+        optimizer.tell(told(number, query, loss))
+        queries.append(query)
+    return queries
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
+)
+def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    run(optimizer, 16, budget)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
+    assert len(decisions["notes"]) == 1
+    assert "phases of 12 + 12; they are 5 + 3" in decisions["notes"][0]
+
+
+def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
+        optimizer.tell(told(number, query, 5.0 + number))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
+
+
+def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    left = 20.0
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_left=left))
+        seconds = 4.0 if number < 2 else 0.5
+        left -= seconds
+        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
+    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
+
+
+def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    queries = run(optimizer, 12, Budget(trials_left=12))
+    assert optimizer.decisions["n_init"] == 6
+    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
+
+
+def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
+    run(optimizer, 13, Budget(trials_left=13))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
+    assert optimizer.decisions["notes"] == []

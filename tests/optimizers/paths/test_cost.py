@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from flash_worlds import counted_space, steps_of
+
+from prefect_tune.optimizers import (
+    Configuration,
+    Failure,
+    History,
+    Query,
+    Trial,
+)
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
+    space = counted_space((2, 2))
+    history, seen = History(), set[str]()
+    paths = list(space.paths())
+    seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
+    for number, i in enumerate([0, 1, 3]):
+        query = Query(default_configuration(space, paths[i]))
+        outcome = steps_of(query, seen, seconds)
+        if not is_cached:
+            seen.clear()
+        history.record(Trial(number, query).started().completed(outcome))
+    is_new = np.array([False, False, True, False])
+    predicted = PathCost(space, paths).seconds(history, is_new)
+    held = 0.01 if is_cached else 8.0
+    # Paths that ran with their defaults will draw new values, and nothing of them is held.
+    assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+
+
+def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
+    space = counted_space((2, 2))
+    rng, history, seen = np.random.default_rng(0), History(), set[str]()
+    seconds = {"step0.a0": 8.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 1.0}
+    ran = [sample_configuration(space, rng, path) for path in space.paths()]
+    for number, configuration in enumerate([*ran, ran[0]]):
+        query = Query(configuration)
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    other = sample_configuration(space, rng, ran[0].path)
+    mixed = Configuration((ran[0].choices[0], other.choices[1]))
+    candidates = CandidateSpace(space)
+    predicted = PathCost(space, list(space.paths())).of_candidates(history, candidates)
+    encoded = candidates.encode([mixed, other])
+    assert predicted(encoded, candidates.features(encoded)) == pytest.approx([0.01 + 1, 8 + 1])
+
+
+def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
+    space = counted_space((2, 2))
+    history, seen, paths = History(), set[str](), list(space.paths())
+    seconds = {"step0.a0": 8.0, "step0.a1": 4.0, "step1.a0": 1.0}
+    for number, i in enumerate([0, 2]):
+        query = Query(default_configuration(space, paths[i]))
+        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
+    failure = Failure("error", "it failed", step="step1", cost_seconds=10.0)
+    history.record(Trial(2, query).started().failed(failure))
+    cost = PathCost(space, paths)
+    assert cost.seconds(history, None) == pytest.approx([8 + 1, 8 + 2, 4 + 1, 4 + 2])
+    alone = History()
+    alone.record(Trial(0, query).started().failed(failure))
+    held = cost.seconds(alone, np.ones(4, dtype=np.bool_))
+    assert held[0] < held[2]  # the first step of (a0, ...) was made
