@@ -37,7 +37,7 @@ class Method:
         honours_constraints: Whether it searches inside of constraints; of any other method they
             choose among the trials.
         fidelities: Those that it asks for less than all of.
-        draws_on_cost: Whether the seconds of trials change what it asks for; any other method
+        draws_on_cost: Whether the seconds that trials take change its asks; any other method
             repeats its trials on one worker under a budget of trials.
         compared_by_default: Whether `compare` takes it when no methods are named.
         render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.

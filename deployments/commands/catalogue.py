@@ -91,7 +91,7 @@ def _properties(row: Mapping[str, Any]) -> Iterator[str]:
     if row["fidelities"]:
         yield f"evaluates at less than all {', '.join(row['fidelities'])}"
     if row["draws_on_cost"]:
-        yield "draws on the seconds of trials: a study repeats, its trials need not"
+        yield "asks by what trials cost: of two runs, the trials may differ"
 
 
 def _space(space: "Space") -> dict[str, Any]:

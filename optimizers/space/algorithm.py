@@ -18,7 +18,7 @@ __all__ = ["Algorithm", "Flags"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What an estimator can take and what it does.
+    """Abilities and effects of an estimator.
 
     Attributes:
         accepts_sparse: Whether it runs on sparse matrices.
@@ -54,10 +54,10 @@ class Algorithm:
         id: Its name within the step.
         estimator: A class with scikit-learn's interface, or a function that makes one, as a dotted
             import path or itself; empty when the step hands on what it was given.
-        hyperparameters: What may be chosen, with ranges, defaults and conditions. A name with a dot
+        hyperparameters: Those to choose, with ranges, defaults and conditions. A name with a dot
             (`poly.degree`) sets the argument after the last dot, over that of a name without.
         fixed: Constructor arguments that are not searched (JSON values).
-        sparse_estimator: What takes its place on sparse input, where the class itself cannot.
+        sparse_estimator: Takes its place on sparse input, where the class itself cannot.
         sparse_fixed: Constructor arguments that are set besides on sparse input.
         transforms: By hyperparameter, the rule that makes its effective value, which the estimator
             gets, from its value and a summary of the data: a name (see
@@ -66,7 +66,7 @@ class Algorithm:
             summary of the data: a name (see `tasks.fitting.memory_estimate`) or a function of both.
             By default that of the catalogue for the same estimator, if it has one. It decides no
             result, so it is not part of `describe()`.
-        flags: What the estimator can take and what it does.
+        flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
         order: Names of steps as they are to run, for a choice of `order_step`.

@@ -1,4 +1,4 @@
-"""What is minimised, as far as a method may know it."""
+"""The objective, as far as a method may know it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +13,7 @@ FailureCost = Literal["bound", "worst", "chance"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised, as far as a method may know it.
+    """The metric to minimise and the constraints to meet, as far as a method may know them.
 
     Attributes:
         metric: Name of the metric.

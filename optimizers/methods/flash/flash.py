@@ -46,7 +46,7 @@ class Flash(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """What each phase decided so far, as JSON values.
+        """The decisions of each phase so far, as JSON values.
 
         `phase` (1 to 3), `n_init` and `n_prune` once they are settled, `design` and `ranking` (the
         r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids, `shared`

@@ -55,7 +55,7 @@ class FlashMemo:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Make the inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         memo = cls(**document)
         if "shared" in document:
             found = document["shared"] or {}
