@@ -58,7 +58,7 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 
 @contextmanager
 def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
-    """What `local_server` does, without waiting until the server answers."""
+    """Do as `local_server`, without waiting until the server answers."""
     with ExitStack() as embedded:
         early = None if _may_be_configured() else embedded.enter_context(_embedded(keep=keep))
         # Importing Prefect takes seconds, in which the server can start.

@@ -41,7 +41,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ArtifactStore:
-    """What steps made, by prefix key, in a cache of bounded size that all workers share.
+    """Artifacts of steps, by prefix key, in a cache of bounded size that all workers share.
 
     Args:
         address: Where it is. A local folder is made if it does not exist.

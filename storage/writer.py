@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a step made, before it is kept.
+    """The result of a step, before it is kept.
 
     Attributes:
         parts: Values by name, in canonical form.

@@ -178,7 +178,7 @@ def _options(options: type) -> list[dict[str, Any]]:
 
 
 def _meanings(options: type) -> dict[str, str]:
-    """What the docstring says of each attribute."""
+    """Return the text of each attribute in a docstring."""
     listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}

@@ -16,7 +16,7 @@ __all__ = ["Preparation", "run_flow"]
 
 
 class Preparation(Protocol):
-    """What is checked and ready to run."""
+    """A checked study or comparison, ready to run."""
 
     @property
     def execution(self) -> "Execution":
@@ -24,7 +24,7 @@ class Preparation(Protocol):
 
     @property
     def title(self) -> str:
-        """What is run, for people."""
+        """Its name, for people."""
 
     @property
     def again(self) -> str:
@@ -32,7 +32,7 @@ class Preparation(Protocol):
 
     @property
     def notes(self) -> tuple["Note", ...]:
-        """What a user should know of the data and of what was decided."""
+        """Remarks on the data and on what was decided."""
 
     def finished(self) -> dict[str, Any] | None:
         """Return its summary if nothing is left to do."""

@@ -1,4 +1,4 @@
-"""What commands write: JSON, summaries, files and folders."""
+"""Output of commands: JSON, summaries, files and folders."""
 
 import json
 from collections.abc import Iterator

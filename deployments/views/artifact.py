@@ -42,7 +42,7 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_artifact(document: Mapping[str, Any]) -> None:
-    """What it is, where its files are, what is in them, and who uses it."""
+    """Print an artifact in full: its files, their contents, and the trials that use it."""
     state = "" if document["is_present"] else ", evicted: only what is known of it is left"
     CONSOLE.print(
         f"[bold]{document['key']}[/]\n"

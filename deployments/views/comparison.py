@@ -1,4 +1,4 @@
-"""What `prefect-tune compare` prints for people."""
+"""Comparisons: the standings of the methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

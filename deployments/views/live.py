@@ -1,4 +1,4 @@
-"""What a study shows while it runs: a live header on a terminal, plain lines elsewhere."""
+"""Progress of a study that runs: a live header on a terminal, plain lines elsewhere."""
 
 import json
 import sys

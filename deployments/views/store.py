@@ -42,7 +42,7 @@ def print_stats(document: Mapping[str, Any]) -> None:
 
 
 def print_verification(found: Verification, *, is_repaired: bool = False) -> None:
-    """What is or was wrong with a store, if anything."""
+    """Print the faults that a verification found in a store, and those it repaired."""
     for what in ("damaged", "missing", "orphans"):
         for name in getattr(found, what):
             CONSOLE.print(f"{what}: {name}")

@@ -40,7 +40,7 @@ class Replicate:
 
     @property
     def plan(self) -> StudyPlan:
-        """What the study is run with."""
+        """The plan of its study."""
         return self.prepared.plan
 
     def stored(self) -> StoredStudy:
@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What is run, for people."""
+        """Its name, for people."""
         return f"comparison {self.name}"
 
     @property

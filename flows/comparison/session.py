@@ -81,7 +81,7 @@ class _CommonPace(ServerPace):
 
 @dataclass
 class _Session:
-    """What all replicates of one flow run share."""
+    """State that all replicates of one flow run share."""
 
     comparison: Comparison
     running: DaskTrials

@@ -1,4 +1,4 @@
-"""What a user should know of the data and of what was decided, as values with fields."""
+"""Remarks on the data and on what was decided, as values with fields."""
 
 from dataclasses import dataclass
 

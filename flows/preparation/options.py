@@ -42,7 +42,7 @@ class Option:
 
     @property
     def help(self) -> str:
-        """What it does, for people."""
+        """Its description, for people."""
         return self.text if isinstance(self.text, str) else self.text()
 
 

@@ -57,7 +57,7 @@ class PreparedStudy:
 
     @property
     def title(self) -> str:
-        """What is run, for people."""
+        """Its name, for people."""
         return f"study {self.name}"
 
     @property

@@ -48,7 +48,7 @@ def check_study_name(name: str, option: str = "study") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSettings:
-    """What a user gives to start or continue a study, parsed.
+    """Settings that a user gives to start or continue a study, parsed.
 
     None stands for what was left out: the study's own when it is continued, else the default.
 

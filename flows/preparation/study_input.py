@@ -31,7 +31,7 @@ _SHOWN_CLASSES = 8
 
 @dataclass(frozen=True)
 class StudyInput:
-    """What a study learns from and searches, read and checked.
+    """The data that a study learns from and the space that it searches, read and checked.
 
     Attributes:
         source: Where the data came from, with what its target turned out to be.

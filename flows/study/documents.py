@@ -58,7 +58,7 @@ class TrialDocument:
 
     @property
     def steps(self) -> Sequence[Mapping[str, Any]]:
-        """What each step of each fold took."""
+        """The cost of each step of each fold."""
         steps: Sequence[Mapping[str, Any]] = (self.document["evaluation"] or {}).get("steps", ())
         return steps
 

@@ -1,4 +1,4 @@
-"""What the cache keeps: admitting, refusing and forgetting artifacts within a byte budget.
+"""The bounded cache: admitting, refusing and forgetting artifacts within a byte budget.
 
 All that changes the cache's total happens under the lock of the store's row, so the budget
 holds however many processes write.

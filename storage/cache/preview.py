@@ -1,4 +1,4 @@
-"""What is inside an artifact, in a few numbers: for people who look into the cache."""
+"""Previews of artifacts: their contents in a few numbers, for people who look into the cache."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ REPAIRED = "estimator"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What exactly an algorithm does to data of a given shape; keys are made of it.
+    """All that an algorithm does to data of a given shape; keys are made of it.
 
     Attributes:
         algorithm: Its id.

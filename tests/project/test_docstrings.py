@@ -1,4 +1,4 @@
-"""Examples in docstrings hold, and rooms are mapped."""
+"""Examples in docstrings hold, rooms are mapped, and summaries name the thing or what it does."""
 
 import ast
 import doctest
@@ -6,7 +6,7 @@ import importlib
 import re
 
 import pytest
-from source_tree import ROOT, SOURCES, module_name, parsed
+from source_tree import ROOT, SOURCES, module_name, parsed, with_docstrings
 
 MODULES = [module_name(p) for p in SOURCES if p.name not in ("__init__.py", "__main__.py")]
 MAPS = [p for p in SOURCES if p.name == "__init__.py" and p.parent != ROOT / "deployments/package"]
@@ -27,3 +27,8 @@ def test_a_room_is_mapped_by_its_docstring(path) -> None:
     rooms = {p.parent.name for p in path.parent.glob("*/__init__.py")}
     named = set(re.findall(r"`(\w+)`", ast.get_docstring(parsed(path)) or ""))
     assert files | rooms <= named
+
+
+def test_no_summary_opens_with_what() -> None:
+    found = [at for path in SOURCES for at, text in with_docstrings(path) if text[:5] == "What "]
+    assert found == []
