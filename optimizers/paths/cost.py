@@ -4,18 +4,17 @@ The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2
 the history says which prefixes of steps a study has made, and what each step took.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.paths.step_seconds import StepSeconds
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["PathCost"]
 
@@ -32,8 +31,8 @@ class PathCost:
     def __init__(
         self, space: Space, paths: Sequence[Path], shared: Mapping[str, Choice] | None = None
     ) -> None:
-        self._steps = [s.name for s in space.searched]
-        self._position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
+        self._step_seconds = StepSeconds(space)
+        self._position = self._step_seconds.position
         self._defaults = _default_choices(space, paths, shared or {})
         self._algorithms = np.array(
             [[ids[a] for ids, a in zip(self._position, path, strict=True)] for path in paths]
@@ -58,7 +57,7 @@ class PathCost:
                 steps without hyperparameters are sure to be the same again. None for what a run
                 takes of which nothing is cached.
         """
-        tables, load, overhead = self._tables(history)
+        tables, load, overhead = self._step_seconds.tables(history)
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if is_new is not None:
             held = self._held(history) & (is_new[:, None] | self._is_free)
@@ -80,17 +79,6 @@ class PathCost:
             total += np.where(held[:, k], np.minimum(load, seconds), seconds)
         return total
 
-    def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
-        """Return the seconds of each step's algorithms, of a load, and of all else."""
-        made, loads, overhead = self._measured(history)
-        known = [x for step in made for values in step.values() for x in values]
-        tables = []
-        for k, step in enumerate(made):
-            seen = {i: float(np.mean(values)) for i, values in step.items()}
-            unseen = float(np.mean(list(seen.values()))) if seen else float(np.mean(known or [0]))
-            tables.append(np.array([seen.get(i, unseen) for i in range(len(self._position[k]))]))
-        return tables, float(np.mean(loads)) if loads else 0.0, overhead
-
     def of_candidates(
         self, history: History, space: CandidateSpace
     ) -> Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]:
@@ -102,7 +90,7 @@ class PathCost:
             history: The trials so far.
             space: The space of the candidates; the same one, or a part of it.
         """
-        tables, load, overhead = self._tables(history)
+        tables, load, overhead = self._step_seconds.tables(history)
         known: list[NDArray[np.void]] = []
         if _is_served(history):
             ran = space.encode(t.query.configuration for t in history.complete)
@@ -118,61 +106,6 @@ class PathCost:
 
         return seconds
 
-    def _measured(
-        self, history: History
-    ) -> tuple[list[defaultdict[int, list[float]]], list[float], float]:
-        """Return the measured seconds of steps by algorithm, of loads, and of all else."""
-        made: list[defaultdict[int, list[float]]] = [defaultdict(list) for _ in self._steps]
-        loads: list[float] = []
-        rest: list[float] = []
-        for trial in history:
-            if trial.evaluation is None or not trial.evaluation.steps:
-                continue
-            path = trial.query.configuration.path
-            seconds = dict.fromkeys(self._steps, 0.0)
-            spent = 0.0
-            for cost in trial.evaluation.steps:
-                if cost.step not in seconds:
-                    continue
-                seconds[cost.step] += cost.seconds
-                spent += cost.load_seconds + (0.0 if cost.hit else cost.seconds)
-                if cost.hit:
-                    loads.append(cost.load_seconds * _n_folds(trial))
-            for k, step in enumerate(self._steps):
-                made[k][self._position[k][path[k]]].append(seconds[step])
-            rest.append(max(trial.cost_seconds - spent, 0.0))
-        typical = [{i: float(np.mean(x)) for i, x in step.items()} for step in made]
-        for trial in history.failed:
-            self._blame(trial, made, typical)
-        return made, loads, float(np.mean(rest)) if rest else 0.0
-
-    def _blame(
-        self,
-        trial: Trial,
-        made: list[defaultdict[int, list[float]]],
-        typical: Sequence[Mapping[int, float]],
-    ) -> None:
-        """Charge a failed trial, less what earlier steps take, to the step that failed.
-
-        It is the last one where that is not known.
-        """
-        if trial.failure is None:
-            return
-        algorithms = self._algorithms_of(trial)
-        failed = self._failed_step(trial)
-        k = len(self._steps) - 1 if failed is None else failed
-        before = sum(typical[j].get(algorithms[j], 0.0) for j in range(k))
-        made[k][algorithms[k]].append(max(trial.failure.cost_seconds - before, 0.0))
-
-    def _algorithms_of(self, trial: Trial) -> list[int]:
-        path = trial.query.configuration.path
-        return [ids[a] for ids, a in zip(self._position, path, strict=True)]
-
-    def _failed_step(self, trial: Trial) -> int | None:
-        """Return position of the searched step in which a trial failed, if it was one."""
-        step = trial.failure.step if trial.failure else None
-        return self._steps.index(step) if step in self._steps else None
-
     def _held(self, history: History) -> NDArray[np.bool_]:
         """Return which prefixes of default values this study has made, shape (B, K).
 
@@ -182,9 +115,13 @@ class PathCost:
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if not _is_served(history):
             return held
-        codes: list[set[int]] = [set() for _ in self._steps]
+        codes: list[set[int]] = [set() for _ in self._position]
         for trial in (*history.complete, *history.failed):
-            made = len(self._steps) if trial.failure is None else self._failed_step(trial) or 0
+            made = (
+                len(self._position)
+                if trial.failure is None
+                else self._step_seconds.failed_step(trial) or 0
+            )
             if trial.number not in self._known_codes:
                 prefixes = self._default_prefixes(trial.query.configuration)
                 self._known_codes[trial.number] = tuple(prefixes)
@@ -220,10 +157,6 @@ def _default_choices(
         if step.name in shared:
             found[k][shared[step.name].algorithm] = shared[step.name]
     return found
-
-
-def _n_folds(trial: Trial) -> int:
-    return max(1, len(trial.evaluation.fold_losses)) if trial.evaluation else 1
 
 
 def _is_served(history: History) -> bool:
