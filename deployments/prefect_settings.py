@@ -1,4 +1,4 @@
-"""Settings of Prefect that this product chooses where the user has not chosen."""
+"""Settings of Prefect, where the user has chosen none."""
 
 import os
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _OF_ANOTHER_SERVER = (
 """Beginnings of variables that would lead our server to another one's database."""
 
 QUIET_CONSOLE: Mapping[str, str] = {
-    # What a study has to say, the command line says; Prefect's own lines go to the server only.
+    # The command line reports a study itself; Prefect's own log lines go to the server only.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
@@ -44,7 +44,7 @@ QUIET_CONSOLE: Mapping[str, str] = {
 
 
 def set_defaults(environment: Mapping[str, str]) -> None:
-    """Set variables that are not set."""
+    """Set environment variables that are not set yet."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
 

@@ -1,6 +1,6 @@
 """Serving the deployments of `prefect.yaml` from one process, without a work pool.
 
-Stopping does not pause schedules, and starting again keeps them running or resting as they are set
+Stopping does not pause schedules, and starting again leaves them active or paused as they are set
 in Prefect: the night after a restart runs like any other.
 """
 
@@ -25,11 +25,11 @@ __all__ = ["serve_deployments"]
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
-    """Serve until interrupted.
+    """Serve the deployments until interrupted.
 
     Args:
-        limit: Flow runs at the same time.
-        say: Called with what a user should know.
+        limit: Most flow runs at the same time.
+        say: Called with each message for the user.
     """
     say("starting")
     with local_server() as url:
@@ -46,7 +46,7 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
 
 
 def declared_deployments() -> list[dict[str, Any]]:
-    """The deployments of `prefect.yaml`."""
+    """Return the deployments of `prefect.yaml`."""
     text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
     deployments: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
     return deployments
@@ -76,7 +76,7 @@ def _deployment(declared: dict[str, Any]) -> RunnerDeployment:
 
 
 def _active_schedules(deployment: str) -> dict[str, bool]:
-    """Which schedules of a deployment are active now, by slug; none if it is new."""
+    """Return which schedules of a deployment are active now, by slug; none if it is new."""
     with get_client(sync_client=True) as client:
         try:
             found = client.read_deployment_by_name(f"{tune.name}/{deployment}")

@@ -28,7 +28,14 @@ from prefect_tune.flows.home import home
 __all__ = ["Launched", "ServerFailed", "launched_server", "local_server"]
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+_CONFIGURING_FILES = {
+    ".env": "prefect",
+    "prefect.toml": "prefect",
+    "pyproject.toml": "tool.prefect",
+}
+"""Files of the working folder that Prefect reads, and what they then hold."""
 _LOOK_SECONDS = 2.0
+"""Between two looks at whether the server still runs."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -37,13 +44,13 @@ class ServerFailed(RuntimeError):  # noqa: N818 - it says what happened
 
 @contextmanager
 def local_server(*, keep: bool = False) -> Iterator[str]:
-    """Have a Prefect server for the body.
+    """Provide a Prefect server to the body.
 
     The server that Prefect's settings or profile name is used as it is. Without one, the embedded
     server of this home is started, or shared when it runs already, and stopped by its last user.
 
     Args:
-        keep: Leave the embedded server up; the next run that does not, stops it.
+        keep: Leave the embedded server up; the next run without it stops the server.
 
     Yields:
         The server's API URL.
@@ -110,7 +117,7 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
 
 
 def _keep_up(folder: Path, ended: Event) -> None:
-    """Start a server that was killed again, at its address: clients try for a minute."""
+    """Restart a server that was killed, at its address: clients try for a minute."""
     while not ended.wait(_LOOK_SECONDS):
         server = noted_server(folder)
         if server is None or server.find() is not None:
@@ -122,15 +129,20 @@ def _keep_up(folder: Path, ended: Event) -> None:
 
 
 def _may_be_configured() -> bool:
-    """Whether there is any place where Prefect might find the address of a server.
+    """Return whether Prefect might find the address of a server anywhere.
 
-    Only a quick look; Prefect itself has the last word.
+    Only a quick look, before Prefect is imported; Prefect itself has the last word.
     """
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-    files = (prefect_home / "profiles.toml", *map(Path, (".env", "prefect.toml", "pyproject.toml")))
-    return any(f.is_file() and "prefect" in f.read_text("utf-8", "replace").lower() for f in files)
+    return _mentions(prefect_home / "profiles.toml", "prefect") or any(
+        _mentions(Path(file), word) for file, word in _CONFIGURING_FILES.items()
+    )
+
+
+def _mentions(file: Path, word: str) -> bool:
+    return file.is_file() and word in file.read_text("utf-8", "replace").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +176,7 @@ class Launched:
 
 
 def _drain() -> None:
-    """Send what this process has not told the server, if it has told it anything."""
+    """Send the events that this process still holds, if it has sent any."""
     if "prefect_tune.tasks.worker.dask_runner" in sys.modules:
         from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy
 

@@ -19,21 +19,21 @@ __all__ = ["artifacts"]
 
 @click.group()
 def artifacts() -> None:
-    """Look into the store: what each step made, and how it was made."""
+    """Look into the store: what each step made, and how."""
 
 
 @artifacts.command("ls")
-@click.option("--study", help="Only what this study made or used.")
-@click.option("--step", help='Only of this step, for instance "fit model".')
-@click.option("--algorithm", help="Only of this algorithm.")
+@click.option("--study", help="List only what this study made or used.")
+@click.option("--step", help='List only this step, for instance "fit model".')
+@click.option("--algorithm", help="List only this algorithm.")
 @click.option(
     "--sort",
     type=click.Choice(["age", "size", "use", "cost"]),
     default="age",
     show_default=True,
-    help="What comes first: newest, largest, last used, dearest.",
+    help="Which come first: newest, largest, last used, costliest.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N.")
 @JSON
 @STORE
 @DATABASE
@@ -69,7 +69,7 @@ def artifacts_ls(
 @STORE
 @DATABASE
 def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show one artifact: what is in it, what made it, who used it. A part of KEY will do."""
+    """Show one artifact: its contents, its origin, its users. The beginning of KEY will do."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifact
         from prefect_tune.flows.study.lookup import load_code_of, trials_using
@@ -91,7 +91,7 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
 def artifacts_export(
     key: str, file: str, *, part: str, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Write one part of an artifact to FILE: Parquet, or, of an estimator, a pickle."""
+    """Write one part of an artifact to FILE: Parquet, or a pickle of an estimator."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.lookup import load_code_of
         from prefect_tune.storage.files import Damaged
@@ -123,7 +123,7 @@ def artifacts_export(
 @STORE
 @DATABASE
 def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show how full the cache is, and how often it served."""
+    """Show how full the cache is, and how often it hits."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.store import print_stats
         from prefect_tune.storage.inspection import stats
@@ -133,17 +133,19 @@ def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -
 
 
 @artifacts.command("verify")
-@click.option("--repair", "is_repair", is_flag=True, help="Forget what is damaged; delete orphans.")
+@click.option(
+    "--repair", "is_repair", is_flag=True, help="Forget damaged artifacts; delete orphans."
+)
 @JSON
 @STORE
 @DATABASE
 def artifacts_verify(
     *, is_repair: bool, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Compare every file of the store with its digest. Exit code 1 if something is wrong.
+    """Compare every file of the store with its digest; exit with 1 if one is wrong.
 
-    With --repair, what is damaged or missing in the cache is forgotten and made again when it is
-    needed, and files that the index does not know are deleted; damaged records are only named.
+    With --repair, artifacts that are damaged or missing are forgotten, and made again when they are
+    needed; files that the index does not know are deleted; damaged records are only named.
     """
     with reported_errors(), existing_store(store, database) as opened:
         from dataclasses import asdict
@@ -165,7 +167,7 @@ def artifacts_verify(
 
 
 @artifacts.command("prune")
-@click.option("--to", "size", required=True, metavar="SIZE", help="What may stay, such as 5GB.")
+@click.option("--to", "size", required=True, metavar="SIZE", help="Size to shrink to, such as 5GB.")
 @JSON
 @STORE
 @DATABASE
@@ -184,7 +186,11 @@ def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: st
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
-    """The one artifact whose key begins so."""
+    """Return the one artifact whose key begins so.
+
+    Raises:
+        BadInput: If there is none, or more than one.
+    """
     from prefect_tune.storage.inspection import find_artifacts
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -198,7 +204,7 @@ def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
 
 
 def _plain_pickle(data: "bytes | memoryview") -> bytes:
-    """A pickle that `pickle.load` reads, also without the user's own code."""
+    """Return a pickle that `pickle.load` reads, even without the user's own code."""
     from prefect_tune.storage.codec import decode
     from prefect_tune.tasks.user_code import portable_pickle
 

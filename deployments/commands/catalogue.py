@@ -1,4 +1,4 @@
-"""The commands that say what there is: `prefect-tune spaces` and `prefect-tune methods`."""
+"""Listing what a study can be made of: `prefect-tune spaces` and `prefect-tune methods`."""
 
 import re
 from collections.abc import Iterator, Mapping

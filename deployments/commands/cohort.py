@@ -11,13 +11,13 @@ __all__ = ["cohort"]
 
 @click.command()
 @click.argument("name")
-@click.option("--out", required=True, metavar="FOLDER", help="A folder that is empty or not there.")
+@click.option("--out", required=True, metavar="FOLDER", help="An empty or new folder.")
 @JSON
 def cohort(name: str, *, out: str, as_json: bool) -> None:
-    """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with what was planted in it.
+    """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with its planted truth.
 
-    NAME is demo or paper, with options if you like: demo?family=sum&seed=3. The same with cohort:
-    before it is the DATA of `run`.
+    NAME is demo or paper, optionally with options: demo?family=sum&seed=3. As cohort:NAME it is
+    the DATA of `run`.
 
     \b
     prefect-tune cohort demo --out meds

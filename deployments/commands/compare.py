@@ -1,4 +1,4 @@
-"""`prefect-tune compare`, and `standings` for what it has written."""
+"""`prefect-tune compare`, and `standings` of the curves that it writes."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
 
     The best pipelines of an eighth, a quarter, half, three quarters and all of the budget are
     fitted on all training rows and scored on the test rows, after the budget. Interrupt it at any
-    time; the same command with the same --name goes on where it was.
+    time; the same command with the same --name continues it.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
 
     def prepare() -> "Comparison":
@@ -56,15 +56,15 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
         outcome: dict[str, Any] = compare_flow(**{**parameters, "name": comparison.name})
         return outcome
 
-    came = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
-    _print(came, as_json=as_json)
+    document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
+    _print(document, as_json=as_json)
 
 
 @click.command()
 @click.argument("curves", nargs=-1, required=True, metavar="FILE...")
 @JSON
 def standings(curves: Sequence[str], *, as_json: bool) -> None:
-    """Show how methods stand in FILE, the curves of a comparison; of several files, pooled.
+    """Rank the methods in FILE, the curves of a comparison; pool them over several files.
 
     \b
     prefect-tune standings vehicle.parquet wind.parquet

@@ -30,8 +30,8 @@ def predict(
 ) -> None:
     """Predict the rows of DATA with the final model of STUDY.
 
-    DATA has the form of the training data; a target column is not needed. FILE (.parquet or .csv)
-    gets the columns `prediction` and `probability_<class>`, one row per row.
+    DATA has the form of the training data and needs no target column. FILE (.parquet or .csv) gets
+    the columns `prediction` and `probability_<class>`, a row for each row of DATA.
     """
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.predict import predict as predict_rows

@@ -1,4 +1,4 @@
-"""Options of commands: those that several have, and those of a flow from where they are stated."""
+"""Options of commands: those that several share, and those made of a flow's parameters."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ KEEP_SERVER = click.option(
 
 
 def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
-    """A command whose help shows these options under their headings."""
+    """Return a command class whose help shows these options under their headings."""
 
     class Grouped(click.Command):
         def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,7 +51,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
 def add_options(
     options: Mapping[str, Option],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options, in their order."""
+    """Return a decorator that adds these options to a command, in their order."""
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):

@@ -41,12 +41,12 @@ def written_folder(out: str) -> Iterator[Path]:
 
 
 def print_json(document: Any) -> None:
-    """JSON to standard output."""
+    """Print a document as JSON to standard output."""
     click.echo(json.dumps(document, indent=2))
 
 
 def print_summary(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
-    """A summary of a study, as JSON or for people."""
+    """Print the summary of a study, as JSON or for people."""
     if as_json:
         print_json(summary)
     elif not silent:

@@ -38,15 +38,15 @@ def run(
 
     DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target); patient
     events as a table or as a folder of MEDS, OMOP or Synthea (name the labels with --labels);
-    sklearn:NAME for a set that scikit-learn brings; or cohort:demo. What it is taken for is said.
+    sklearn:NAME for a data set of scikit-learn; or cohort:demo. The run says how it reads DATA.
 
     \b
     prefect-tune run cohort:demo
     prefect-tune run patients.csv --target responder --trials 50
     prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
 
-    Shown as it goes: the best trial, trials done and failed, the budget left, and what the cache
-    saved. Interrupt it at any time; the same command with the same --study goes on where it was.
+    The run shows the best trial, trials done and failed, the budget left, and what the cache saved.
+    Interrupt it at any time; the same command with the same --study continues it.
     """  # noqa: D301 - click reads the backspace
 
     def prepare_study() -> "PreparedStudy":
@@ -71,7 +71,7 @@ def run(
 
 
 def _of_study(name: str) -> str:
-    """Help of an option whose default is what the study was run with."""
+    """Return the help of an option whose default is the study's own value."""
     return OPTIONS[name].help.partition("  [default")[0] + "  [default: the study's]"
 
 
@@ -97,7 +97,7 @@ def retry(
     keep_server: bool,
     **where: Any,
 ) -> None:
-    """Run failed trials of STUDY again; steps that were done before the failure are not redone."""
+    """Run failed trials of STUDY again; steps that ended before the failure are not redone."""
     numbers = list(trial) or None
     with reported_errors(), existing_store(where["store"], where["database"]) as opened:
         from prefect_tune.flows.study.lookup import failed_trials

@@ -8,11 +8,11 @@ __all__ = ["serve"]
 
 
 @click.command()
-@click.option("--limit", default=1, show_default=True, help="Studies at the same time.")
+@click.option("--limit", default=1, show_default=True, help="Most studies at the same time.")
 def serve(*, limit: int) -> None:
     """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
 
-    Runs until interrupted. Schedules keep running or resting as they are set in Prefect.
+    Runs until interrupted. Schedules stay active or paused as they are set in Prefect.
     """
     with reported_errors():
         from prefect_tune.deployments.serve import serve_deployments

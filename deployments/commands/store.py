@@ -12,7 +12,11 @@ __all__ = ["existing_store"]
 
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
-    """An existing store; looking never makes one."""
+    """Open a store that exists; looking never makes one.
+
+    Raises:
+        BadInput: If there is none.
+    """
     from prefect_tune.flows.preparation.store_address import store_address
     from prefect_tune.storage.store import ArtifactStore
     from prefect_tune.tasks.bad_input import BadInput

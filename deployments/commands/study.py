@@ -16,7 +16,7 @@ __all__ = ["show", "study", "trials"]
 @STORE
 @DATABASE
 def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show what came of STUDY: its best pipeline, its trials, and what the cache saved."""
+    """Show STUDY: its best pipeline, its trials, and what the cache saved."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.summary import summarize
 
@@ -25,7 +25,7 @@ def show(study: str, *, as_json: bool, store: str | None, database: str | None) 
 
 @click.command()
 @click.argument("study")
-@click.option("--failed", is_flag=True, help="Only failed trials, with their reasons.")
+@click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
 @JSON
 @STORE
 @DATABASE
@@ -75,4 +75,4 @@ def study_rm(name: str, *, as_json: bool, store: str | None, database: str | Non
         if as_json:
             print_json({"study": name, "records": records})
         else:
-            click.echo(f"study {name} is gone, and {len(records)} records that only it used")
+            click.echo(f"removed study {name} and {len(records)} records that only it used")

@@ -15,7 +15,7 @@ _MOST_TRIALS = 10
 
 
 def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Artifacts, one a line."""
+    """Print artifacts, one a line."""
     table = Table(
         uncut_column("key"),
         "step",
@@ -42,8 +42,8 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_artifact(document: Mapping[str, Any]) -> None:
-    """Print an artifact in full: its files, their contents, and the trials that use it."""
-    state = "" if document["is_present"] else ", evicted: only what is known of it is left"
+    """Print one artifact: its origin, its files and their contents, and its users."""
+    state = "" if document["is_present"] else ", evicted: only its facts are left"
     CONSOLE.print(
         f"[bold]{document['key']}[/]\n"
         f"  {document['step']}: {document['algorithm']}, fold {document['fold']}, made by study "
@@ -67,7 +67,7 @@ def print_artifact(document: Mapping[str, Any]) -> None:
 
 
 def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
-    """One file of an artifact, and its contents in a few lines."""
+    """Print one file of an artifact, with its contents in a few lines."""
     CONSOLE.print(f"  [bold]{file['name']}[/] {format_bytes(file['size_bytes'])} {file['url']}")
     if "unreadable" in contents:
         CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
@@ -83,7 +83,7 @@ def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]], rows: Sequence[Any]) -> Table:
-    """Statistics of columns and the first values of each, one column a line."""
+    """Return statistics and first values, one column a line."""
     table = Table("column", "min", "mean", "max", "zero", "empty", "first values", box=None)
     for position, (name, of) in enumerate(columns.items()):
         first = [row[position] if isinstance(row, list) else row for row in rows]

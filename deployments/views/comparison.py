@@ -13,7 +13,7 @@ __all__ = ["print_comparison"]
 
 
 def print_comparison(document: Mapping[str, Any]) -> None:
-    """How methods stand at fractions of the budget, one a line, best first."""
+    """Print the standings at fractions of the budget, a method a line, best first."""
     loss = loss_name(document["metric"]) + UNITS.get(document["metric"], "")
     if "comparison" in document:
         CONSOLE.print(
@@ -34,7 +34,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     n_methods, n_blocks = len(document["methods"]), document["n_blocks"]
     CONSOLE.print(
         "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
-        f"{counted(n_blocks, 'block')} of a data set and a repeat; = marks who is not "
+        f"{counted(n_blocks, 'block')} of a data set and a repeat; = marks a method that is not "
         f"significantly behind the first (ranks reordered within blocks, p = {SIGNIFICANCE})"
     )
     if least_p_value(n_blocks, n_methods) > SIGNIFICANCE:

@@ -19,7 +19,7 @@ __all__ = ["observer_for"]
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """The observer that fits where the output goes."""
+    """Yield the observer that fits the output: a terminal, a pipe, JSON, or none."""
     if json_lines:
         yield _JsonLines()
     elif quiet:

@@ -13,7 +13,7 @@ __all__ = ["print_stats", "print_verification"]
 
 
 def print_stats(document: Mapping[str, Any]) -> None:
-    """Sizes and counts of a store."""
+    """Print sizes and counts of a store."""
     n_steps = document["hits"] + document["misses"]
     share = f" ({100 * document['hits'] / n_steps:.0f} %)" if n_steps else ""
     size, budget, records = (

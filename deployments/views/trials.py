@@ -11,7 +11,7 @@ __all__ = ["print_trials"]
 
 
 def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Trials, one a line; failed ones with their reason."""
+    """Print trials, one a line; failed ones with their reason."""
     table = Table("trial", "state", "loss", "seconds", "cached", "pipeline", box=None)
     for row in rows:
         evaluation, failure = row["evaluation"], row["failure"]

@@ -18,12 +18,12 @@ from prefect_tune.tasks.objective.metric import Predictions
 __all__ = ["ChosenEnsemble", "choose_ensemble"]
 
 _CANDIDATES = 32
-"""So many of the best trials may become members (Ram et al. 2020, appendix 8)."""
+"""How many of the best trials may become members (Ram et al. 2020, appendix 8)."""
 
 
 @dataclass(frozen=True)
 class ChosenEnsemble:
-    """Members and what they come to on the held-out rows.
+    """Members, and the loss of their ensemble on the held-out rows.
 
     Attributes:
         members: Trials with their weights, the best one alone first.
@@ -34,7 +34,7 @@ class ChosenEnsemble:
     losses: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Trials, weights and losses as JSON values."""
+        """Return trials, weights and losses as JSON values."""
         return {
             "members": [{"trial": t.number, "weight": weight} for t, weight in self.members],
             "losses": list(self.losses),
@@ -48,7 +48,7 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
 
     Args:
         study: The study.
-        size: How many to pick; of fewer trials, so many.
+        size: How many to pick; at most as many as there are trials.
 
     Returns:
         The ensemble, or None when no trial qualifies, or none is better than the best trial alone.

@@ -9,7 +9,7 @@ __all__ = ["remove_study"]
 
 
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
-    """Remove a study; returns the ids of the records that went with it.
+    """Remove a study, and return the ids of the records that went with it.
 
     Raises:
         UnknownName: If there is no such study.

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from processes import server_of
 
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server import _may_be_configured, local_server
 from prefect_tune.deployments.server_database import prepare_template
 
 
@@ -34,6 +34,27 @@ def test_a_configured_server_is_used_as_it_is(server, own_home) -> None:
     with local_server() as url:
         assert url == server
     assert server_of(own_home) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "may_be"),
+    [
+        ("pyproject.toml", "[project]\ndependencies = ['prefect']\n", False),
+        ("pyproject.toml", "[tool.prefect]\napi.url = 'http://there/api'\n", True),
+        ("prefect.toml", "[api]\nurl = 'http://there/api' # of Prefect\n", True),
+        (".env", "PREFECT_API_URL=http://there/api\n", True),
+        (".env", "OTHER=1\n", False),
+    ],
+)
+def test_only_a_file_that_may_name_a_server_delays_our_own(
+    tmp_path, monkeypatch, file, text, may_be
+) -> None:
+    for name in ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_text(text)
+    assert _may_be_configured() is may_be
 
 
 class TestWithoutAConfiguredServer:

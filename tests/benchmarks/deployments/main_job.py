@@ -58,7 +58,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         seen, total, said = run(Path(home))
         print(f"first trial seen after {seen:.1f} s, finished after {total:.1f} s; it says\n{said}")
-        goals.at_most("first trial seen, s", seen, 20)
+        goals.at_most("first trial seen, s", seen, 10)
         goals.at_most("finished, s", total, 180)
     with tempfile.TemporaryDirectory() as home:
         evaluating = []
