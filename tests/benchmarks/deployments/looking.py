@@ -21,11 +21,13 @@ from machine import Goals, describe
 from processes import COMMAND
 from sqlalchemy import insert
 
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import Problem
 
 SPACE = space_named("flash")
@@ -66,9 +68,18 @@ def fill(folder: Path, n: int) -> None:
     """Enter a finished study of `n` trials."""
     store = ArtifactStore(StoreAddress(str(folder)))
     ledger, artifacts = Ledger(store.database), []
-    problem = Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0)
-    settings = {"method": "flash", "source": {"data": "table.csv"}, "holdout": None}
-    ledger.create_study("s", problem.to_json(), {**settings, "chance_loss": 50.0, "option": {}})
+    plan = StudyPlan(
+        source=Source("table.csv", target="target"),
+        data_name="table",
+        problem=Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0),
+        folds=3,
+        holdout=None,
+        test_size=0.2,
+        positive=None,
+        chance_loss=50.0,
+        method="flash",
+    )
+    ledger.create_study("s", plan.problem.to_json(), plan.to_json())
     ledger.update_study("s", state="complete", result={"test_loss": 0.5})
     for trial in trials(n):
         asked = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}

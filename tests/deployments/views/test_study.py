@@ -1,0 +1,72 @@
+"""A study summed up for people."""
+
+import pytest
+
+from prefect_tune.deployments.views.study import print_studies, print_summary
+
+SUMMARY = {
+    "study": "s", "method": "random", "metric": "error", "state": "complete",
+    "data": "table.csv", "n_trials": 3, "n_failed": 1, "n_waiting": 2, "holdout": None,
+    "incumbent": {
+        "trial": 1, "loss": 12.5, "constraints": {"latency_us": 7.0},
+        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
+    },
+    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
+    "test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
+    "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
+    "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
+}  # fmt: skip
+
+
+@pytest.fixture
+def shown(capsys):
+    def show(**changed: object) -> str:
+        print_summary(SUMMARY | changed)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
+    said = shown()
+    assert "s (random, complete)" in said
+    assert "3 trials, 1 failed, in 1m15s (1m10s of evaluating); 2 more asked for" in said
+    assert "best: trial 1, cross-validated error 12.5 %; on the test rows 13 %" in said
+    assert "(guessing: 50 %)" in said
+    assert "fit model  tree (depth=3)" in said
+    assert "latency_us: 7 of at most 10" in said
+    assert "cache: 3 of 4 steps served, 4.0s saved, 2.0KB" in said
+    assert "export s model.pkl" in said
+
+
+def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
+    nearest = {**SUMMARY["incumbent"], "constraints": {"latency_us": 30.0}}
+    said = shown(incumbent=None, nearest_infeasible=nearest, test_loss=None)
+    assert "best:" not in said
+    assert "latency_us: 30 of at most 10 in trial 1, the nearest" in said
+    assert "export" not in said
+
+
+def test_before_any_trial_nothing_is_made_up(shown) -> None:
+    cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
+    said = shown(incumbent=None, n_trials=0, cache=cache)
+    assert "latency_us: not measured of at most 10" in said
+    assert "cache:" not in said
+
+
+def test_members_of_an_ensemble_are_shown_with_their_weights(shown) -> None:
+    members = [{"trial": 1, "weight": 0.75}, {"trial": 2, "weight": 0.25}]
+    said = shown(ensemble={"members": members, "losses": [12.5, 11.0]})
+    assert "ensemble of trials 1 (0.75), 2 (0.25): 11 % on the held-out rows" in said
+
+
+def test_a_method_that_is_not_known_any_more_is_shown_without_its_decisions(shown) -> None:
+    assert "s (bygone, complete)" in shown(method="bygone", decisions={"kept": 3})
+
+
+def test_studies_are_a_line_each(capsys) -> None:
+    print_studies([SUMMARY, {**SUMMARY, "study": "t", "incumbent": None}])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["study", "s", "t"]
+    print_studies([])
+    assert capsys.readouterr().out == "no studies\n"

@@ -1,0 +1,33 @@
+from prefect_tune.deployments.views.trials import print_trials
+
+CONFIGURATION = {
+    "rescale": {"algorithm": "minmax", "hyperparameters": {}},
+    "fit model": {"algorithm": "tree", "hyperparameters": {}},
+}
+TRIAL = {
+    "number": 0, "state": "waiting", "query": {"configuration": CONFIGURATION},
+    "evaluation": None, "failure": None, "attempts": 0,
+}  # fmt: skip
+
+
+def test_a_trial_is_a_line_with_loss_cost_and_cache(capsys) -> None:
+    evaluation = {
+        "loss": 12.5, "cost_seconds": 2.0, "constraints": {"latency_us": 7.0},
+        "steps": [{"hit": True}, {"hit": False}],
+    }  # fmt: skip
+    print_trials([TRIAL, {**TRIAL, "number": 1, "state": "complete", "evaluation": evaluation}])
+    _, waiting, complete, measured = capsys.readouterr().out.splitlines()
+    assert waiting.split() == ["0", "waiting", "minmax", ">", "tree"]
+    assert complete.split() == ["1", "complete", "12.5", "2.0", "1/2", "minmax", ">", "tree"]
+    assert measured.split() == ["latency_us", "7"]
+
+
+def test_a_failed_trial_says_where_and_why(capsys) -> None:
+    failure = {"step": "fit model", "fold": 2, "message": "no convergence", "cost_seconds": 0.5}
+    print_trials([{**TRIAL, "state": "failed", "failure": failure}])
+    assert "fit model, fold 2: no convergence" in capsys.readouterr().out
+
+
+def test_no_trials_are_said(capsys) -> None:
+    print_trials([])
+    assert capsys.readouterr().out == "no trials\n"
