@@ -1,12 +1,14 @@
 """The flow `compare`: each method is a study of its own, on one worker, with an empty cache."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.comparison.comparison import Comparison
+from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, documented
 from prefect_tune.flows.progress import current_observer
@@ -61,10 +63,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
         StudyFailed: If not a single trial was completed.
     """
     parameters = dict(locals())
-    default_name = str(flow_run.id) if deployment.id else None
-    comparison = prepare_comparison(parameters, default_name)
-    for note in comparison.notes:
-        current_observer().note(str(note))
+    comparison = HANDOVER.take(parameters) or _prepare(parameters)
     to_do = [replicate for replicate in comparison.replicates if not replicate.is_done()]
     if to_do:
         run_replicates(comparison, to_do, current_observer())
@@ -76,3 +75,11 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if comparison.curves()["incumbent"].isna().all():
         raise StudyFailed(f"comparison {comparison.name!r} ended without a completed trial")
     return comparison.outcome()
+
+
+def _prepare(parameters: Mapping[str, Any]) -> Comparison:
+    default_name = str(flow_run.id) if deployment.id else None
+    comparison = prepare_comparison(parameters, default_name)
+    for note in comparison.notes:
+        current_observer().note(str(note))
+    return comparison

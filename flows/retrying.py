@@ -6,7 +6,7 @@ from typing import Any
 from prefect import flow
 
 from prefect_tune.flows.preparation.options import documented
-from prefect_tune.flows.preparation.prepare import prepare_retry
+from prefect_tune.flows.preparation.prepare import HANDOVER, prepare_retry
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.lookup import failed_trials
@@ -38,17 +38,10 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     Raises:
         UnknownName, BadInput: If there is no such study, or no such failed trial.
     """
-    prepared = prepare_retry(
-        study,
-        trial,
-        workers=workers,
-        dask=dask,
-        store=store,
-        database=database,
-        task_runs=task_runs,
-        trial_timeout=trial_timeout,
-        trial_memory=trial_memory,
-    )
+    parameters = dict(locals())
+    prepared = HANDOVER.take(parameters)
+    if prepared is None:
+        prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
     numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
         current_observer().note(f"no trial of study {study} has failed")

@@ -55,13 +55,12 @@ def run_study(
         observer.note(_NO_SERVER)
     plan = replace(prepared.plan, flow_run_id=str(flow_run_id))
     with Study.opened(prepared.store, prepared.name, prepared.plan) as study:
-        end_former_run(study.plan.flow_run_id, flow_run_id)
+        end_former_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
         at_start(study)
         with get_client(sync_client=True) as client:
             client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")
         pace = ServerPace(plan.execution.task_runs, flow_run_id, observer)
-        state = study.state
         study.set_state("running")
         prepared.store.sweep()
         try:
@@ -72,7 +71,7 @@ def run_study(
         except BaseException:
             study.set_state("interrupted")
             raise
-        is_still_cut = only is not None and state == "interrupted"
+        is_still_cut = only is not None and study.former_state == "interrupted"
         study.set_state("interrupted" if is_still_cut else "complete")
         settle_task_runs(pace, flow_run_id, n_task_runs, observer)
         prepared.store.index.flush()

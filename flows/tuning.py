@@ -6,7 +6,7 @@ from prefect import flow
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.preparation.options import documented
-from prefect_tune.flows.preparation.prepare import prepare
+from prefect_tune.flows.preparation.prepare import HANDOVER, prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
@@ -60,8 +60,11 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         BadInput, UnknownName, StoreRefused: If something cannot be used, before any work starts.
         StudyFailed: If not a single trial was completed.
     """
-    settings = TuneSettings.parse(locals())
-    prepared = prepare(settings, default_name=str(flow_run.id) if deployment.id else None)
-    for note in prepared.notes:
-        current_observer().note(str(note))
+    parameters = dict(locals())
+    prepared = HANDOVER.take(parameters)
+    if prepared is None:
+        default_name = str(flow_run.id) if deployment.id else None
+        prepared = prepare(TuneSettings.parse(parameters), default_name)
+        for note in prepared.notes:
+            current_observer().note(str(note))
     return run_study(prepared)

@@ -1,7 +1,7 @@
 """The one exception for input that cannot be used."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from prefect_tune.optimizers.space.naming import nearest
 
@@ -27,9 +27,9 @@ class BadInput(ValueError):  # noqa: N818 - it says what is the matter
         super().__init__((f"{given}: " if option else "") + reason + (f"; {remedy}" * bool(remedy)))
         self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
 
-    def with_remedy(self, remedy: str) -> "BadInput":
+    def with_remedy(self, remedy: str) -> Self:
         """Return the same error with another way out."""
-        return BadInput(self.reason, option=self.option, value=self.value, remedy=remedy)
+        return type(self)(self.reason, option=self.option, value=self.value, remedy=remedy)
 
 
 def need_column(column: str, columns: Iterable[str], where: str) -> None:

@@ -52,8 +52,11 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
 
     def run(comparison: "Comparison") -> dict[str, Any]:
         from prefect_tune.flows.comparing import compare as compare_flow
+        from prefect_tune.flows.comparison.prepare import HANDOVER
 
-        outcome: dict[str, Any] = compare_flow(**{**parameters, "name": comparison.name})
+        given = {**parameters, "name": comparison.name}
+        with HANDOVER.offered(given, comparison):
+            outcome: dict[str, Any] = compare_flow(**given)
         return outcome
 
     document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)

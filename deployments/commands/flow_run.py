@@ -51,8 +51,7 @@ def run_flow(
 ) -> dict[str, Any]:
     """Check the input while server and workers start, then run a flow and show how it goes.
 
-    What was prepared is in the ledger, and the flow finds it there by its name: flows take plain
-    parameters, whoever starts them.
+    What was prepared is handed over to the flow, whose parameters are those of the command.
     """
     from prefect_tune.flows.workers.local_workers import warmed_up
 

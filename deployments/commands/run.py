@@ -1,5 +1,6 @@
 """`prefect-tune run`, and `retry` for the trials that failed."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,9 +60,12 @@ def run(
         return prepare(TuneSettings.parse(parameters))
 
     def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
+        from prefect_tune.flows.preparation.prepare import HANDOVER
         from prefect_tune.flows.tuning import tune
 
-        summary: dict[str, Any] = tune(**{**parameters, "study": prepared.name})
+        given = {**parameters, "study": prepared.name}
+        with HANDOVER.offered(given, prepared):
+            summary: dict[str, Any] = tune(**given)
         return summary
 
     summary = run_flow(
@@ -72,7 +76,7 @@ def run(
 
 def _of_study(name: str) -> str:
     """Return the help of an option whose default is the study's own value."""
-    return OPTIONS[name].help.partition("  [default")[0] + "  [default: the study's]"
+    return replace(OPTIONS[name], default="the study's").help
 
 
 @click.command()
@@ -114,9 +118,12 @@ def retry(
         return prepare_retry(study, numbers, **where)
 
     def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
+        from prefect_tune.flows.preparation.prepare import HANDOVER
         from prefect_tune.flows.retrying import retry as retry_flow
 
-        summary: dict[str, Any] = retry_flow(prepared.name, numbers, **where)
+        given = {"study": study, "trial": numbers, **where}
+        with HANDOVER.offered(given, prepared):
+            summary: dict[str, Any] = retry_flow(**given)
         return summary
 
     summary = run_flow(

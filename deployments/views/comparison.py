@@ -18,7 +18,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     if "comparison" in document:
         CONSOLE.print(
             f"[bold]{document['comparison']}[/]: {document['data']}, space {document['space']}, "
-            f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a run"
+            f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a replicate"
         )
     table = Table(
         "of the budget", "method", "rank", "", f"test {loss}", f"cross-validated {loss}", "trials",
@@ -33,9 +33,9 @@ def print_comparison(document: Mapping[str, Any]) -> None:
         CONSOLE.print(f"  {data_set['data']}, at the end: {_in_short(data_set['methods'])}")
     n_methods, n_blocks = len(document["methods"]), document["n_blocks"]
     CONSOLE.print(
-        "  Median (quartiles) of the runs' best pipelines. Rank: mean rank of the test loss over "
-        f"{counted(n_blocks, 'block')} of a data set and a repeat; = marks a method that is not "
-        f"significantly behind the first (ranks reordered within blocks, p = {SIGNIFICANCE})"
+        "  Median (quartiles) of the replicates' best pipelines. Rank: mean rank of the test loss "
+        f"over {counted(n_blocks, 'block')} of a data set and a repeat; = marks a method that is "
+        f"not significantly behind the first (ranks reordered within blocks, p = {SIGNIFICANCE})"
     )
     if least_p_value(n_blocks, n_methods) > SIGNIFICANCE:
         CONSOLE.print(
@@ -43,7 +43,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
             "significant: more repeats tell more"
         )
     if "out" in document:
-        CONSOLE.print(f"  curves of all runs: {document['out']}")
+        CONSOLE.print(f"  curves of all replicates: {document['out']}")
 
 
 def _budget(document: Mapping[str, Any]) -> str:

@@ -48,14 +48,9 @@ class _Silent:
 class _Lines(_Silent):
     """One plain line per trial, to standard error."""
 
-    def __init__(self) -> None:
-        self._noted: set[str] = set()
-
     def note(self, text: str) -> None:
-        """Print a line, once: a flow says again what its command has said before."""
-        if text not in self._noted:
-            self._noted.add(text)
-            click.echo(text, err=True)
+        """Print one line."""
+        click.echo(text, err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """One line."""
@@ -75,13 +70,10 @@ class _Header(_Silent):
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._noted: set[str] = set()
 
     def note(self, text: str) -> None:
-        """Print a line above the header, once: a flow says again what its command has said."""
-        if text not in self._noted:
-            self._noted.add(text)
-            self._live.console.print(text, style="dim")
+        """Print one line above the header."""
+        self._live.console.print(text, style="dim")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Failures and new incumbents scroll by; the header changes."""

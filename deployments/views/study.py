@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, uncut_column
@@ -68,7 +69,7 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str]:
         f"(guessing: {summary['chance_loss']:.4g}{unit})"
     )
     for line in pipeline_lines(incumbent["configuration"]):
-        yield f"  {line}"
+        yield f"  {escape(line)}"
 
 
 def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -92,7 +93,7 @@ def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:
 def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:
     method = METHODS.get(summary["method"])
     if method is not None:
-        yield from method.render_decisions(summary["decisions"])
+        yield from map(escape, method.render_decisions(summary["decisions"]))
 
 
 def _cache(summary: Mapping[str, Any]) -> Iterator[str]:

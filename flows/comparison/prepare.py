@@ -10,6 +10,8 @@ from typing import Any
 
 from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.entrants import Entrant, entrant_of, parse_methods
+from prefect_tune.flows.preparation.handover import Handover
+from prefect_tune.flows.preparation.method_check import check_method
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, flag_of
 from prefect_tune.flows.preparation.prepare import (
@@ -23,9 +25,7 @@ from prefect_tune.flows.preparation.settings import TuneSettings, check_study_na
 from prefect_tune.flows.preparation.study_input import Read, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.registry import METHODS, make_optimizer
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.atomic import check_writable
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
@@ -33,7 +33,10 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.study_context import open_store
 from prefect_tune.tasks.user_space import is_user_space
 
-__all__ = ["prepare_comparison"]
+__all__ = ["HANDOVER", "prepare_comparison"]
+
+HANDOVER: Handover[Comparison] = Handover()
+"""From the command `compare` to its flow."""
 
 _DEFAULT_REPEATS = 3
 _SHARED = (
@@ -71,7 +74,10 @@ def prepare_comparison(
     read: Read = cache(read_source)
     if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
         found = read_input(settings, read)
-        _check_options(design.entrants, found.space)
+        for entrant in design.entrants:  # all of them, before any study is entered
+            check_method(
+                entrant.method, entrant.options, found.space, option="methods", value=entrant.label
+            )
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
     out = _writable(parameters["out"] or f"{name}.parquet")
@@ -200,17 +206,6 @@ def _check_stop_rule(settings: TuneSettings) -> None:
         )
 
 
-def _check_options(entrants: tuple[Entrant, ...], space: Space) -> None:
-    """Check the options of all methods before any study is entered."""
-    for entrant in entrants:
-        try:
-            make_optimizer(entrant.method, space, 0, None, entrant.options)
-        except (TypeError, ValueError) as error:
-            if isinstance(error, UnknownName | BadInput):
-                raise
-            raise BadInput(str(error), option="methods", value=entrant.label) from error
-
-
 def _study_name(name: str, repeat: int, entrant: Entrant) -> str:
     return check_study_name(f"{name}-{repeat}-{entrant.suffix}", "name")
 
@@ -227,8 +222,10 @@ def _prepare_replicate(
     )
     try:
         return prepare(mine, read=read)
-    except (CannotContinue, StudyBusy) as error:  # they know of studies alone
+    except CannotContinue as error:  # it knows of studies alone
         raise error.with_remedy(_ANOTHER) from error
+    except StudyBusy as error:
+        raise error.with_remedy(f"wait for it, end it, or {_ANOTHER}") from error
 
 
 def _notes(name: str, replicates: tuple[Replicate, ...]) -> tuple[Note, ...]:

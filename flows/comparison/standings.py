@@ -1,7 +1,7 @@
-"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its runs.
+"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
 
-Curves are tables with the columns of `CURVE_COLUMNS`, one row per run and trial, and one for the
-start of each run. Those of several comparisons, on other data too, are pooled by concatenating
+Curves are tables with the columns of `CURVE_COLUMNS`, one row per replicate and trial, and one
+for the start of each. Those of several comparisons, on other data too, are pooled by concatenating
 them: what is compared is the rank of a method among all methods of the same data set and repeat.
 """
 
@@ -52,10 +52,10 @@ def standings(
         `n_blocks`, how many data sets and repeats that is; with several data sets also `data_sets`.
 
     Raises:
-        ValueError: If a run of some method is missing in a repeat, or there is no run.
+        ValueError: If a replicate of some method is missing, or there is none.
     """
     if curves.empty:
-        raise ValueError("there is no run to compare; the files hold none")
+        raise ValueError("there is nothing to compare; the files hold no replicate")
     rng = np.random.default_rng(seed)
     stages = [
         {"fraction": fraction, "methods": _stage(state_at(curves, fraction), rng)}
@@ -84,12 +84,12 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
     is_within = (curves["seconds"] <= fraction * seconds) & (
         curves["trials"] <= np.ceil(fraction * trials)
     )
-    runs = (
+    replicates = (
         curves[is_within]
         .sort_values("trials", kind="stable")
         .groupby([*_BLOCK, "method"], sort=False)
     )
-    return runs.tail(1).reset_index(drop=True)
+    return replicates.tail(1).reset_index(drop=True)
 
 
 def rank_p_values(
@@ -131,13 +131,13 @@ def least_p_value(n_blocks: int, n_methods: int) -> float:
 def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Methods by average rank of their test losses, each with its figures."""
     losses = state.set_index([*_BLOCK, "method"])["test_loss"].astype(float).fillna(np.inf)
-    table = losses.unstack("method")  # noqa: PD010 - each run is there once
+    table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
     for block, found in table.isna().iterrows():
         if found.any():
             comparison, _, _, repeat = table.index[table.index.get_loc(block)]
             raise ValueError(
-                f"comparison {comparison!r} has no run of {found.idxmax()!r} in repeat {repeat}; "
-                "methods are compared on the same data sets and repeats"
+                f"comparison {comparison!r} has no replicate of {found.idxmax()!r} in repeat "
+                f"{repeat}; methods are compared on the same data sets and repeats"
             )
     ranks, p_values = rank_p_values(table.to_numpy(), rng)
     rows = []
@@ -160,7 +160,7 @@ def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]
 
 
 def _quartiles(name: str, losses: pd.Series) -> dict[str, Any]:
-    """Median and quartiles; a run that has found nothing is worse than all others."""
+    """Median and quartiles; a replicate that has found nothing is worse than all others."""
     known = losses.astype(float).fillna(np.inf).to_numpy()
     with np.errstate(invalid="ignore"):  # between inf and inf
         low, median, high = np.quantile(known, (0.25, 0.5, 0.75), method="linear")

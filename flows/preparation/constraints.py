@@ -6,29 +6,25 @@ import pandas as pd
 
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.units import counted
-from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.registry import METHODS, method_named
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.constraint import check_measurable, parse_constraint
+from prefect_tune.tasks.objective.constraint import check_measurable
 from prefect_tune.tasks.objective.groups import absent_groups
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
-__all__ = ["constraint_notes", "find_constraints", "quantity_digests"]
+__all__ = ["check_constraints", "constraint_notes", "quantity_digests"]
 
 _SHOWN_GROUPS = 5
 
 
-def find_constraints(
-    texts: Sequence[str], dataset: Dataset, split: Split
-) -> tuple[QuantityBound, ...]:
-    """Return what `--constraint` bounds, checked against the data and its folds.
+def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
+    """Check constraints against the data and its folds.
 
     Raises:
-        BadInput, UnknownName: If one of them cannot be parsed or measured, or two bound the same
-            quantity.
+        BadInput, UnknownName: If a quantity cannot be measured, or is bounded twice.
     """
-    bounds = tuple(map(parse_constraint, texts))
     for position, bounded in enumerate(bounds):
         quantity = bounded.quantity
         check_measurable(quantity, dataset)
@@ -37,7 +33,6 @@ def find_constraints(
             raise BadInput(
                 "given twice", option="constraint", value=quantity.text, remedy="leave one out"
             )
-    return bounds
 
 
 def quantity_digests(bounds: Iterable[QuantityBound]) -> dict[str, str]:
@@ -73,7 +68,7 @@ def constraint_notes(
         for b in bounds
         if (absent := _absent_groups(b.quantity, dataset, split))
     ]
-    if not METHODS[method].honours_constraints:
+    if not method_named(method).honours_constraints:
         honouring = " or ".join(m.name for m in METHODS.values() if m.honours_constraints)
         notes.append(
             Note(

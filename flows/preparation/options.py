@@ -27,6 +27,7 @@ class Option:
         group: Heading it stands under.
         text: What it does, for people; a function where that depends on what is registered.
         metavar: What its value is called in the help.
+        default: What holds when it is left out, for people; empty where that needs no word.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Option:
     group: str
     text: str | Callable[[], str]
     metavar: str = ""
+    default: str | Callable[[], str] = ""
 
     @property
     def flag(self) -> str:
@@ -42,60 +44,55 @@ class Option:
 
     @property
     def help(self) -> str:
-        """Its description, for people."""
-        return self.text if isinstance(self.text, str) else self.text()
+        """Its description and default, for people."""
+        text = self.text if isinstance(self.text, str) else self.text()
+        default = self.default if isinstance(self.default, str) else self.default()
+        return f"{text}  [default: {default}]" if default else text
 
 
 def _method_help() -> str:
     *others, last = METHODS
-    return (
-        f"How to search: {', '.join(others)} or {last}; prefect-tune methods says what each is "
-        f"for.  [default: {DEFAULT_METHOD}]"
-    )
+    return f"How to search: {', '.join(others)} or {last}; prefect-tune methods describes each."
 
 
-def _methods_help() -> str:
-    defaults = ",".join(m.name for m in METHODS.values() if m.compared_by_default)
-    return (
-        "Methods to compare, divided by commas; with options of their own as in "
-        f"flash:variant=paper:r=5.  [default: {defaults}]"
-    )
+def _compared_methods() -> str:
+    return ",".join(m.name for m in METHODS.values() if m.compared_by_default)
 
 
 _OPTIONS = (
     Option("data", "argument", "Data", "What to learn from: a table or a table of events as CSV(.gz), Parquet or ARFF, a folder of MEDS, OMOP or Synthea, sklearn:NAME, or cohort:NAME; any URL that fsspec reads.", "DATA"),
     Option("target", "text", "Data", "Column of a table to predict, or column of the class in a table of labels.", "COLUMN"),
     Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
-    Option("format", "text", "Data", "Format of DATA, by default found out from DATA; an unknown one is answered with all there are.", "FORMAT"),
+    Option("format", "text", "Data", "Format of DATA: table, events, meds, omop or synthea. Found out from DATA when left out.", "FORMAT"),
     Option("test", "text", "Data", "Test rows, scored once at the end: a table like DATA, or for events a table like that of --labels.", "PATH"),
-    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test.  [default: 0.2]", "SHARE"),
-    Option("folds", "whole", "Data", "Folds of the stratified cross-validation.  [default: 3]", "N"),
+    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test.", "SHARE", default="0.2"),
+    Option("folds", "whole", "Data", "Folds of the stratified cross-validation.", "N", default="3"),
     Option("holdout", "number", "Data", "Share of the training rows to hold out, once, instead of cross-validation.", "SHARE"),
     Option("group", "text", "Data", "Column of a table whose equal values stay in one fold, for instance the patient; it is no feature.", "COLUMN"),
     Option("drop", "texts", "Data", "Column to leave out of the features (repeatable).", "COLUMN"),
     Option("categorical", "texts", "Data", "Column to take as categories whatever it holds (repeatable).", "COLUMN"),
     Option("drop_missing_target", "switch", "Data", "Leave out rows that have no target."),
-    Option("space", "text", "Search", "Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.  [default: by the data]", "NAME"),
-    Option("method", "text", "Search", _method_help, "METHOD"),
-    Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).  [default: error for classes, r2 for numbers]", "METRIC"),
-    Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.  [default: the rarer]", "LABEL"),
+    Option("space", "text", "Search", "Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.", "NAME", default="by the data"),
+    Option("method", "text", "Search", _method_help, "METHOD", default=DEFAULT_METHOD),
+    Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).", "METRIC", default="error for classes, r2 for numbers"),
+    Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.", "LABEL", default="the rarer"),
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
     Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to so many of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
-    Option("seed", "whole", "Search", "Source of all randomness.  [default: 0]", "N"),
+    Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
     Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. What ends first counts; 10m if neither is given.", "TIME"),
-    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.  [default: a tenth of --budget, 10s to 15m]", "TIME"),
-    Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.  [default: the machine's, shared by the workers]", "SIZE"),
-    Option("study", "text", "Where", "Name of the study; a study of that name is continued.  [default: data, method and time]", "NAME"),
-    Option("workers", "whole", "Where", "Trials at the same time.  [default: the cores]", "N"),
+    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.", "TIME", default="a tenth of --budget, 10s to 15m"),
+    Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.", "SIZE", default="the machine's, shared by the workers"),
+    Option("study", "text", "Where", "Name of the study; a study of that name is continued.", "NAME", default="data, method and time"),
+    Option("workers", "whole", "Where", "Trials at the same time.", "N", default="the cores"),
     Option("dask", "text", "Where", "Address of a Dask scheduler to use instead of local processes, for instance tcp://host:8786.", "ADDRESS"),
-    Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.  [default: below PREFECT_TUNE_HOME]", "URL"),
-    Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.  [default: SQLite in the store]", "URL"),
-    Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.  [default: the store's own, 10GB for a new one]", "SIZE"),
-    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (cheapest for its size and use); a property of the store from then on.  [default: the store's own, lru for a new one]", "POLICY"),
+    Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.", "URL", default="below PREFECT_TUNE_HOME"),
+    Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.", "URL", default="SQLite in the store"),
+    Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.", "SIZE", default="the store's own, 10GB for a new one"),
+    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (cheapest for its size and use); a property of the store from then on.", "POLICY", default="the store's own, lru for a new one"),
     Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
-    Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).  [default: auto]", "WHICH"),
+    Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).", "WHICH", default="auto"),
 )  # fmt: skip
 
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
@@ -112,21 +109,22 @@ def flag_of(field: str) -> str:
 
 _ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")
 _ONLY_COMPARE = (
-    Option("methods", "text", "Search", _methods_help, "METHODS"),
-    Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.  [default: 3]", "N"),
-    Option("name", "text", "Where", "Name of the comparison; one of that name is continued, with more repeats or methods if you say so.  [default: data and time]", "NAME"),
-    Option("out", "text", "Where", "Parquet file for the curves of all runs.  [default: NAME.parquet]", "FILE"),
+    Option("methods", "text", "Search", "Methods to compare, divided by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS", default=_compared_methods),
+    Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.", "N", default="3"),
+    Option("name", "text", "Where", "Name of the comparison; one of that name is continued, with more repeats or methods if you say so.", "NAME", default="data and time"),
+    Option("out", "text", "Where", "Parquet file for the curves of all replicates.", "FILE", default="NAME.parquet"),
 )  # fmt: skip
-_SAID_OTHERWISE = {
+_COMPARE_TEXTS = {
     "test": "Test rows, the same for all repeats: a table like DATA, or for events a table like that of --labels.",
-    "test_size": "Share of the rows that each repeat holds back, without --test; the best pipelines of fixed times are scored on them after the search.  [default: 0.2]",
-    "seed": "Source of all randomness of the first repeat; the next ones take the next numbers.  [default: 0]",
-    "trials": "Trials of each run, for a comparison at equal trials.",
-    "budget": "Time of each run, for instance 2m, for a comparison at equal time.",
-    "workers": "Runs at the same time, each on a worker process of its own.  [default: the cores]",
-    "no_cache": "Neither look for cached steps nor keep any. Without it each run has a cache of its own, empty at first.",
-    "task_runs": "Steps to show in Prefect as task runs, as for `run`.  [default: trial]",
+    "test_size": "Share of the rows that each repeat holds back, without --test; the best pipelines of fixed times are scored on them after the search.",
+    "seed": "Source of all randomness of the first repeat; the next ones take the next numbers.",
+    "trials": "Trials of each replicate (one method in one repeat), for a comparison at equal trials.",
+    "budget": "Time of each replicate (one method in one repeat), for instance 2m, for a comparison at equal time.",
+    "workers": "Replicates at the same time, each on a worker process of its own.",
+    "no_cache": "Neither look for cached steps nor keep any. Without it each replicate has a cache of its own, empty at first.",
+    "task_runs": "Steps to show in Prefect as task runs, as for `run`.",
 }
+"""Descriptions of options that mean something else in a comparison."""
 _ORDER = (
     "data", "target", "labels", "format", "test", "test_size", "folds", "holdout", "group", "drop",
     "categorical", "drop_missing_target", "methods", "repeats", "space", "metric", "positive",
@@ -137,8 +135,9 @@ _ORDER = (
 def _compare_options() -> dict[str, Option]:
     """Those of `run`, less what is a method's own, and what a comparison adds."""
     options = {o.name: o for o in (*_OPTIONS, *_ONLY_COMPARE) if o.name not in _ONLY_TUNE}
-    for name, text in _SAID_OTHERWISE.items():
+    for name, text in _COMPARE_TEXTS.items():
         options[name] = replace(options[name], text=text)
+    options["task_runs"] = replace(options["task_runs"], default="trial")
     names = dict.fromkeys([*_ORDER, "trials", "budget", "trial_timeout", "trial_memory", "name"])
     return {name: options[name] for name in [*names, *(n for n in options if n not in names)]}
 

@@ -2,8 +2,7 @@
 
 A line without ways back: what was given is parsed (`settings`), the input is read (`study_input`),
 what was left out is resolved (`resolve`) or merged with what there is (`resume`), and the study is
-entered in the ledger. Preparing a study that was just entered gives the same plan again, so that
-a command prepares before its flow run begins, and the flow finds the study by its name.
+entered in the ledger. A command prepares before its flow run begins, and hands over to the flow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import resume
@@ -36,7 +36,14 @@ from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.study_context import open_store
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = ["PreparedStudy", "check_names", "prepare", "prepare_retry", "study_name_from"]
+__all__ = [
+    "HANDOVER",
+    "PreparedStudy",
+    "check_names",
+    "prepare",
+    "prepare_retry",
+    "study_name_from",
+]
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,10 @@ class PreparedStudy:
         """Return its summary if nothing is left to do."""
         summary = summarize(self.store, self.name)
         return summary if summary["state"] == "complete" else None
+
+
+HANDOVER: Handover[PreparedStudy] = Handover()
+"""From the commands `run` and `retry` to their flows."""
 
 
 def prepare(

@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 from prefect_tune.flows.preparation.constraints import (
+    check_constraints,
     constraint_notes,
-    find_constraints,
     quantity_digests,
 )
+from prefect_tune.flows.preparation.method_check import check_method
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read, find_metric, read_input
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
-from prefect_tune.optimizers.registry import DEFAULT_METHOD, make_optimizer
+from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, import_split, make_split
@@ -46,12 +47,13 @@ def resolve(
     found = read_input(settings, read)
     dataset = found.dataset
     split = make_split(dataset, folds, test_size, seed, settings.holdout)
-    bounds = find_constraints(settings.constraints or (), dataset, split)
+    bounds = settings.bounds or ()
+    check_constraints(bounds, dataset, split)
     y = dataset.y[split.fold != TEST]
     metric, metric_notes = find_metric(settings, dataset, y)
     objective = metric.objective(y, len(dataset.classes))
     objective = replace(objective, constraints=tuple(b.constraint for b in bounds))
-    make_optimizer(method, found.space, seed, objective, settings.options)  # it checks its options
+    check_method(method, settings.options, found.space, objective, option="option")
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,

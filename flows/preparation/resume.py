@@ -1,19 +1,18 @@
 """A study in the ledger is continued: what may change, and what must be the same."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prefect_tune.flows.preparation.constraints import (
+    check_constraints,
     constraint_notes,
-    find_constraints,
     quantity_digests,
 )
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
@@ -21,6 +20,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, make_split
 from prefect_tune.tasks.objective.constraint import kept_aside
+from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
 __all__ = ["CannotContinue", "resume"]
@@ -32,29 +32,45 @@ class CannotContinue(BadInput):
     """A study in the ledger is not what is asked for; another name is a way out."""
 
 
-Merge = Callable[[StudyPlan, TuneSettings], dict[str, Any]]
-"""Returns the fields of a plan that what is given now changes."""
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A field of the plan, and whether it may change when a study is continued.
+
+    A change is not remarked upon: progress and summary show what holds. What may not change is
+    refused, with the value that the study has.
+
+    Attributes:
+        field: The field, of the plan and of the settings.
+        may_change: Whether another value is taken; it is refused otherwise.
+    """
+
+    field: str
+    may_change: bool = False
+
+    def given(self, settings: TuneSettings) -> Any:
+        """Return what is given now; None if it was left out."""
+        value = getattr(settings, self.field)
+        return None if value == StopRule() or value == {} else value
 
 
-def _if_given(field: str) -> Merge:
-    def merge(plan: StudyPlan, settings: TuneSettings) -> dict[str, Any]:  # noqa: ARG001
-        value = getattr(settings, field)
-        return {} if value is None else {field: value}
-
-    return merge
-
-
-FIXED = ("space", "method", "metric", "positive", "seed", "folds", "holdout", "test_size")
-"""Fields that stay as they are; giving another value is refused."""
-CHANGING: Mapping[str, Merge] = {
-    "stop_rule": lambda _, given: {} if given.stop_rule.is_open else {"stop_rule": given.stop_rule},
-    "trial_seconds": _if_given("trial_seconds"),
-    "trial_memory_bytes": _if_given("trial_memory_bytes"),
-    "ensemble": _if_given("ensemble"),
-    "use_cache": lambda _, given: {"use_cache": given.use_cache},
-    "execution": lambda _, given: {"execution": given.execution},
-}
-"""Fields that may change, with what they become; constraints may too, after a look at the data."""
+RULES = (
+    Rule("space"),  # of a user's own, what its file says
+    Rule("method"),
+    Rule("options"),
+    Rule("metric"),
+    Rule("positive"),
+    Rule("seed"),
+    Rule("folds"),
+    Rule("holdout"),
+    Rule("test_size"),
+    Rule("stop_rule", may_change=True),
+    Rule("trial_seconds", may_change=True),
+    Rule("trial_memory_bytes", may_change=True),
+    Rule("ensemble", may_change=True),
+    Rule("use_cache", may_change=True),
+    Rule("execution", may_change=True),
+)
+"""Of each field that can be given again; constraints and data are looked at besides."""
 
 
 def resume(
@@ -72,62 +88,57 @@ def resume(
         CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
     """
     plan = StudyPlan.from_stored(stored)
-    _check_fixed(stored.name, plan, settings)
+    for rule in RULES:
+        if not rule.may_change:
+            _check_same(stored.name, plan, rule.field, rule.given(settings))
     _check_same_data(stored.name, plan, settings, store, read)
-    changes: dict[str, Any] = {}
-    for merge in CHANGING.values():
-        changes |= merge(plan, settings)
-    # One that was entered and never run is not continued: this is its first session.
-    notes = [Note(f"continues study {stored.name}", "study", stored.name)] * bool(plan.flow_run_id)
-    if settings.constraints is not None:
-        found, more = _with_constraints(stored.name, plan, settings.constraints, store)
-        changes |= found
-        notes += more
-    return replace(plan, **changes), notes
+    given = {rule.field: rule.given(settings) for rule in RULES if rule.may_change}
+    changed = replace(plan, **{field: v for field, v in given.items() if v is not None})
+    notes = [Note(f"continues study {stored.name}", "study", stored.name)]
+    if settings.bounds is None:
+        return changed, notes
+    changed, more = _with_constraints(stored.name, changed, settings.bounds, store)
+    return changed, notes + more
 
 
-def _check_fixed(name: str, plan: StudyPlan, settings: TuneSettings) -> None:
-    """Check that no fixed field is given another value.
+def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:
+    """Check that a field is left out, or given the value that the study has.
 
     Raises:
-        CannotContinue: If one is; names it.
+        CannotContinue: If it is given another one.
     """
-    for field in FIXED:
-        given, current = getattr(settings, field), getattr(plan, field)
-        if field == "space" and given is not None and is_user_space(given):
-            _check_same_code(name, plan, given)
-        elif given is not None and given != current:
-            raise CannotContinue(
-                f"study {name!r} has {flag_of(field)} {current}, and cannot be continued with "
-                f"{given}",
-                remedy=_ANOTHER,
-            )
-    if settings.options and dict(settings.options) != dict(plan.options):
+    current = getattr(plan, field)
+    if field == "space" and given is not None and is_user_space(given):
+        _check_same_code(name, plan, given)
+    elif given is not None and given != current:
+        has = (
+            f"the options {dict(current)} of its method"
+            if field == "options"
+            else f"{flag_of(field)} {current}"
+        )
         raise CannotContinue(
-            f"study {name!r} has the options {dict(plan.options)} of its method, and cannot be "
-            f"continued with {dict(settings.options)}",
-            remedy=_ANOTHER,
+            f"study {name!r} has {has}, and cannot be continued with {given}", remedy=_ANOTHER
         )
 
 
 def _with_constraints(
-    name: str, plan: StudyPlan, texts: tuple[str, ...], store: ArtifactStore
-) -> tuple[dict[str, Any], list[Note]]:
-    """Return the fields that other constraints change, with notes; nothing if they are the same.
+    name: str, plan: StudyPlan, bounds: tuple[QuantityBound, ...], store: ArtifactStore
+) -> tuple[StudyPlan, list[Note]]:
+    """Return the plan with other constraints, and what is to be known of them.
 
     Raises:
         BadInput: If one needs a column that is gone, or is of a function that has changed.
     """
     problem = plan.problem
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-    for column in kept_aside(texts, plan.source.drop):
+    for column in kept_aside(bounds, plan.source.drop):
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
                 f"--constraint of column {column!r}: study {name!r} left it out with --drop and "
                 "kept no values",
                 remedy="choose another --study, with the constraint from its start",
             )
-    bounds = find_constraints(texts, dataset, split)
+    check_constraints(bounds, dataset, split)
     digests = quantity_digests(bounds)
     for text, digest in digests.items():
         if plan.quantity_digests.get(text, digest) != digest:
@@ -137,10 +148,9 @@ def _with_constraints(
                 value=text,
                 remedy=f"give the function another name, or {_ANOTHER}",
             )
-    if bounds == plan.bounds:
-        return {}, []
-    changes = {"bounds": bounds, "quantity_digests": {**plan.quantity_digests, **digests}}
-    return changes, constraint_notes(bounds, dataset, split, plan.method)
+    known = {**plan.quantity_digests, **digests}
+    notes = constraint_notes(bounds, dataset, split, plan.method)
+    return replace(plan, bounds=bounds, quantity_digests=known), notes
 
 
 def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:

@@ -15,6 +15,7 @@ from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.constraint import given_constraints, kept_aside
+from prefect_tune.tasks.objective.quantity import QuantityBound
 
 __all__ = [
     "TuneSettings",
@@ -61,7 +62,7 @@ class TuneSettings:
         method: Name of the method.
         metric: Name of the metric.
         positive: Of two classes, the one to be found.
-        constraints: As they were written; None for the study's own.
+        bounds: Constraints; None for the study's own.
         ensemble: Most picks of the final model's ensemble.
         seed: Source of randomness.
         options: The method's own options.
@@ -84,7 +85,7 @@ class TuneSettings:
     method: str | None = None
     metric: str | None = None
     positive: str | None = None
-    constraints: tuple[str, ...] | None = None
+    bounds: tuple[QuantityBound, ...] | None = None
     ensemble: int | None = None
     seed: int | None = None
     options: Mapping[str, Any]
@@ -107,7 +108,7 @@ class TuneSettings:
         """
         p = dict(parameters)
         _check_values(p)
-        constraints = given_constraints(p["constraint"])
+        bounds = given_constraints(p["constraint"])
         return cls(
             source=Source(
                 data=p["data"],
@@ -119,7 +120,7 @@ class TuneSettings:
                 drop=tuple(p["drop"] or ()),
                 categorical=tuple(p["categorical"] or ()),
                 drop_missing_target=bool(p["drop_missing_target"]),
-                aside=kept_aside(constraints or (), p["drop"] or ()),
+                aside=kept_aside(bounds or (), p["drop"] or ()),
             ),
             test_size=p["test_size"],
             folds=p["folds"],
@@ -128,7 +129,7 @@ class TuneSettings:
             method=p["method"],
             metric=p["metric"],
             positive=p["positive"],
-            constraints=constraints,
+            bounds=bounds,
             ensemble=p["ensemble"],
             seed=p["seed"],
             options=dict(p["option"] or {}),

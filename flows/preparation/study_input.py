@@ -99,7 +99,7 @@ def find_metric(
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
     positive = rarer if settings.positive is None else labels.index(settings.positive)
     metric = metric_named(name, positive)
-    is_bounded = any(t.startswith("false_positive_rate") for t in settings.constraints or ())
+    is_bounded = any(b.quantity.name == "false_positive_rate" for b in settings.bounds or ())
     if settings.positive is not None or not (is_bounded or name not in _SYMMETRIC_METRICS):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (--positive overrides)"

@@ -37,6 +37,12 @@ class StopRule:
     trials: int | None = None
     seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.trials is not None and self.trials < 1:
+            raise ValueError(f"trials must be >= 1; got {self.trials}")
+        if self.seconds is not None and self.seconds <= 0:
+            raise ValueError(f"seconds must be > 0; got {self.seconds}")
+
     @property
     def is_open(self) -> bool:
         """Whether nothing is bounded."""
@@ -56,6 +62,10 @@ class Execution:
     workers: int | None = None
     dask: str | None = None
     task_runs: TaskRuns = "auto"
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers must be >= 1; got {self.workers}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,8 @@ class Study:
     Attributes:
         plan: What it is run with.
         problem: Data, split, space, metric and seed.
-        state: Where it stood when it was opened.
+        former_state: Where it stood when it was opened; interrupted if its process was killed.
+        former_flow_run: Id of the flow run of its session before, if there was one.
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds that all asks have taken.
@@ -62,7 +63,8 @@ class Study:
             raise BadInput(f"there is no study {name!r} in the store {store.address.url}")
         self.plan = plan or StudyPlan.from_stored(stored)
         self.problem = self.plan.problem
-        self.state = stored.state
+        self.former_state = "interrupted" if stored.state == "running" else stored.state
+        self.former_flow_run = StudyPlan.from_stored(stored).flow_run_id
         self.result = dict(stored.result)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:

@@ -41,8 +41,8 @@ class Dataset:
         groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
             stands alone.
         is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
-        aside: Columns of a table that are no features, and that a limit takes its groups from; None
-            when there are none.
+        aside: Columns of a table that are no features, and that a constraint takes its groups
+            from; None when there are none.
         notes: Notes for the user on what was done to the input.
         format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
     """

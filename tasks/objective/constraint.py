@@ -49,31 +49,27 @@ def parse_constraint(text: str) -> QuantityBound:
     return QuantityBound(_parse_quantity(text, name, arguments), bound)
 
 
-def given_constraints(texts: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return what `--constraint` says: None where it was not given, nothing for `none`.
+def given_constraints(texts: Sequence[str] | None) -> tuple[QuantityBound, ...] | None:
+    """Parse `--constraint`: None where it was not given, nothing for `none`.
 
     Raises:
-        BadInput: If `none` is given with others.
+        BadInput, UnknownName: If one cannot be parsed, or `none` is given with others.
     """
-    if texts is None or list(texts) == ["none"]:
-        return None if texts is None else ()
-    if "none" in texts:
+    if texts is None:
+        return None
+    if "none" in texts and list(texts) != ["none"]:
         raise BadInput(
             "it lifts all constraints",
             option=_OPTION,
             value="none",
             remedy="leave it out, or the others",
         )
-    return tuple(texts)
+    return tuple(parse_constraint(text) for text in texts if text != "none")
 
 
-def kept_aside(texts: Iterable[str], drop: Sequence[str]) -> tuple[str, ...]:
-    """Return the dropped columns that a constraint takes its groups from.
-
-    Raises:
-        BadInput, UnknownName: If a constraint cannot be parsed.
-    """
-    named = {parse_constraint(text).quantity.column for text in texts}
+def kept_aside(bounds: Iterable[QuantityBound], drop: Sequence[str]) -> tuple[str, ...]:
+    """Return the dropped columns that a constraint takes its groups from."""
+    named = {bounded.quantity.column for bounded in bounds}
     return tuple(column for column in drop if column in named)
 
 

@@ -8,6 +8,7 @@ import pytest
 from inputs import write_table
 from prefect_api import flow_runs
 
+from prefect_tune.flows import comparing, tuning
 from prefect_tune.flows.workers import clusters
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -33,6 +34,27 @@ def test_along_the_way_each_trial_is_a_line(studied) -> None:
     assert len(lines) == 5
     assert "Traceback" not in studied.ran.stderr
     assert "Error" not in studied.ran.stderr
+
+
+def test_a_command_prepares_and_its_flow_takes_over(run, tmp_path, monkeypatch) -> None:
+    """Input is read once, and nothing is said twice: of a new study, and of one continued."""
+    for module in (comparing, tuning):
+        for name in ("prepare", "prepare_comparison"):
+            monkeypatch.setattr(module, name, lambda *_: pytest.fail("again"), raising=False)
+    data = ("--target", "target", "--space", "small", "--workers", 1)
+    study = ("run", write_table(tmp_path), *data, "--method", "random", "--study", "s")
+    for trials in (1, 2):
+        done = run(*study, "--trials", trials, "--constraint", "disparate_impact(colour)<=100")
+        assert done.exit_code == 0, done.stderr
+        notes = [line for line in done.stderr.splitlines() if not line.startswith("trial ")]
+        assert len(notes) == len(set(notes))
+        assert any(
+            "disparate_impact" in note or "colour gives the groups" in note for note in notes
+        )
+    assert "continues study s" in notes
+    compared = ("compare", *study[1:-4], "--methods", "random,tpe", "--repeats", 1, "--trials", 1)
+    done = run(*compared, "--out", tmp_path / "curves.parquet")
+    assert done.exit_code == 0, done.stderr
 
 
 def test_json_lines_are_trials_as_they_end(run, tmp_path) -> None:

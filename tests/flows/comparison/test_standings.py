@@ -165,14 +165,14 @@ def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
     curves({"a": [1.0]}, "two", "c2").to_parquet(tmp_path / "two.parquet")
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "x.parquet")
     (tmp_path / "text.parquet").write_text("text")
-    with pytest.raises(BadInput, match="comparison 'c2' has no run of 'b' in repeat 0"):
+    with pytest.raises(BadInput, match="comparison 'c2' has no replicate of 'b' in repeat 0"):
         pooled_standings([str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")])
     with pytest.raises(BadInput, match="no column 'comparison'"):
         pooled_standings([str(tmp_path / "x.parquet")])
     with pytest.raises(BadInput, match="is no Parquet file"):
         pooled_standings([str(tmp_path / "text.parquet")])
     curves({}).to_parquet(tmp_path / "empty.parquet")
-    with pytest.raises(BadInput, match="no run to compare"):
+    with pytest.raises(BadInput, match="nothing to compare"):
         pooled_standings([str(tmp_path / "empty.parquet")])
     with pytest.raises(BadInput, match="there is no file"):
         pooled_standings([str(tmp_path / "none.parquet")])

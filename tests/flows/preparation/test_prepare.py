@@ -57,10 +57,7 @@ def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) ->
         prepared("train.csv", target="target", **options)
 
 
-def test_a_study_that_was_just_entered_is_prepared_again_without_reading_or_remarks(
-    prepared,
-) -> None:
-    """A command prepares a study, and its flow prepares it again by its name."""
+def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepared) -> None:
     given = {"target": "target", "drop": ["patient"], "constraint": ["latency_us<=1e6"]}
     first = prepared("train.csv", **given, trials=7, seed=5)
     again = prepare(
@@ -73,5 +70,8 @@ def test_a_study_that_was_just_entered_is_prepared_again_without_reading_or_rema
         read=lambda _: pytest.fail("the input was read again"),
     )  # fmt: skip
     assert again.plan == first.plan
-    assert len(first.notes) > 1
-    assert again.notes == ()
+
+
+def test_a_value_of_an_option_that_a_method_does_not_take_is_refused_by_its_name(prepared) -> None:
+    with pytest.raises(BadInput, match="--option: r must be a whole number; got 'x'"):
+        prepared("train.csv", target="target", drop=["patient"], option={"r": "x"})

@@ -1,12 +1,9 @@
 """A study in the ledger that is continued: what may change, and what must be the same."""
 
-from dataclasses import replace
-
 import pytest
 
 from prefect_tune.flows.preparation.resume import CannotContinue
 from prefect_tune.flows.study.plan import Execution, StopRule
-from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 
 
@@ -19,12 +16,13 @@ def test_a_study_is_not_continued_with_another_split(prepared, options) -> None:
         prepared("train.csv", **given, **options)
 
 
-def test_a_study_that_has_run_is_said_to_be_continued(prepared) -> None:
+def test_a_study_that_is_there_is_said_to_be_continued_with_its_constraints(prepared) -> None:
     given = {"target": "target", "drop": ["patient"], "study": "one"}
-    first = prepared("train.csv", **given)
-    begun = replace(first.plan, flow_run_id="0").to_json()
-    Ledger(first.store.database).update_study("one", settings=begun)
+    prepared("train.csv", **given)
     assert list(map(str, prepared("train.csv", **given).notes)) == ["continues study one"]
+    _, *more = prepared("train.csv", **given, constraint=["disparate_impact(colour)<=90"]).notes
+    again = prepared("train.csv", **given, constraint=["disparate_impact(colour)<=90"]).notes[1:]
+    assert [note.option for note in more] == ["drop", "method"] == [note.option for note in again]
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch)
     asked = [*(e.key for e in kept), key_of("f")]
     found = store.index.entries(asked)
     assert {key: e.parts for key, e in found.items()} == {e.key: e.parts for e in kept}
-    assert store.index.bytes_present(asked) == sum(e.size_bytes for e in kept)
+    for study in (kept[0].study, "another"):  # whoever made them
+        assert store.index.bytes_present(asked, study) == sum(e.size_bytes for e in kept)
     assert store.index.entries([]) == {}
-    assert store.index.bytes_present([]) == 0
+    assert store.index.bytes_present([], "s") == 0
 
 
 def test_bytes_are_those_in_the_cache(store) -> None:
@@ -31,7 +32,7 @@ def test_bytes_are_those_in_the_cache(store) -> None:
     }
     store.forget(first)
     assert store.index.bytes_by_step() == {"encode": second.size_bytes}
-    assert store.index.bytes_present([first.key, second.key]) == second.size_bytes
+    assert store.index.bytes_present([first.key, second.key], second.study) == second.size_bytes
     assert store.index.totals().cache_bytes == second.size_bytes
 
 

@@ -233,7 +233,7 @@ def test_a_function_of_ones_own_sees_the_fitted_pipeline_and_the_held_out_rows(
 
 def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     table = str(write_table(tmp_path))
-    aside = kept_aside(["disparate_impact(colour)<=1"], ["colour", "b"])
+    aside = kept_aside([parse_constraint("disparate_impact(colour)<=1")], ["colour", "b"])
     assert aside == ("colour",)
     kept = read_source(Source(table, target="target"))
     dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))

@@ -1,0 +1,43 @@
+"""Whether a method takes the options that it is given."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["check_method"]
+
+
+def check_method(
+    method: str,
+    options: Mapping[str, Any],
+    space: Space,
+    objective: Objective | None = None,
+    *,
+    option: str,
+    value: str | None = None,
+) -> None:
+    """Check a method's options by making it, which costs nothing.
+
+    Args:
+        method: Name of the method.
+        options: Its own options.
+        space: What it is to search.
+        objective: What it is to minimise.
+        option: Name of the option that errors speak of.
+        value: What was given for that option, as errors show it.
+
+    Raises:
+        UnknownName: If there is no such method or option.
+        BadInput: If the value of an option cannot be used.
+    """
+    try:
+        make_optimizer(method, space, 0, objective, options)
+    except (UnknownName, BadInput):
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadInput(str(error), option=option, value=value) from error
