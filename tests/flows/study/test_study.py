@@ -145,7 +145,16 @@ def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
     with Study.opened(store, name) as again:
         assert again.plan.ensemble == 4
         assert again.result == {"test_loss": 1.5, "members": []}
-        assert again.state == "interrupted"
+        assert again.former_state == "interrupted"
+
+
+def test_one_whose_process_was_killed_was_interrupted(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        study.set_plan(replace(study.plan, flow_run_id="the one before"))
+        study.set_state("running")
+    with Study.opened(store, name) as again:
+        assert (again.former_state, again.former_flow_run) == ("interrupted", "the one before")
 
 
 def test_one_process_at_a_time_opens_it(store, enter) -> None:
