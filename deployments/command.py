@@ -27,7 +27,7 @@ _COMMANDS = (
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="prefect-tune")
 def main() -> None:
-    """Tune whole data-analytic pipelines on Prefect: which algorithm at each step, and how set.
+    """Tune whole data-analytic pipelines on Prefect: algorithms and hyperparameters.
 
     Start with `prefect-tune run cohort:demo`, then `prefect-tune run table.csv --target COLUMN`.
     """

@@ -41,7 +41,7 @@ def fit_final_model(
         return
     for text in _ensemble_notes(study, chosen, size, what):
         observer.note(text)
-    observer.note(f"fitting {what} on all training rows (after the budget)")
+    observer.note(f"fitting {what} on all training rows (not counted in the budget)")
     parameters: dict[str, Any] = {
         "number": weighted[0][0].number,
         "members": [
@@ -57,7 +57,7 @@ def fit_final_model(
         refit_seconds=refitted.seconds,
     )
     observer.note(
-        f"final model kept; {loss_name(study.plan.metric)} on the test rows "
+        f"final model saved; {loss_name(study.plan.metric)} on the test rows "
         f"{refitted.test_loss:.4g} (fitted in {format_seconds(refitted.seconds)})"
     )
 
@@ -86,7 +86,7 @@ def _ensemble_notes(study: Study, chosen: ChosenEnsemble | None, size: int, what
         return [f"no ensemble is better on the held-out rows than {what}, which is taken"]
     notes = []
     if len(chosen.losses) < size:
-        notes.append(f"the ensemble has {len(chosen.losses)} picks; no more make it better")
+        notes.append(f"the ensemble has {len(chosen.losses)} picks; adding more does not help")
     if len(chosen.members) > 1 and study.plan.bounds:
         notes.append("each member meets the constraints; the ensemble is slower and larger")
     return notes

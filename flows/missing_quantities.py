@@ -35,7 +35,7 @@ def measure_missing(
     missing = study.without_quantities()
     if missing:
         earlier = counted(len(missing), "earlier trial")
-        observer.note(f"measuring what is now constrained in {earlier}")
+        observer.note(f"measuring the constrained quantities of {earlier}")
     for trial in missing:
         parameters = {
             "number": trial.number,

@@ -42,5 +42,5 @@ def need_column(column: str, columns: Iterable[str], where: str) -> None:
     if column not in known:
         guess = nearest(column, known)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {shown}.")
+        shown = known if len(known) <= 20 else [*known[:10], "...", *known[-10:]]
+        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {', '.join(shown)}")

@@ -51,7 +51,7 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 @click.argument("name", required=False)
 @JSON
 def methods(name: str | None, *, as_json: bool) -> None:
-    """List the methods of search and what each is for, or explain the options of method NAME."""
+    """List the search methods and what each is for, or explain the options of method NAME."""
     with reported_errors():
         from prefect_tune.optimizers.registry import METHODS, method_named
 

@@ -29,7 +29,7 @@ __all__ = ["compare", "standings"]
 @QUIET
 @KEEP_SERVER
 def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any) -> None:
-    """Compare methods of search on DATA, or continue a comparison.
+    """Compare search methods on DATA, or continue a comparison.
 
     Each method runs with --budget or --trials of its own, --repeats times, on one worker and with
     an empty cache of its own. All methods of a repeat have the same test part, folds and seed.

@@ -79,7 +79,7 @@ def run_flow(
                     return run(preparation)
                 except KeyboardInterrupt:
                     again = f"the same command with {preparation.again}"
-                    observer.note(f"{again} goes on where it was")
+                    observer.note(f"{again} continues it")
                     raise
                 except Exception as error:
                     summary = preparation.finished() if is_of_server(error) else None

@@ -21,7 +21,7 @@ _TYPES: dict[str, Any] = {"whole": int, "number": float}
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
 DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
-QUIET = click.option("--quiet", is_flag=True, help="Say nothing along the way.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 KEEP_SERVER = click.option(
     "--keep-server", is_flag=True, help="Leave the embedded Prefect server up."
 )

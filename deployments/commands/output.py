@@ -32,7 +32,7 @@ def written_folder(out: str) -> Iterator[Path]:
 
     target = Path(out)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise BadInput(f"{out} is there already; name a folder that is empty or not there")
+        raise BadInput(f"{out} already exists; choose an empty or new folder")
     try:
         with atomic_folder(target) as folder:
             yield folder

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, uncut_column
-from prefect_tune.flows.units import format_bytes, format_seconds
+from prefect_tune.flows.units import counted, format_bytes, format_seconds
 
 __all__ = ["print_artifact", "print_artifacts"]
 
@@ -63,7 +63,9 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         CONSOLE.print(f"  made from it: {child['key'][:12]} {made}{evicted}")
     used = [f"{trial['study']} {trial['number']}" for trial in document["trials"]]
     more = f" and {len(used) - _MOST_TRIALS} more" if len(used) > _MOST_TRIALS else ""
-    CONSOLE.print(f"  used by {len(used)} trials: {', '.join(used[:_MOST_TRIALS])}{more}")
+    CONSOLE.print(
+        f"  used by {counted(len(used), 'trial')}: {', '.join(used[:_MOST_TRIALS])}{more}"
+    )
 
 
 def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
 def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
     seconds, n_waiting = summary["seconds"], summary["n_waiting"]
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
-    waiting = f"; {n_waiting} more asked for, and not run" if n_waiting else ""
+    waiting = f"; {n_waiting} more waiting to run" if n_waiting else ""
     yield (
         f"{counted(summary['n_trials'], 'trial')}, {summary['n_failed']} failed, in {total} "
         f"({evaluating} of evaluating){waiting}"

@@ -46,7 +46,7 @@ def _read(file: str) -> pd.DataFrame:
     try:
         curves = pd.read_parquet(file)
     except (ArrowInvalid, OSError) as error:
-        raise BadInput(f"{file} is no Parquet file: {error}") from error
+        raise BadInput(f"{file} is not a Parquet file: {error}") from error
     missing = [column for column in CURVE_COLUMNS if column not in curves]
     if missing:
         raise BadInput(

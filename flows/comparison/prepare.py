@@ -62,7 +62,7 @@ def prepare_comparison(
     if parameters["methods"] is not None:
         parse_methods(parameters["methods"])
     if parameters["repeats"] is not None and parameters["repeats"] < 1:
-        raise BadInput("at least 1", option="repeats", value=parameters["repeats"])
+        raise BadInput("must be at least 1", option="repeats", value=parameters["repeats"])
     settings = _parse(parameters)
     store = open_store(settings.address)
     ledger = Ledger(store.database)
@@ -114,7 +114,7 @@ class _Design:
         both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
         if len(both) < 2:
             raise BadInput(
-                "a comparison takes two methods or more, divided by commas; known are "
+                "a comparison takes two methods or more, separated by commas; known are "
                 f"{', '.join(METHODS)}",
                 option="methods",
                 value=given,

@@ -72,10 +72,10 @@ def constraint_notes(
         honouring = " or ".join(m.name for m in METHODS.values() if m.honours_constraints)
         notes.append(
             Note(
-                f"{method} looks for the least loss, and the constraints choose among its trials",
+                f"{method} ignores constraints while searching; they only choose among its trials",
                 "method",
                 method,
-                f"--method {honouring} searches inside of them",
+                f"--method {honouring} searches within them",
             )
         )
     return notes

@@ -77,11 +77,11 @@ _OPTIONS = (
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).", "METRIC", default="error for classes, r2 for numbers"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.", "LABEL", default="the rarer"),
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
-    Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to so many of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
+    Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
-    Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. What ends first counts; 10m if neither is given.", "TIME"),
+    Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. Whichever comes first ends the search; 10m if neither is given.", "TIME"),
     Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.", "TIME", default="a tenth of --budget, 10s to 15m"),
     Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.", "SIZE", default="the machine's, shared by the workers"),
     Option("study", "text", "Where", "Name of the study; a study of that name is continued.", "NAME", default="data, method and time"),
@@ -89,7 +89,7 @@ _OPTIONS = (
     Option("dask", "text", "Where", "Address of a Dask scheduler to use instead of local processes, for instance tcp://host:8786.", "ADDRESS"),
     Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.", "URL", default="below PREFECT_TUNE_HOME"),
     Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger.", "URL", default="SQLite in the store"),
-    Option("cache_budget", "text", "Where", "Most that the store's cache may hold, for instance 5GB; a property of the store from then on.", "SIZE", default="the store's own, 10GB for a new one"),
+    Option("cache_budget", "text", "Where", "Maximum size of the store's cache, for instance 5GB; a property of the store from then on.", "SIZE", default="the store's own, 10GB for a new one"),
     Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (cheapest for its size and use); a property of the store from then on.", "POLICY", default="the store's own, lru for a new one"),
     Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
     Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).", "WHICH", default="auto"),
@@ -109,7 +109,7 @@ def flag_of(field: str) -> str:
 
 _ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")
 _ONLY_COMPARE = (
-    Option("methods", "text", "Search", "Methods to compare, divided by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS", default=_compared_methods),
+    Option("methods", "text", "Search", "Methods to compare, separated by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS", default=_compared_methods),
     Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.", "N", default="3"),
     Option("name", "text", "Where", "Name of the comparison; one of that name is continued, with more repeats or methods if you say so.", "NAME", default="data and time"),
     Option("out", "text", "Where", "Parquet file for the curves of all replicates.", "FILE", default="NAME.parquet"),

@@ -154,7 +154,7 @@ def parse_execution(workers: int | None, dask: str | None, task_runs: str | None
         BadInput, UnknownName: If one of the values cannot be used.
     """
     if workers is not None and workers < 1:
-        raise BadInput("at least 1", option="workers", value=workers)
+        raise BadInput("must be at least 1", option="workers", value=workers)
     which: Any = task_runs or "auto"
     if which not in get_args(TaskRuns):
         raise UnknownName("value of --task-runs", which, get_args(TaskRuns))
@@ -202,7 +202,7 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
     trials, ensemble, seed = (parameters[name] for name in ("trials", "ensemble", "seed"))
     for name, value in (("trials", trials), ("ensemble", ensemble)):
         if value is not None and value < 1:
-            raise BadInput("at least 1", option=name, value=value)
+            raise BadInput("must be at least 1", option=name, value=value)
     if ensemble is not None and trials is not None and ensemble > trials:
         raise BadInput(
             f"more than the {trials} trials of the study",
@@ -238,4 +238,6 @@ def _check_alternatives(parameters: Mapping[str, Any]) -> None:
         if parameters[one] is not None and parameters[other] is not None:
             flags = [flag_of(name) for name in (one, other)]
             values = [parameters[name] for name in (one, other)]
-            raise BadInput(f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: take one of them")
+            raise BadInput(
+                f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
+            )

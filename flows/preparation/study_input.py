@@ -51,9 +51,9 @@ class StudyInput:
         """Return what the data was taken for, and what reading it had to decide."""
         dataset = self.dataset
         what = "columns" if dataset.kind == "table" else "event codes"
-        found_out = "" if self.source.format else " (--format overrides)"
+        found_out = "" if self.source.format else " (override with --format)"
         described = (
-            f"{dataset.name} is taken for {FORMATS[dataset.format].description}{found_out}: "
+            f"reading {dataset.name} as {FORMATS[dataset.format].description}{found_out}: "
             f"{len(dataset)} rows, {dataset.n_features} {what}; {_describe_target(dataset)}"
         )
         return [Note(described, "format", dataset.format), *map(Note, dataset.notes)]
@@ -90,7 +90,7 @@ def find_metric(
     labels = [str(label) for label in classes]
     if settings.positive is not None and (len(classes) != 2 or settings.positive not in labels):
         raise BadInput(
-            f"one of two classes, and the target has {', '.join(labels[:8]) or 'numbers'}",
+            f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
             value=settings.positive,
         )
@@ -102,7 +102,7 @@ def find_metric(
     is_bounded = any(b.quantity.name == "false_positive_rate" for b in settings.bounds or ())
     if settings.positive is not None or not (is_bounded or name not in _SYMMETRIC_METRICS):
         return metric, []
-    text = f"the positive class is {labels[positive]}, the rarer one (--positive overrides)"
+    text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"
     return metric, [Note(text, "positive", labels[positive])]
 
 

@@ -160,7 +160,7 @@ def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float 
     if (n_folds is None) == (holdout is None):
         raise BadInput(
             f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
-            "once; take one of them"
+            "once; use only one of them"
         )
     if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
         raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")

@@ -154,7 +154,7 @@ def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(server, tmp_pa
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command with --study s goes on where it was" in said
+    assert "the same command with --study s continues it" in said
     assert "Traceback" not in said
     assert server_of(home) is None
     states_left = {t["state"] for t in trials_of(home, "s")}

@@ -53,7 +53,7 @@ def test_numbers_are_predicted_as_numbers(numbers) -> None:
         ({"metric": "error"}, "class .* has 1 rows, fewer than the 3 folds"),
         ({"space": "small"}, "class .* has 1 rows, fewer than the 3 folds"),
         ({"metric": "r2", "space": "small"}, "--space small: it predicts classes"),
-        ({"positive": "1"}, "--positive 1: one of two classes, and the target has numbers"),
+        ({"positive": "1"}, "--positive 1: not one of two classes; the target has numbers"),
     ],
 )
 def test_what_does_not_fit_numbers_is_refused(numbers, options, message) -> None:

@@ -15,7 +15,7 @@ def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     assert (out / written["labels"]).is_dir()
     again = run("cohort", name, "--out", out)
     assert again.exit_code == 2
-    assert "is there already; name a folder that is empty or not there" in again.stderr
+    assert "already exists; choose an empty or new folder" in again.stderr
     unknown = run("cohort", "demo?famly=sum", "--out", tmp_path / "other")
     assert unknown.exit_code == 2
     assert "Did you mean 'family'" in unknown.stderr

@@ -152,7 +152,7 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
         ({"methods": "random"}, "two methods or more"),
         ({"methods": "random,random"}, "random is there twice"),
         ({"methods": "random,tpe:x"}, "write METHOD:NAME=VALUE"),
-        ({"repeats": 0}, "--repeats 0: at least 1"),
+        ({"repeats": 0}, "--repeats 0: must be at least 1"),
         ({"trials": None}, "name --budget, for instance --budget 2m"),
         ({"budget": "1m"}, "and not both"),
         ({"name": "a b"}, "--name 'a b"),

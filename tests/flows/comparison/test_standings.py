@@ -169,7 +169,7 @@ def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
         pooled_standings([str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")])
     with pytest.raises(BadInput, match="no column 'comparison'"):
         pooled_standings([str(tmp_path / "x.parquet")])
-    with pytest.raises(BadInput, match="is no Parquet file"):
+    with pytest.raises(BadInput, match="is not a Parquet file"):
         pooled_standings([str(tmp_path / "text.parquet")])
     curves({}).to_parquet(tmp_path / "empty.parquet")
     with pytest.raises(BadInput, match="nothing to compare"):

@@ -37,19 +37,19 @@ def test_rows_are_split_as_the_options_say(prepared) -> None:
 )
 def test_what_the_data_is_taken_for_is_said(prepared, tmp_path, write, labels, said) -> None:
     study = prepared(str(write(tmp_path / "data")), labels=labels)
-    assert f"data is taken for {said} (--format overrides): 80 rows" in str(study.notes[0])
+    assert f"reading data as {said} (override with --format): 80 rows" in str(study.notes[0])
 
 
 def test_what_the_user_said_it_is_is_not_said_to_be_found_out(prepared) -> None:
     study = prepared("train.csv", target="target", format="table")
-    assert "train is taken for a table: 100 rows" in str(study.notes[0])
+    assert "reading train as a table: 100 rows" in str(study.notes[0])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"test": "test.parquet", "test_size": 0.2}, "--test test.parquet with --test-size 0.2"),
-        ({"folds": 3, "holdout": 0.2}, "--folds 3 with --holdout 0.2: take one of them"),
+        ({"folds": 3, "holdout": 0.2}, "--folds 3 with --holdout 0.2: use only one of them"),
     ],
 )
 def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) -> None:

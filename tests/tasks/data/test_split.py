@@ -161,8 +161,8 @@ def test_a_class_that_only_the_test_rows_have_is_named() -> None:
     [
         (None, 0.0, "--holdout 0.0: the share of held-out rows"),
         (None, 0.9, "--holdout 0.9"),
-        (3, 0.2, "take one of them"),
-        (None, None, "take one of them"),
+        (3, 0.2, "use only one of them"),
+        (None, None, "use only one of them"),
     ],
 )
 def test_a_hold_out_that_cannot_be_made_is_refused(n_folds, holdout, message) -> None:
