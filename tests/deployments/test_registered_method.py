@@ -81,7 +81,7 @@ def ran(server, walk, run, data) -> Any:  # noqa: ARG001 - the flow goes to the 
 def test_run_makes_it_with_its_options(run, ran) -> None:
     assert ran.exit_code == 0, ran.stderr
     assert "walked to path 3" in ran.stdout
-    assert "searches inside of them" not in ran.stderr
+    assert "searches within them" not in ran.stderr
     assert run.json("show", "w")["decisions"] == {"reached": 3}
 
 
@@ -109,7 +109,7 @@ def test_other_methods_name_it_where_there_are_constraints(run, data) -> None:
         *("run", data, "--target", "target", "--space", "small", "--trials", 1),
         *("--method", "random", "--constraint", "latency_us<=1000000"),
     )
-    assert "--method admm or walk searches inside of them" in done.stderr
+    assert "--method admm or walk searches within them" in done.stderr
 
 
 def test_compare_takes_it(run, data, tmp_path) -> None:

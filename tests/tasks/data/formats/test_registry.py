@@ -55,7 +55,7 @@ def test_a_study_runs_on_a_registered_format(toys, tmp_path) -> None:
         "--space", "small", "--method", "random", "--trials", 1, "--study", "s",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.stderr
-    assert "taken for a table of semicolons" in ran.stdout + ran.stderr
+    assert "as a table of semicolons" in ran.stdout + ran.stderr
     assert run("predict", "s", toys, "--out", tmp_path / "out.csv").exit_code == 0
 
 
