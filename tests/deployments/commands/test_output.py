@@ -41,5 +41,5 @@ def test_a_folder_appears_when_all_is_written(tmp_path) -> None:
 
 def test_a_folder_that_holds_something_is_a_mistake(tmp_path) -> None:
     (tmp_path / "mine").touch()
-    with pytest.raises(BadInput, match="is there already"), written_folder(str(tmp_path)):
+    with pytest.raises(BadInput, match="already exists"), written_folder(str(tmp_path)):
         pass

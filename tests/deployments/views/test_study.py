@@ -30,7 +30,7 @@ def shown(capsys):
 def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
     said = shown()
     assert "s (random, complete)" in said
-    assert "3 trials, 1 failed, in 1m15s (1m10s of evaluating); 2 more asked for" in said
+    assert "3 trials, 1 failed, in 1m15s (1m10s of evaluating); 2 more waiting to run" in said
     assert "best: trial 1, cross-validated error 12.5 %; on the test rows 13 %" in said
     assert "(guessing: 50 %)" in said
     assert "fit model  tree (depth=3)" in said
