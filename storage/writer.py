@@ -71,17 +71,7 @@ class ArtifactWriter:
         lineage: Mapping[str, Any],
         turn: Turn[Any] | None = None,
     ) -> Entry:
-        """Keep an artifact, evicting others for it as the budget demands.
-
-        Args:
-            entry: What is known of it; its place, if it has one, is noted in the journal already.
-            made: What to keep.
-            lineage: All that its key was computed from.
-            turn: The lease on making it, which ends when it is entered.
-
-        Returns:
-            The entry as kept. When it was refused, `is_present` is False.
-        """
+        """Keep an artifact; `ArtifactStore.write` says what each argument is."""
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
             return self._written(entry, made, lineage, turn)
@@ -149,7 +139,7 @@ class ArtifactWriter:
         self.warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
 
     def warn_once(self, text: str, what: str) -> None:
-        """Warn once of what may befall every artifact; the counters count the rest."""
+        """Warn once of a fault that may recur with every artifact; counters have the rest."""
         if what not in self._said:
             self._said.add(what)
             _LOGGER.warning(text)

@@ -5,8 +5,18 @@ from itertools import product
 
 import numpy as np
 from ConfigSpace import ConfigurationSpace, Float
+from worlds import told
 
-from prefect_tune.optimizers import Algorithm, Evaluation, Query, Space, Step, StepCost
+from prefect_tune.optimizers import (
+    Algorithm,
+    Budget,
+    Evaluation,
+    Flash,
+    Query,
+    Space,
+    Step,
+    StepCost,
+)
 
 __all__ = [
     "BENCHMARK",
@@ -17,6 +27,7 @@ __all__ = [
     "counted_space",
     "one_hot_paths",
     "planted_loss",
+    "run_one_by_one",
     "steps_of",
 ]
 
@@ -108,3 +119,17 @@ def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Eval
     spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
     total = sum(c.seconds for c in costs)
     return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
+
+
+def run_one_by_one(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
+    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
+    queries = []
+    paths = list(optimizer.space.paths())
+    for number in range(n):
+        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
+        seconds = None if budget is None else budget.seconds_left
+        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
+        loss = float(paths.index(query.configuration.path)) + 1
+        optimizer.tell(told(number, query, loss))
+        queries.append(query)
+    return queries

@@ -137,7 +137,7 @@ class WorkerPool:
             self._free_nannies.put(nanny)
 
     def drain(self) -> None:
-        """Have the workers send what they have not yet told the Prefect server."""
+        """Send what the workers have not yet told the Prefect server."""
         self._runner.client.run(drain_worker, on_error="ignore")
 
     def _find_workers(self) -> list[str]:

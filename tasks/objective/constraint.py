@@ -1,4 +1,4 @@
-"""Constraints as users write them, and whether a data set can bear them."""
+"""Constraints as users write them, and whether they can be measured on a data set."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -12,6 +12,7 @@ from flash_worlds import (
     additive_log_seconds,
     additive_losses,
     counted_space,
+    run_one_by_one,
     steps_of,
 )
 from worlds import evaluation, mixed_space, told
@@ -47,20 +48,6 @@ class TestFlashOfThePaper(OptimizerContract):
     # paths that is random search, and all there is to prove is that it is no worse by a point.
     margin = -1.0
     margin_share = 0.0
-
-
-def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
-    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
-    queries = []
-    paths = list(optimizer.space.paths())
-    for number in range(n):
-        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
-        seconds = None if budget is None else budget.seconds_left
-        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
-        loss = float(paths.index(query.configuration.path)) + 1
-        optimizer.tell(told(number, query, loss))
-        queries.append(query)
-    return queries
 
 
 def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
@@ -140,7 +127,7 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
     options: dict[str, Any],
 ) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
-    run(optimizer, 20)
+    run_one_by_one(optimizer, 20)
     decisions = optimizer.decisions
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
     late = [t.query.configuration.path for t in list(optimizer.history)[12:]]
@@ -152,7 +139,7 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
 
 def test_phase_one_begins_with_every_model_on_plain_data() -> None:
     optimizer = Flash(space_named("flash"), 0, Objective())
-    paths = [query.configuration.path for query in run(optimizer, 30)]
+    paths = [query.configuration.path for query in run_one_by_one(optimizer, 30)]
     models = [a.id for a in optimizer.space.searched[-1].algorithms]
     assert paths[: len(models)] == [("none", "none", "none", model) for model in models]
     assert {path[2] for path in paths} == {a.id for a in optimizer.space.searched[2].algorithms}
@@ -177,7 +164,7 @@ def test_many_pending_queries_are_for_different_paths() -> None:
 
 def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    queries = run(optimizer, 6)
+    queries = run_one_by_one(optimizer, 6)
     for query in queries:
         assert query.configuration == default_configuration(
             optimizer.space, query.configuration.path
@@ -188,7 +175,7 @@ def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
 
 def test_without_pruning_phase_three_has_the_whole_space() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
-    run(optimizer, 8)
+    run_one_by_one(optimizer, 8)
     assert optimizer.decisions["phase"] == 3
     assert optimizer.decisions["n_subspace_paths"] == 12
     assert "ranking" not in optimizer.decisions
@@ -196,7 +183,7 @@ def test_without_pruning_phase_three_has_the_whole_space() -> None:
 
 def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
     optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
-    run(optimizer, 8)
+    run_one_by_one(optimizer, 8)
     assert optimizer.decisions["n_subspace_paths"] == 4
     assert "r is 50, and the paths are 4" in optimizer.decisions["notes"][0]
 
@@ -205,7 +192,7 @@ def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
 @pytest.mark.parametrize("phase3", ["smac", "tpe"])
 def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) -> None:
     optimizer = Flash(counted_space(counts), 0, Objective(), phase3=phase3)
-    assert len({q.configuration for q in run(optimizer, 18)}) == 18
+    assert len({q.configuration for q in run_one_by_one(optimizer, 18)}) == 18
 
 
 @pytest.mark.parametrize("cost", ["steps", "total", "literal", "none"])
@@ -226,7 +213,7 @@ def test_failures_equal_losses_and_costs_of_zero_raise_nothing(
 
 def test_a_batch_of_pending_queries_takes_different_paths() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    run(optimizer, 7)
+    run_one_by_one(optimizer, 7)
     assert optimizer.decisions["phase"] == 2
     asked = [optimizer.ask(Budget()).configuration.path for _ in range(4)]
     assert len(set(asked)) == 4
@@ -234,14 +221,14 @@ def test_a_batch_of_pending_queries_takes_different_paths() -> None:
 
 def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> None:
     optimizer = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8)
-    run(optimizer, 17)
+    run_one_by_one(optimizer, 17)
     decided = optimizer.decisions
     assert {step: set(ids) >= {"a0", "a1"} for step, ids in decided["subspace"].items()} == {
         "step0": True, "step1": True,
     }  # fmt: skip
     assert decided["n_subspace_paths"] < 16
     paper = Flash(counted_space((4, 4)), 0, Objective(), r=1, n_init=8, n_prune=8, variant="paper")
-    run(paper, 17)
+    run_one_by_one(paper, 17)
     assert paper.decisions["n_subspace_paths"] == 1
 
 
@@ -306,7 +293,7 @@ def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], messa
 def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
     space = counted_space((4, 5, 5))
     optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
-    queries = run(optimizer, 40, Budget(trials_left=40))
+    queries = run_one_by_one(optimizer, 40, Budget(trials_left=40))
     inside = optimizer.decisions["subspace"]
     is_outside = [
         any(choice.algorithm not in inside[step] for step, choice in q.configuration.choices)

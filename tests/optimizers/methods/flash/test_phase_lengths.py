@@ -1,6 +1,7 @@
 import pytest
 from flash_worlds import (
     counted_space,
+    run_one_by_one,
 )
 from worlds import evaluation, told
 
@@ -8,24 +9,9 @@ from prefect_tune.optimizers import (
     Budget,
     Flash,
     Objective,
-    Query,
     Trial,
 )
 from prefect_tune.tasks.catalogue.spaces import space_named
-
-
-def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
-    """Ask and tell one by one; a trial costs one second, and its loss is that of its path."""
-    queries = []
-    paths = list(optimizer.space.paths())
-    for number in range(n):
-        left = None if budget is None or budget.trials_left is None else budget.trials_left - number
-        seconds = None if budget is None else budget.seconds_left
-        query = optimizer.ask(Budget(trials_left=left, seconds_left=seconds))
-        loss = float(paths.index(query.configuration.path)) + 1
-        optimizer.tell(told(number, query, loss))
-        queries.append(query)
-    return queries
 
 
 @pytest.mark.parametrize(
@@ -33,7 +19,7 @@ def run(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
 )
 def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    run(optimizer, 16, budget)
+    run_one_by_one(optimizer, 16, budget)
     decisions = optimizer.decisions
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
     assert len(decisions["notes"]) == 1
@@ -61,13 +47,13 @@ def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() ->
 
 def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
     optimizer = Flash(space_named("flash"), 0, Objective())
-    queries = run(optimizer, 12, Budget(trials_left=12))
+    queries = run_one_by_one(optimizer, 12, Budget(trials_left=12))
     assert optimizer.decisions["n_init"] == 6
     assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
 
 
 def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
-    run(optimizer, 13, Budget(trials_left=13))
+    run_one_by_one(optimizer, 13, Budget(trials_left=13))
     assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
     assert optimizer.decisions["notes"] == []
