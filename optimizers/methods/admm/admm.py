@@ -71,11 +71,11 @@ class Admm(Optimizer):
             self.history, self.objective, given.failure_cost, given.f_hat, given.margin
         )
         self._z.count(self._state, observed, rng)
-        configuration = self._next(observed, budget, rng)
+        query = self._next(observed, budget, rng)
         self._state.open.append(len(self.history))
         self._state.new_in_iteration += 1
         self.memo = self._state.to_json()
-        return Query(configuration)
+        return query
 
     def _restore(self, memo: Mapping[str, Any] | None) -> None:
         super()._restore(memo)
@@ -84,32 +84,30 @@ class Admm(Optimizer):
         else:
             self._state = AdmmState.from_json(memo)
 
-    def _next(
-        self, observed: Observations, budget: Budget, rng: np.random.Generator
-    ) -> Configuration:
+    def _next(self, observed: Observations, budget: Budget, rng: np.random.Generator) -> Query:
         state = self._state
         if state.block == "start":
             first = next((c for c in self._first if c not in self.history.asked), None)
             if first is not None:
                 state.path = first.path
-                return first
+                return Query(first)
             self._begin_theta(self._best_path(observed))
         while True:
             effort = self._effort(budget)
             if state.block == "theta":
-                configuration = self._theta_min(observed, effort, rng)
-                if configuration is not None:
+                query = self._theta_min(observed, effort, rng)
+                if query is not None:
                     state.asked += 1
-                    return configuration
+                    return query
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
                 state.asked += 1
-                return configuration
+                return Query(configuration)
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
-                return self._unseen(rng)
+                return Query(self._unseen(rng))
 
     def _effort(self, budget: Budget) -> int:
         """Return I + t F, at most the largest (adaptive ADMM, section 5)."""
@@ -128,8 +126,8 @@ class Admm(Optimizer):
 
     def _theta_min(
         self, observed: Observations, effort: int, rng: np.random.Generator
-    ) -> Configuration | None:
-        """Return the next hyperparameters of the path; None when this sub-problem is done."""
+    ) -> Query | None:
+        """Return the next query of the path; None when this sub-problem is done."""
         path = self._state.path
         if self._state.asked >= effort or not self._theta.search(path).has_choices:
             return None
@@ -137,7 +135,7 @@ class Admm(Optimizer):
             self._state.tuned.append(path)
         here = self._positions.at(self._state, path)
         if here not in self.history.asked and is_allowed(self.space, here):
-            return here
+            return Query(here)
         try:
             return self._theta.propose(self._state, observed, self.history, rng)
         except SpaceExhausted:

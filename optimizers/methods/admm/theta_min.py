@@ -20,6 +20,7 @@ from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
@@ -54,8 +55,8 @@ class ThetaMin:
 
     def propose(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
-    ) -> Configuration:
-        """Return a new configuration of the path that the state tunes.
+    ) -> Query:
+        """Return a new query of the path that the state tunes.
 
         Raises:
             SpaceExhausted: If the path has none left.
@@ -65,10 +66,10 @@ class ThetaMin:
         is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
         if solver == "random" or is_early:
             asked = history.asked
-            return new_configuration(self.space, asked, rng, path)
+            return Query(new_configuration(self.space, asked, rng, path))
         if solver == "smac":
             return self._by_forest(state, observed, history, rng)
-        return self._improving(state, observed, history, rng)
+        return Query(self._improving(state, observed, history, rng))
 
     def search(self, path: Path) -> GaussianSearch:
         """Return tables of a path, made once."""
@@ -93,7 +94,7 @@ class ThetaMin:
 
     def _by_forest(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
-    ) -> Configuration:
+    ) -> Query:
         """Return the same by SMAC's forest, which sees the augmented losses."""
         path = state.path
         encoded = self.search(path)

@@ -57,16 +57,16 @@ class Flash(Optimizer):
         return self._decided.rendered(() if is_blank else self._models.table.paths)
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
-        configuration = self._next(budget, rng)
+        query = self._next(budget, rng)
         self.memo = self._decided.to_json()
-        return Query(configuration)
+        return query
 
     def _restore(self, memo: Mapping[str, Any] | None) -> None:
         super()._restore(memo)
         if memo is not None:
             self._decided = FlashMemo.from_json(memo)
 
-    def _next(self, budget: Budget, rng: np.random.Generator) -> Configuration:
+    def _next(self, budget: Budget, rng: np.random.Generator) -> Query:
         if self._decided.design is None:
             self._decided.design = initial_design(self.options, self._models.table, rng)
         phase = self._decided.phase = self._phase(budget)
@@ -74,11 +74,11 @@ class Flash(Optimizer):
             if phase == 3:
                 return self._tuned(rng)
             if phase == 2 and (variant := self._variant()) is not None:
-                return variant
+                return Query(variant)
             paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
-            return self._configuration(paths, rng)
+            return Query(self._configuration(paths, rng))
         except SpaceExhausted:
-            return new_configuration(self.space, self.history.asked, rng)
+            return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _phase(self, budget: Budget) -> int:
         """Return the phase of this ask; a settled length stays, whatever the budget says later."""
@@ -149,8 +149,8 @@ class Flash(Optimizer):
                 continue
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
-    def _tuned(self, rng: np.random.Generator) -> Configuration:
-        """Return the next configuration of Phase 3."""
+    def _tuned(self, rng: np.random.Generator) -> Query:
+        """Return the next query of Phase 3."""
         if self._decided.subspace is None:
             self._prune(rng)
         return self._tuning.propose(self.history, rng)

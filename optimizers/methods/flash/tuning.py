@@ -13,7 +13,7 @@ from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, Log
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
@@ -48,8 +48,8 @@ class Tuning:
         self._space, self._subspace = space, subspace
         self._objective, self._options, self._cost = objective, options, cost
 
-    def propose(self, history: History, rng: np.random.Generator) -> Configuration:
-        """Return the next configuration.
+    def propose(self, history: History, rng: np.random.Generator) -> Query:
+        """Return the next query.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.

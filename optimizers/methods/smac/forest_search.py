@@ -12,8 +12,8 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import log_expect
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.neighbours import neighbours
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
@@ -60,8 +60,8 @@ class ForestSearch:
 
     def propose(
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None = None
-    ) -> Configuration:
-        """Return the next configuration.
+    ) -> Query:
+        """Return the next query.
 
         Args:
             history: The trials so far.
@@ -75,13 +75,13 @@ class ForestSearch:
         n_told = len(history.complete) + len(history.failed)
         is_random = rng.random() < self.options.random_share
         if n_told < self.options.n_startup or not history.complete or is_random:
-            return new_configuration(self.proposed, asked, rng)
+            return Query(new_configuration(self.proposed, asked, rng))
         ranked = self._ranked(history, rng, log_cost)
         for row in range(len(ranked)):
             configuration = self.candidates.decode(ranked, row)
             if configuration is not None and configuration not in asked:
-                return configuration
-        return new_configuration(self.proposed, asked, rng)
+                return Query(configuration)
+        return Query(new_configuration(self.proposed, asked, rng))
 
     def _ranked(
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None

@@ -26,7 +26,7 @@ class Smac(Optimizer):
         if not len(self.history):
             path = sample_configuration(self.space, rng).path
             return Query(default_configuration(self.space, path))
-        return Query(self._search.propose(self.history, rng))
+        return self._search.propose(self.history, rng)
 
     @cached_property
     def _search(self) -> ForestSearch:

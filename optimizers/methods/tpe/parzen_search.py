@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions
 from prefect_tune.optimizers.space.conditions import active_hyperparameters
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
+from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
@@ -65,17 +66,17 @@ class ParzenSearch:
             for h in a.hyperparameters.values()
             if not isinstance(h, Constant)
         }
-        self._known: dict[Configuration, FrozenTrial] = {}
+        self._known: dict[int, FrozenTrial] = {}
 
-    def propose(self, history: History, rng: np.random.Generator) -> Configuration:
-        """Return the next configuration.
+    def propose(self, history: History, rng: np.random.Generator) -> Query:
+        """Return the next query.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
         asked = history.asked
         if len(history.complete) + len(history.failed) < self.options.n_startup:
-            return new_configuration(self.space, asked, rng)
+            return Query(new_configuration(self.space, asked, rng))
         study = self._study(history)
         sampler = TPESampler(
             n_startup_trials=0,
@@ -104,8 +105,8 @@ class ParzenSearch:
                 and self.space.is_feasible(configuration.path)
                 and is_allowed(self.space, configuration)
             ):
-                return configuration
-        return new_configuration(self.space, asked, rng)
+                return Query(configuration)
+        return Query(new_configuration(self.space, asked, rng))
 
     def _draw(self, sampler: TPESampler, study: optuna.Study, trial: FrozenTrial) -> Configuration:
         def suggest(name: str, distribution: BaseDistribution) -> Any:
@@ -133,11 +134,11 @@ class ParzenSearch:
         return _quiet_study(_GivenTrials([self._frozen(t, float(y)) for t, y in known]))
 
     def _frozen(self, trial: Trial, loss: float) -> FrozenTrial:
-        configuration = trial.query.configuration
-        frozen = self._known.get(configuration)
+        frozen = self._known.get(trial.number)
         if frozen is None:
-            frozen = self._known[configuration] = self._inside(configuration)
-        frozen.number, frozen.value = trial.number, loss
+            frozen = self._known[trial.number] = self._inside(trial.query.configuration)
+            frozen.number = trial.number
+        frozen.value = loss
         return frozen
 
     def _inside(self, configuration: Configuration) -> FrozenTrial:

@@ -21,7 +21,7 @@ class Tpe(Optimizer):
     method: ClassVar[Method] = TPE
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        return Query(self._search.propose(self.history, rng))
+        return self._search.propose(self.history, rng)
 
     @cached_property
     def _search(self) -> ParzenSearch:
