@@ -101,17 +101,21 @@ class ThetaMin:
         row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
         penalty = self.penalty(state)
         on_path = History()
+        of_failures = [np.inf]
         for trial in (t for t in history if t.query.configuration.path == path):
             seen = trial
-            if trial.evaluation is not None:
+            if trial.evaluation is not None and trial.number in row_of:
                 pulled = float(penalty(encoded.inputs.encode([trial.query.configuration]))[0])
                 loss = float(values[row_of[trial.number]]) + pulled
                 seen = replace(trial, evaluation=replace(trial.evaluation, loss=loss))
+            elif trial.failure is not None:
+                of_failures.append(float(values[row_of[trial.number]]))
             on_path.record(seen)
-        failure_cost = self.options.failure_cost
-        assert failure_cost is not None  # noqa: S101 - resolved at construction
-        options = SmacOptions(n_startup=_N_INITIAL, failure_cost=failure_cost)
-        return ForestSearch(self._subspace(path), self.objective, options).propose(on_path, rng)
+        # Failures count on the scale of the augmented losses too; a share of a range is at least 0.
+        is_share = np.isfinite(self.objective.upper - self.objective.lower)
+        objective = Objective("augmented", "", 0.0 if is_share else -np.inf, min(of_failures))
+        options = SmacOptions(n_startup=_N_INITIAL, failure_cost="bound")
+        return ForestSearch(self._subspace(path), objective, options).propose(on_path, rng)
 
     def _improving(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
