@@ -37,6 +37,8 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     space: str | None = None,
     metric: str | None = None,
     positive: str | None = None,
+    epochs: int | None = None,
+    race: bool = False,
     seed: int | None = None,
     trials: int | None = None,
     budget: str | None = None,

@@ -33,7 +33,7 @@ def fit_final_model(
     incumbent = _incumbent(study)
     size = study.plan.ensemble or 1
     chosen = choose_ensemble(study, size) if size > 1 else None
-    weighted = chosen.members if chosen else ((incumbent, 1.0),)
+    weighted = chosen.members if chosen else _own_members(study)
     members = [{"trial": trial.number, "weight": weight} for trial, weight in weighted]
     what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
     is_fitted = study.result.get("members") == members
@@ -45,7 +45,7 @@ def fit_final_model(
     parameters: dict[str, Any] = {
         "number": weighted[0][0].number,
         "members": [
-            {"number": t.number, "query": t.query.to_json(), "weight": w} for t, w in weighted
+            {"number": t.number, "query": t.refit_query.to_json(), "weight": w} for t, w in weighted
         ],
         "context": context,
     }
@@ -76,6 +76,13 @@ def _incumbent(study: Study) -> Trial:
     raise StudyFailed(
         f"study {study.name!r} ended without a completed trial: {most_frequent_failure(study)}"
     )
+
+
+def _own_members(study: Study) -> tuple[tuple[Trial, float], ...]:
+    """Return the trials and weights of the method's own answer, the heaviest first."""
+    weights = study.optimizer.weights
+    numbers = sorted(weights, key=lambda number: (-weights[number], number))
+    return tuple((study.trials[number], weights[number]) for number in numbers)
 
 
 def _ensemble_notes(study: Study, chosen: ChosenEnsemble | None, size: int, what: str) -> list[str]:

@@ -10,6 +10,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Failure, Trial
@@ -20,6 +21,8 @@ __all__ = ["progress_of", "search"]
 MAX_ATTEMPTS = 2
 """How often a trial is started whose worker dies; the second death is its own doing."""
 _TICK_SECONDS = 0.5
+_LAST_ASKS = 10
+"""Of how many asks a method is told the seconds one by one."""
 
 
 def search(
@@ -76,9 +79,13 @@ def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progre
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Search:
-    """One search, with what all of its steps need; the fields are the arguments of `search`."""
+    """One search, with what all of its steps need; its first fields are the arguments of `search`.
+
+    Attributes:
+        waits: Whether the method has said that its next ask waits for a tell.
+    """
 
     study: Study
     running: DaskTrials
@@ -86,6 +93,7 @@ class _Search:
     pace: ServerPace
     observer: Observer
     only: Collection[int] | None
+    waits: bool = False
 
     def run(self) -> str:
         """Run to the end, and return why it ended."""
@@ -95,8 +103,9 @@ class _Search:
                 if not self.pace.may_submit(self.running.n_task_runs):
                     break
                 trial, reason = self._next()
-                if trial is not None:
-                    self.running.submit(self.study.start(trial), self.pace.report)
+                if trial is None:
+                    break
+                self.running.submit(self.study.start(trial), self.pace.report)
             if reason and not self.running.n_running:
                 return reason
             for ended in self.running.collect(_TICK_SECONDS):
@@ -108,29 +117,44 @@ class _Search:
                 return "the time is spent"
 
     def _next(self) -> tuple[Trial | None, str]:
-        """Return the next trial to start, or why there is none."""
+        """Return the next trial to start, or why there is none; neither while the method waits."""
         if self._seconds_left() <= 0:
             return None, "the time is spent"
         if (waiting := self.study.next_waiting(self.only)) is not None:
             return waiting, ""
         if self.only is not None:
             return None, "all are run again"
-        if self.stop_rule.trials is not None and self.study.n_asked >= self.stop_rule.trials:
+        return (None, "") if self.waits else self._ask()
+
+    def _ask(self) -> tuple[Trial | None, str]:
+        """Ask for a new trial; as `_next`."""
+        is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
+        if is_begun and not self.study.optimizer.can_go_on:
             return None, "all trials are done"
         try:
             return self.study.ask(self._budget()), ""
+        except NotYet:
+            self.waits = True
+            return None, ""
         except SpaceExhausted as end:
-            return None, str(end)
+            return None, "all trials are done" if is_begun else str(end)
+
+    def _trials_left(self) -> int | None:
+        """Return how many configurations may still be begun; None when that is not limited."""
+        n_trials = self.stop_rule.trials
+        return None if n_trials is None else max(n_trials - self.study.n_begun, 0)
 
     def _budget(self) -> Budget:
         trials = self.study.trials.values()
-        n_trials, seconds = self.stop_rule.trials, self.stop_rule.seconds
+        seconds = self.stop_rule.seconds
         return Budget(
             trials_spent=sum(t.is_told for t in trials),
-            trials_left=None if n_trials is None else n_trials - self.study.n_asked,
+            trials_left=self._trials_left(),
             seconds_spent=sum(t.cost_seconds for t in trials),
             seconds_left=None if seconds is None else self._seconds_left() * self.running.n_slots,
-            ask_seconds=self.study.ask_seconds,
+            ask_seconds=sum(self.study.ask_seconds),
+            n_workers=self.running.n_slots,
+            last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),
         )
 
     def _seconds_left(self) -> float:
@@ -151,7 +175,7 @@ class _Search:
             self.study.put_back(trial)
             raise StoreLost(outcome.lost)
         if outcome is not None and outcome.evaluation is not None:
-            trial = trial.completed(outcome.evaluation)
+            trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
         elif ended.failure is not None and ended.failure.kind != "crashed":
@@ -166,4 +190,5 @@ class _Search:
             message = f"the worker process died in {trial.attempts} attempts"
             trial = trial.failed(replace(failure, message=message))
         self.study.tell(trial)
+        self.waits = False
         self.observer.ended(trial, self._progress())

@@ -88,6 +88,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         use_cache=plan.use_cache,
         memory_limit_bytes=limits.memory_bytes,
         quantities=tuple(bounded.quantity for bounded in plan.bounds),
+        epochs=plan.epochs,
     )
     with DaskTrials.started(
         context,

@@ -35,6 +35,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     positive: str | None = None,
     constraint: list[str] | None = None,
     ensemble: int | None = None,
+    epochs: int | None = None,
+    race: bool = False,
     seed: int | None = None,
     option: dict[str, Any] | None = None,
     trials: int | None = None,

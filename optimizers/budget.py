@@ -11,10 +11,13 @@ class Budget:
 
     Attributes:
         trials_spent: Trials told so far.
-        trials_left: Trials that may still be asked for; None when not limited.
+        trials_left: Configurations that may still be begun; None when not limited. At 0 only those
+            begun may be gone on with.
         seconds_spent: Worker-seconds spent so far.
         seconds_left: Worker-seconds that may still be spent; None when not limited.
         ask_seconds: Seconds that the optimizer's own asks have taken so far.
+        n_workers: Trials that may run at the same time.
+        last_ask_seconds: Seconds of the last asks, newest last.
     """
 
     trials_spent: int = 0
@@ -22,3 +25,5 @@ class Budget:
     seconds_spent: float = 0.0
     seconds_left: float | None = None
     ask_seconds: float = 0.0
+    n_workers: int = 1
+    last_ask_seconds: tuple[float, ...] = ()

@@ -15,7 +15,10 @@ __all__ = ["Asked", "ConstraintsMeasured", "Event", "Retried", "Told", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Trial `number` was asked for; `memo` is what the method wants back on replay."""
+    """Trial `number` was asked for; `memo` is what the method wants back on replay.
+
+    Only the last memo of a study counts, so it is kept beside the events and not in them.
+    """
 
     number: int
     query: Query
@@ -25,19 +28,20 @@ class Asked:
     kind: ClassVar[str] = "ask"
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
+        """Return all fields but the memo as JSON values."""
         return {
             "number": self.number,
             "query": self.query.to_json(),
             "budget": asdict(self.budget),
-            "memo": self.memo,
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
         """Read what `to_json` wrote, checked against a space."""
         query = Query.from_json(document["query"], space)
-        return cls(document["number"], query, Budget(**document["budget"]), document["memo"])
+        budget = dict(document["budget"])
+        budget["last_ask_seconds"] = tuple(budget.get("last_ask_seconds", ()))
+        return cls(document["number"], query, Budget(**budget), document.get("memo"))
 
 
 @dataclass(frozen=True, slots=True)

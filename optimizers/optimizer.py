@@ -21,7 +21,11 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Optimizer"]
+__all__ = ["NotYet", "Optimizer"]
+
+
+class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the next outcome
+    """Nothing is to be asked for until the outcome of a pending trial is told."""
 
 
 class Optimizer(ABC):
@@ -69,16 +73,42 @@ class Optimizer(ABC):
         """The decisions so far that people may want to see, as JSON values."""
         return {}
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it may go on with configurations when no more may be begun."""
+        return bool(self.method.fidelities)
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The trial that the method would choose now: the best full one, unless it knows better."""
+        return self.history.incumbent
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """Weights of the trials that make up the answer now: the incumbent alone, by default."""
+        return {} if self.incumbent is None else {self.incumbent.number: 1.0}
+
     def ask(self, budget: Budget) -> Query:
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
         After it, `memo` holds what `replay` must be given back, or None.
 
         Raises:
+            NotYet: If the next ask waits for a tell; nothing was asked for, nothing has changed.
             SpaceExhausted: If nothing is left to ask for.
+            RuntimeError: If the method waits with no trial pending, or begins a configuration that
+                the budget excludes, which are faults of the method.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
-        query = self._propose(budget, np.random.default_rng(sequence))
+        try:
+            query = self._propose(budget, np.random.default_rng(sequence))
+        except NotYet:
+            if not self.history.pending:
+                message = f"method {self.name!r} waits though no trial is pending"
+                raise RuntimeError(message) from None
+            raise
+        if budget.trials_left == 0 and query.configuration not in self.history.asked:
+            raise RuntimeError(f"method {self.name!r} begins a configuration though none is left")
         self._register(query)
         return query
 
@@ -116,18 +146,23 @@ class Optimizer(ABC):
         self.history.record(self.history[number].waiting())
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Take quantities of a complete trial that were not measured when it was told.
+        """Take quantities of a trial with a loss that were not measured when it was told.
 
         Raises:
-            ValueError: If there is no complete trial of that number.
+            ValueError: If there is no such trial.
         """
         trial = self.history.get(number)
         if trial is None or trial.evaluation is None:
-            raise ValueError(f"trial {number} is not complete; it has no quantities to measure")
+            raise ValueError(f"trial {number} has no loss, so there are no quantities to measure")
         self.history.record(trial.measured(constraints))
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process and its memo, without proposing anything.
+        """Take an ask of an earlier process, without proposing anything.
+
+        Args:
+            number: Number of the trial.
+            query: What was asked for.
+            memo: The method's own; None of all asks but the last.
 
         Raises:
             ValueError: If another trial comes next.
@@ -137,7 +172,8 @@ class Optimizer(ABC):
                 f"the events ask for trial {number} where {self._n_asks} comes next; "
                 "they are not in order"
             )
-        self._restore(memo)
+        if memo is not None:
+            self._restore(memo)
         self._register(query)
 
     def _register(self, query: Query) -> None:
@@ -146,11 +182,15 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
-        """Return the next query, from the history, the memo and this ask's own generator."""
+        """Return the next query, from the history, the memo and this ask's own generator.
+
+        Raises:
+            NotYet, SpaceExhausted: As `ask` says; before anything of the method has changed.
+        """
 
     def _observe(self, trial: Trial) -> None:  # noqa: B027 - not every method keeps something
         """Update what the method keeps besides the history."""
 
-    def _restore(self, memo: Mapping[str, Any] | None) -> None:
-        """Take back the memo of an earlier ask."""
+    def _restore(self, memo: Mapping[str, Any]) -> None:
+        """Take back the memo of the last ask."""
         self.memo = memo

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from prefect_tune.storage.database import Database, Document, epoch, metadata
+from prefect_tune.storage.database import Database, Document, epoch, metadata, upsert
 from prefect_tune.storage.lease import check_held
 
 __all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
@@ -55,6 +55,12 @@ trial_table = Table(
     Column("study", String, primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("state", String, nullable=False),
+    Column("body", Document, nullable=False),
+)
+memo_table = Table(
+    "memos",
+    metadata,
+    Column("study", String, primary_key=True),
     Column("body", Document, nullable=False),
 )
 session_table = Table(
@@ -160,10 +166,11 @@ class Ledger:
             )
 
     def delete_study(self, name: str) -> None:
-        """Remove a study with its events, trials and sessions."""
+        """Remove a study with its events, memo, trials and sessions."""
         with self._database.write() as connection:
             for table, column in (
                 (event_table, event_table.c.study),
+                (memo_table, memo_table.c.study),
                 (trial_table, trial_table.c.study),
                 (session_table, session_table.c.study),
                 (study_table, study_table.c.name),
@@ -171,9 +178,21 @@ class Ledger:
                 connection.execute(delete(table).where(column == name))
 
     def append(
-        self, study: str, kind: str, body: Mapping[str, Any], trial: Mapping[str, Any]
+        self,
+        study: str,
+        kind: str,
+        body: Mapping[str, Any],
+        trial: Mapping[str, Any],
+        memo: Mapping[str, Any] | None = None,
     ) -> None:
         """Append an event and set where its trial now stands, both or neither.
+
+        Args:
+            study: Name of the study.
+            kind: Kind of the event.
+            body: The event.
+            trial: Its trial from now on.
+            memo: Replaces the memo of the study, unless None.
 
         Raises:
             LeaseLost: If another process has taken over the study.
@@ -193,6 +212,15 @@ class Ledger:
                 )
             )
             self._set_trial(connection, study, trial)
+            if memo is not None:
+                upsert(connection, memo_table, {"study": study, "body": dict(memo)})
+
+    def memo(self, study: str) -> Mapping[str, Any] | None:
+        """Return the last memo of a study, if there is one."""
+        query = select(memo_table.c.body).where(memo_table.c.study == study)
+        with self._database.read() as connection:
+            memo: Mapping[str, Any] | None = connection.execute(query).scalar()
+            return memo
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
         """Set where a trial stands, when no event of the optimizer says so.

@@ -49,7 +49,8 @@ def refit(
 
     Args:
         number: Number of the trial that the first one comes from.
-        members: Of each one `number`, `query` as JSON values, and `weight` in the ensemble.
+        members: Of each one `number`, `query` (`Trial.refit_query` as JSON values), and `weight`
+            in the ensemble.
         context: The study.
     """
     started = perf_counter()
@@ -57,9 +58,7 @@ def refit(
     space = context.problem.find_space()
     pipelines, records, contributed = [], [], []
     for member in members:
-        path_run = PathRun(
-            context, Query(Query.from_json(member["query"], space).configuration), [REFIT]
-        )
+        path_run = PathRun(context, Query.from_json(member["query"], space), [REFIT])
         outcome: StepOutcome | None = None
         with one_thread():
             for position in range(len(path_run.steps)):

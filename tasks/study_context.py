@@ -23,6 +23,7 @@ class StudyContext:
             machine's memory.
         cache_area: Names artifacts that are shared within the area alone; empty for all others.
         quantities: What to measure beside the loss.
+        epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
     """
 
     study: str
@@ -32,6 +33,7 @@ class StudyContext:
     memory_limit_bytes: int | None = None
     cache_area: str = ""
     quantities: tuple[Quantity, ...] = ()
+    epochs: int | None = None
 
 
 @lru_cache(maxsize=4)

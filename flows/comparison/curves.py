@@ -7,6 +7,7 @@ import pandas as pd
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
+from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 
 __all__ = ["TEST_LOSSES", "curve_of"]
@@ -91,8 +92,7 @@ def _after(row: dict[str, Any], told: Any) -> dict[str, Any]:
         "failure": failure["kind"] if failure else None,
         "loss": evaluation["loss"] if evaluation else None,
     }
-    is_full = evaluation is not None and told["query"]["subset"] == 1.0
     best = row["incumbent_loss"]
-    if is_full and (best is None or evaluation["loss"] < best):
+    if told["state"] == TrialState.COMPLETE and (best is None or evaluation["loss"] < best):
         row |= {"incumbent": told["number"], "incumbent_loss": evaluation["loss"]}
     return row

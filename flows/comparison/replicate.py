@@ -130,7 +130,7 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
 
 
 def _refit_parameters(trial: Trial, context: StudyContext) -> Mapping[str, Any]:
-    member = {"number": trial.number, "query": trial.query.to_json(), "weight": 1}
+    member = {"number": trial.number, "query": trial.refit_query.to_json(), "weight": 1}
     return {"number": trial.number, "members": [member], "context": context}
 
 
@@ -142,5 +142,5 @@ def _message(study: Study, incumbent: Trial) -> str:
         f"{study.plan.metric} {incumbent.loss:.4g}"
         + (f", on the test rows {test:.4g}" if test is not None else "")
         + f"; {n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
-        f"({format_seconds(study.ask_seconds)} of asking)"
+        f"({format_seconds(sum(study.ask_seconds))} of asking)"
     )

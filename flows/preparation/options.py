@@ -78,9 +78,11 @@ _OPTIONS = (
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.", "LABEL", default="the rarer"),
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
     Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
+    Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
+    Option("race", "switch", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest."),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
-    Option("trials", "whole", "Budget", "Trials in all, those of earlier runs of the study included.", "N"),
+    Option("trials", "whole", "Budget", "Configurations to begin in all, those of earlier runs of the study included; going on with one is not counted.", "N"),
     Option("budget", "text", "Budget", "Time in all, that of earlier runs included, for instance 30m or 8h. Whichever comes first ends the search; 10m if neither is given.", "TIME"),
     Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.", "TIME", default="a tenth of --budget, 10s to 15m"),
     Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.", "SIZE", default="the machine's, shared by the workers"),
@@ -118,7 +120,7 @@ _COMPARE_TEXTS = {
     "test": "Test rows, the same for all repeats: a table like DATA, or for events a table like that of --labels.",
     "test_size": "Share of the rows that each repeat holds back, without --test; the best pipelines of fixed times are scored on them after the search.",
     "seed": "Source of all randomness of the first repeat; the next ones take the next numbers.",
-    "trials": "Trials of each replicate (one method in one repeat), for a comparison at equal trials.",
+    "trials": "Configurations that each replicate (one method in one repeat) begins, for a comparison at equal trials.",
     "budget": "Time of each replicate (one method in one repeat), for instance 2m, for a comparison at equal time.",
     "workers": "Replicates at the same time, each on a worker process of its own.",
     "no_cache": "Neither look for cached steps nor keep any. Without it each replicate has a cache of its own, empty at first.",
@@ -128,7 +130,7 @@ _COMPARE_TEXTS = {
 _ORDER = (
     "data", "target", "labels", "format", "test", "test_size", "folds", "holdout", "group", "drop",
     "categorical", "drop_missing_target", "methods", "repeats", "space", "metric", "positive",
-    "seed",
+    "epochs", "race", "seed",
 )  # fmt: skip
 
 

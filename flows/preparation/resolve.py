@@ -1,7 +1,5 @@
 """A new study: its input read, and everything resolved that was left out."""
 
-from dataclasses import replace
-
 from prefect_tune.flows.preparation.constraints import (
     check_constraints,
     constraint_notes,
@@ -11,6 +9,7 @@ from prefect_tune.flows.preparation.method_check import check_method
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read, find_metric, read_input
+from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.storage.store import ArtifactStore
@@ -51,8 +50,13 @@ def resolve(
     check_constraints(bounds, dataset, split)
     y = dataset.y[split.fold != TEST]
     metric, metric_notes = find_metric(settings, dataset, y)
-    objective = metric.objective(y, len(dataset.classes))
-    objective = replace(objective, constraints=tuple(b.constraint for b in bounds))
+    objective = study_objective(
+        metric,
+        dataset,
+        split,
+        constraints=tuple(b.constraint for b in bounds),
+        epochs=settings.epochs,
+    )
     check_method(method, settings.options, found.space, objective, option="option")
     plan = StudyPlan(
         source=found.source,
@@ -82,6 +86,8 @@ def resolve(
         quantity_digests=quantity_digests(bounds),
         ensemble=settings.ensemble,
         use_cache=settings.use_cache,
+        epochs=settings.epochs,
+        race=bool(settings.race),
         execution=settings.execution,
     )
     notes = [*metric_notes, *found.notes(), *constraint_notes(bounds, dataset, split, method)]

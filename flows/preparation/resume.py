@@ -63,6 +63,8 @@ RULES = (
     Rule("folds"),
     Rule("holdout"),
     Rule("test_size"),
+    Rule("epochs"),
+    Rule("race"),
     Rule("stop_rule", may_change=True),
     Rule("trial_seconds", may_change=True),
     Rule("trial_memory_bytes", may_change=True),

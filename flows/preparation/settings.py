@@ -75,6 +75,8 @@ class TuneSettings:
         cache_budget_bytes: New budget of the store's cache.
         eviction: New policy of eviction of the store's cache.
         use_cache: Whether to use the cache.
+        epochs: Epochs of a full training.
+        race: Whether configurations that are clearly behind end after their first fold.
     """
 
     source: Source
@@ -98,6 +100,8 @@ class TuneSettings:
     cache_budget_bytes: int | None = None
     eviction: str | None = None
     use_cache: bool = True
+    epochs: int | None = None
+    race: bool | None = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
@@ -144,6 +148,8 @@ class TuneSettings:
             cache_budget_bytes=_parse_cache_budget(p["cache_budget"]),
             eviction=_known_policy(p["eviction"]),
             use_cache=not p["no_cache"],
+            epochs=p["epochs"],
+            race=p["race"] or None,
         )
 
 

@@ -47,8 +47,8 @@ class TrialDocument:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is complete, and of all training rows."""
-        return self.state == TrialState.COMPLETE and self.document["query"]["subset"] == 1
+        """Whether it has the loss of a full query."""
+        return self.state == TrialState.COMPLETE
 
     @property
     def quantities(self) -> Mapping[str, float]:

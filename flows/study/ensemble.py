@@ -54,8 +54,8 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
         The ensemble, or None when no trial qualifies, or none is better than the best trial alone.
     """
     history = study.optimizer.history
-    feasible = [t for t in history.complete if t.query.subset == 1 and history.violation(t) <= 0]
-    found, incumbent = [], history.incumbent
+    feasible = [t for t in history.complete if history.violation(t) <= 0]
+    found, incumbent = [], study.incumbent
     for trial in sorted(feasible, key=lambda t: (t.loss, t.number))[:_CANDIDATES]:
         contributed = _held_out(study, trial)
         if contributed is not None:

@@ -30,7 +30,7 @@ class StopRule:
     """When the search of a study ends: at whichever comes first. Both count from its beginning.
 
     Attributes:
-        trials: Trials in all; None for no bound.
+        trials: Configurations begun in all; None for no bound.
         seconds: Seconds in all; None for no bound.
     """
 
@@ -90,6 +90,8 @@ class StudyPlan:
         quantity_digests: By text of every quantity ever bounded, the digest of what is measured.
         ensemble: Most picks of the final model's ensemble; None for a single model.
         use_cache: Whether to look for artifacts, and to keep them.
+        epochs: Epochs of a full training of iterative models; None to fit them at once.
+        race: Whether configurations that are clearly behind end after their first fold.
         flow_run_id: The flow run of the latest session; None before the first.
         execution: Where the trials of this session run.
     """
@@ -111,6 +113,8 @@ class StudyPlan:
     quantity_digests: Mapping[str, str] = field(default_factory=dict)
     ensemble: int | None = None
     use_cache: bool = True
+    epochs: int | None = None
+    race: bool = False
     flow_run_id: str | None = None
     execution: Execution = field(default_factory=Execution)
 
@@ -168,6 +172,8 @@ class StudyPlan:
             "space": self.problem.space,
             "option": dict(self.options),
             "use_cache": self.use_cache,
+            "epochs": self.epochs,
+            "race": self.race,
             "trials": self.stop_rule.trials,
             "budget_seconds": self.stop_rule.seconds,
             "constraint": [bound.to_json() for bound in self.bounds],
@@ -200,6 +206,8 @@ class StudyPlan:
             quantity_digests=settings["quantity_digests"],
             ensemble=settings["ensemble"],
             use_cache=settings["use_cache"],
+            epochs=settings.get("epochs"),  # neither was there in 0.1
+            race=settings.get("race", False),
             flow_run_id=settings.get("flow_run_id"),  # not there before the first session
             execution=execution or Execution(),
         )

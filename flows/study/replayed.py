@@ -1,18 +1,20 @@
 """A study's optimizer and trials, brought back from the ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import TEST, load_split
+from prefect_tune.tasks.data.split import load_split
 
 __all__ = ["read_trials", "replayed_optimizer"]
 
@@ -23,8 +25,8 @@ _EVENTS: Mapping[str, type[Event]] = {
 
 def replayed_optimizer(
     store: ArtifactStore, ledger: Ledger, study: str, plan: StudyPlan, space: Space
-) -> tuple[Optimizer, float]:
-    """Return the optimizer of a study as if it had never stopped, and the seconds its asks took.
+) -> tuple[Optimizer, list[float]]:
+    """Return the optimizer of a study as if it had never stopped, and the seconds of its asks.
 
     Args:
         store: Where the study's data is.
@@ -34,16 +36,29 @@ def replayed_optimizer(
         space: What it searches.
     """
     problem = plan.problem
-    dataset = load_dataset(store, problem.dataset)
-    training = load_split(store, problem.split).fold != TEST
-    objective = replace(
-        problem.find_metric().objective(dataset.y[training], len(dataset.classes)),
+    objective = study_objective(
+        problem.find_metric(),
+        load_dataset(store, problem.dataset),
+        load_split(store, problem.split),
         constraints=tuple(bounded.constraint for bounded in plan.bounds),
+        epochs=plan.epochs,
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
     events = ledger.events(study)
-    replay(optimizer, (_EVENTS[e.kind].from_json(e.body, space) for e in events))
-    return optimizer, sum(e.body["seconds"] for e in events if e.kind == Asked.kind)
+    replay(optimizer, _with_memo(events, ledger.memo(study), space))
+    return optimizer, [e.body["seconds"] for e in events if e.kind == Asked.kind]
+
+
+def _with_memo(
+    stored: Sequence[LedgerEvent], memo: Mapping[str, Any] | None, space: Space
+) -> Iterator[Event]:
+    """Yield the events of a study, the last ask with the memo that the ledger has beside them."""
+    last = max((e.sequence for e in stored if e.kind == Asked.kind), default=None)
+    for event in stored:
+        found = _EVENTS[event.kind].from_json(event.body, space)
+        if isinstance(found, Asked) and event.sequence == last and memo is not None:
+            found = replace(found, memo=memo)
+        yield found
 
 
 def read_trials(ledger: Ledger, study: str, space: Space) -> list[Trial]:

@@ -48,7 +48,7 @@ class Study:
         former_flow_run: Id of the flow run of its session before, if there was one.
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
-        ask_seconds: Seconds that all asks have taken.
+        ask_seconds: Seconds of each ask.
         result: Its result so far, as the ledger has it.
 
     Raises:
@@ -77,6 +77,7 @@ class Study:
             store, self.ledger, name, self.plan, space
         )
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, space)}
+        self._begun = {trial.query.configuration for trial in self.trials.values()}
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
@@ -100,9 +101,14 @@ class Study:
         return len(self.trials)
 
     @property
+    def n_begun(self) -> int:
+        """Configurations begun so far; going on with one counts as no other."""
+        return len(self._begun)
+
+    @property
     def incumbent(self) -> Trial | None:
-        """The best trial so far."""
-        return self.optimizer.history.incumbent
+        """The trial that the method would choose now."""
+        return self.optimizer.incumbent
 
     def seconds(self) -> float:
         """Return the time spent on it, that of this session included."""
@@ -121,17 +127,20 @@ class Study:
         """Ask for a new trial, which waits.
 
         Raises:
+            NotYet: If the next ask waits for a tell; nothing is asked for.
             SpaceExhausted: If nothing is left to ask for.
         """
         started = perf_counter()
         query = self.optimizer.ask(budget)
         seconds = perf_counter() - started
-        self.ask_seconds += seconds
+        self.ask_seconds.append(seconds)
         trial = Trial(self.n_asked, query)
-        event = Asked(trial.number, query, budget, self.optimizer.memo)
+        event = Asked(trial.number, query, budget)
         body = {**event.to_json(), "seconds": seconds}
-        self.ledger.append(self.name, event.kind, body, trial.to_json())
+        memo = self.optimizer.memo
+        self.ledger.append(self.name, event.kind, body, trial.to_json(), memo)
         self.trials[trial.number] = trial
+        self._begun.add(query.configuration)
         return trial
 
     def start(self, trial: Trial) -> Trial:
@@ -154,6 +163,7 @@ class Study:
         body = {**trial.to_json(), "elapsed_seconds": self.seconds()}
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self.trials[trial.number] = trial
+        self._note_incumbent()
         if self.incumbent == trial:
             self._pin_incumbent()
 
@@ -173,14 +183,12 @@ class Study:
         self.trials[number] = trial
 
     def without_quantities(self) -> list[Trial]:
-        """Return the complete trials that lack a quantity which is bounded now."""
+        """Return the trials with a loss that lack a quantity which is bounded now."""
         texts = {bounded.quantity.text for bounded in self.plan.bounds}
         return [
             t
             for t in self.trials.values()
-            if t.state == TrialState.COMPLETE
-            and t.evaluation is not None
-            and not texts <= set(t.evaluation.constraints)
+            if t.evaluation is not None and not texts <= set(t.evaluation.constraints)
         ]
 
     def set_plan(self, plan: StudyPlan) -> None:
@@ -206,6 +214,13 @@ class Study:
                 yield
             finally:
                 self.store.index.pins.release(study_lease(self.name))
+
+    def _note_incumbent(self) -> None:
+        """Note the method's choice where it is another than the best full trial."""
+        best, chosen = self.optimizer.history.incumbent, self.incumbent
+        number = None if chosen is None or chosen == best else chosen.number
+        if number != self.result.get("incumbent"):
+            self.set_result(incumbent=number)
 
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:

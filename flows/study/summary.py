@@ -6,7 +6,7 @@ Light to import, and quick: it reads the ledger's documents and builds neither s
 from collections.abc import Sequence
 from typing import Any
 
-from prefect_tune.flows.study.documents import TrialDocument, standing_of
+from prefect_tune.flows.study.documents import Standing, TrialDocument, standing_of
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -42,7 +42,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "n_trials": sum(t.state.is_told for t in trials),
         "n_failed": sum(t.state == TrialState.FAILED for t in trials),
         "n_waiting": sum(not t.state.is_told for t in trials),
-        "incumbent": _in_brief(standing.incumbent),
+        "incumbent": _in_brief(_incumbent(stored, trials, standing)),
         "constraints": {c.name: c.bound for c in constraints},
         "nearest_infeasible": _in_brief(standing.nearest_infeasible),
         "ensemble": stored.result.get("ensemble"),
@@ -63,6 +63,14 @@ def _state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Return where a study stands; one whose process was killed while running is interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
+
+
+def _incumbent(
+    stored: StoredStudy, trials: Sequence[TrialDocument], standing: Standing
+) -> TrialDocument | None:
+    """Return the trial that the method has chosen: the best full one, unless it said another."""
+    said = stored.result.get("incumbent")
+    return standing.incumbent if said is None else next(t for t in trials if t.number == said)
 
 
 def _in_brief(trial: TrialDocument | None) -> dict[str, Any] | None:

@@ -58,8 +58,17 @@ class History:
 
     @property
     def complete(self) -> tuple[Trial, ...]:
-        """Trials with a loss."""
+        """Trials of full queries with a loss."""
         return tuple(t for t in self if t.state == TrialState.COMPLETE)
+
+    @property
+    def stopped(self) -> tuple[Trial, ...]:
+        """Trials with a loss that are not the whole evaluation."""
+        return tuple(t for t in self if t.state == TrialState.STOPPED)
+
+    def stretches(self, configuration: Configuration) -> tuple[Trial, ...]:
+        """Return the trials of a configuration, in the order of asking."""
+        return tuple(t for t in self if t.query.configuration == configuration)
 
     @property
     def failed(self) -> tuple[Trial, ...]:
@@ -73,17 +82,17 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial on all training rows that meets the constraints.
+        """The best complete trial that meets the constraints.
 
         Of equals, the one asked for first.
         """
-        feasible = [t for t in self.complete if t.query.subset == 1.0 and self.violation(t) <= 0]
+        feasible = [t for t in self.complete if self.violation(t) <= 0]
         return min(feasible, key=lambda t: (t.loss, t.number), default=None)
 
     @property
     def nearest_infeasible(self) -> Trial | None:
-        """Of the complete trials on all training rows that do not, the one that is least above."""
-        infeasible = [t for t in self.complete if t.query.subset == 1.0 and self.violation(t) > 0]
+        """Of the complete trials that do not, the one that is least above."""
+        infeasible = [t for t in self.complete if self.violation(t) > 0]
         return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
 
     def violation(self, trial: Trial) -> float:

@@ -13,7 +13,7 @@ FailureCost = Literal["bound", "worst", "chance"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The metric to minimise and the constraints to meet, as far as a method may know them.
+    """The metric, the constraints and the size of the data, as far as a method may know them.
 
     Attributes:
         metric: Name of the metric.
@@ -22,6 +22,13 @@ class Objective:
         upper: Largest loss possible; inf when there is none.
         chance: Loss of guessing without features; None when not known.
         constraints: Limits on quantities besides the loss.
+        n_rows: Training rows of the smallest fold; None, like what follows, when not known.
+        n_held_out: Held-out rows of the smallest fold.
+        n_classes: Classes; 0 when numbers are predicted.
+        n_rarest: Training rows of the rarest class in the smallest fold.
+        n_folds: Folds of a full evaluation.
+        epochs: Epochs of a full training (t_max); None when models are fitted at once.
+        iterative: Ids of the model algorithms that train in epochs.
     """
 
     metric: str = "error"
@@ -30,3 +37,10 @@ class Objective:
     upper: float = 100.0
     chance: float | None = None
     constraints: tuple[Constraint, ...] = ()
+    n_rows: int | None = None
+    n_held_out: int | None = None
+    n_classes: int | None = None
+    n_rarest: int | None = None
+    n_folds: int | None = None
+    epochs: int | None = None
+    iterative: frozenset[str] = frozenset()

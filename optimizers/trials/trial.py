@@ -36,14 +36,20 @@ class StepCost:
 class Evaluation:
     """The outcome of a query that ran to its end.
 
+    Of an iterative model that was trained in epochs, the best epoch so far counts.
+
     Attributes:
         loss: Mean of the folds' losses; smaller is better.
         fold_losses: One loss per fold.
-        cost_seconds: Wall time as measured, hits of the cache included.
+        cost_seconds: Wall time of this stretch as measured, hits of the cache included.
         cost_uncached_seconds: What it would have taken with nothing cached.
         steps: Per step and fold, what it took.
         constraints: Measured quantities by name.
-        curve: Loss after each epoch, for iterative models.
+        curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
+        fold_curves: Per fold, the loss after each epoch.
+        best_epoch: The epoch, from 1, of the least loss in `curve`; None without epochs.
+        resumed_from: Epochs that were trained in earlier stretches; of a query of folds, the folds
+            that were served.
         predictions: Key of the held-out predictions, per fold.
     """
 
@@ -54,6 +60,9 @@ class Evaluation:
     steps: tuple[StepCost, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[float, ...] = ()
+    fold_curves: tuple[tuple[float, ...], ...] = ()
+    best_epoch: int | None = None
+    resumed_from: int = 0
     predictions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +78,7 @@ class Evaluation:
                 "fold_losses": tuple(document["fold_losses"]),
                 "steps": tuple(StepCost(**step) for step in document["steps"]),
                 "curve": tuple(document["curve"]),
+                "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
                 "predictions": tuple(document["predictions"]),
             }
         )
@@ -86,6 +96,7 @@ class Failure:
         step: Name of the step that failed, if known.
         fold: Number of the fold that failed, if known.
         cost_seconds: Wall time spent until then.
+        steps: Per step and fold that had ended until then, what it took.
     """
 
     kind: str
@@ -94,15 +105,25 @@ class Failure:
     step: str | None = None
     fold: int | None = None
     cost_seconds: float = 0.0
+    steps: tuple[StepCost, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        steps = tuple(StepCost(**step) for step in document.get("steps", ()))
+        return cls(**{**document, "steps": steps})
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A numbered query and its outcome so far.
+
+    With a loss it is complete if its query is full, else stopped: it may be gone on with, by a
+    trial of its own.
 
     Attributes:
         number: Position in the order of asking, from 0.
@@ -131,6 +152,10 @@ class Trial:
             raise ValueError(
                 f"trial {self.number} is {self.state}; only a failed one has a failure"
             )
+        if has_ended_well and (self.state == TrialState.COMPLETE) != self.query.is_full:
+            raise ValueError(
+                f"trial {self.number} is {self.state}; a full query ends complete, others stopped"
+            )
 
     @property
     def is_told(self) -> bool:
@@ -149,9 +174,26 @@ class Trial:
             return self.evaluation.cost_seconds
         return self.failure.cost_seconds if self.failure else 0.0
 
+    @property
+    def refit_query(self) -> Query:
+        """The query of its final model: all rows and folds, and the epochs that were best.
+
+        A training that was not seen to its end goes to the end.
+        """
+        seen = self.evaluation if self.state == TrialState.COMPLETE else None
+        return Query(self.query.configuration, epochs=seen.best_epoch if seen else None)
+
     def completed(self, evaluation: Evaluation) -> Self:
-        """Return the trial with its outcome."""
+        """Return the trial of a full query with its outcome."""
         return replace(self, state=TrialState.COMPLETE, evaluation=evaluation, failure=None)
+
+    def stopped(self, evaluation: Evaluation) -> Self:
+        """Return the trial of a query that is not full with its outcome."""
+        return replace(self, state=TrialState.STOPPED, evaluation=evaluation, failure=None)
+
+    def ended(self, evaluation: Evaluation) -> Self:
+        """Return the trial with its outcome: complete if its query is full, else stopped."""
+        return self.completed(evaluation) if self.query.is_full else self.stopped(evaluation)
 
     def failed(self, failure: Failure) -> Self:
         """Return the trial with the reason why it has no outcome."""
@@ -168,7 +210,7 @@ class Trial:
         )
 
     def measured(self, constraints: Mapping[str, float]) -> Self:
-        """Return a complete trial with quantities that were measured later."""
+        """Return a trial that has a loss with quantities that were measured later."""
         assert self.evaluation is not None  # noqa: S101 - the caller's duty
         both = {**self.evaluation.constraints, **constraints}
         return replace(self, evaluation=replace(self.evaluation, constraints=both))
@@ -197,6 +239,6 @@ class Trial:
             query=Query.from_json(document["query"], space),
             state=TrialState(document["state"]),
             evaluation=Evaluation.from_json(evaluation) if evaluation else None,
-            failure=Failure(**failure) if failure else None,
+            failure=Failure.from_json(failure) if failure else None,
             attempts=document["attempts"],
         )

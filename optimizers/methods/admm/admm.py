@@ -77,12 +77,9 @@ class Admm(Optimizer):
         self.memo = self._state.to_json()
         return query
 
-    def _restore(self, memo: Mapping[str, Any] | None) -> None:
+    def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        if memo is None:
-            self._state.open.append(len(self.history))
-        else:
-            self._state = AdmmState.from_json(memo)
+        self._state = AdmmState.from_json(memo)
 
     def _next(self, observed: Observations, budget: Budget, rng: np.random.Generator) -> Query:
         state = self._state

@@ -61,10 +61,9 @@ class Flash(Optimizer):
         self.memo = self._decided.to_json()
         return query
 
-    def _restore(self, memo: Mapping[str, Any] | None) -> None:
+    def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        if memo is not None:
-            self._decided = FlashMemo.from_json(memo)
+        self._decided = FlashMemo.from_json(memo)
 
     def _next(self, budget: Budget, rng: np.random.Generator) -> Query:
         if self._decided.design is None:
