@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.random_search.random_search import RandomSearch
     from prefect_tune.optimizers.methods.smac.smac import Smac
     from prefect_tune.optimizers.methods.tpe.tpe import Tpe
-    from prefect_tune.optimizers.optimizer import Optimizer
+    from prefect_tune.optimizers.optimizer import NotYet, Optimizer
     from prefect_tune.optimizers.options import check_options
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
@@ -72,6 +72,7 @@ __all__ = [
     "Jopt",
     "Method",
     "NoOptions",
+    "NotYet",
     "Objective",
     "Optimizer",
     "Path",
@@ -119,6 +120,7 @@ _HOMES = {
     "Method": "method",
     "NoOptions": "method",
     "Objective": "trials.objective",
+    "NotYet": "optimizer",
     "Optimizer": "optimizer",
     "Path": "space.space",
     "Query": "space.query",

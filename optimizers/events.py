@@ -1,6 +1,6 @@
 """The events of an optimizer, and the fold over them that resumes a study."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ __all__ = ["Asked", "ConstraintsMeasured", "Event", "Retried", "Told", "replay"]
 class Asked:
     """Trial `number` was asked for; `memo` is what the method wants back on replay.
 
-    Only the last memo of a study counts, so it is kept beside the events and not in them.
+    Only the last memo of a study counts; it is kept beside the events, and not in them as in 0.1.
     """
 
     number: int
@@ -102,16 +102,25 @@ class ConstraintsMeasured:
 Event = Asked | Told | Retried | ConstraintsMeasured
 
 
-def replay(optimizer: Optimizer, events: Iterable[Event]) -> None:
+def replay(
+    optimizer: Optimizer, events: Sequence[Event], memo: Mapping[str, Any] | None = None
+) -> None:
     """Bring a new optimizer to the state it would have after these events.
+
+    Args:
+        optimizer: A new one.
+        events: All events in order.
+        memo: What the last ask handed out; None where the events have it themselves.
 
     Raises:
         ValueError: If the events are not in an order in which they can have happened.
     """
-    for event in events:
+    asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
+    for position, event in enumerate(events):
         match event:
             case Asked():
-                optimizer.restore(event.number, event.query, event.memo)
+                own = memo if memo is not None and position == asks[-1] else event.memo
+                optimizer.restore(event.number, event.query, own)
             case Told():
                 optimizer.tell(event.trial)
             case Retried():

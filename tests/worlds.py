@@ -137,4 +137,4 @@ def told(number: int, query: Query, loss: float | None) -> Trial:
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure("error", "no loss", cost_seconds=0.5))
-    return started.completed(evaluation(loss))
+    return started.ended(evaluation(loss))

@@ -1,8 +1,6 @@
 """A study's optimizer and trials, brought back from the ledger."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
 
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
@@ -11,7 +9,7 @@ from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.ledger import Ledger, LedgerEvent
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
@@ -45,20 +43,9 @@ def replayed_optimizer(
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
     events = ledger.events(study)
-    replay(optimizer, _with_memo(events, ledger.memo(study), space))
+    happened = [_EVENTS[e.kind].from_json(e.body, space) for e in events]
+    replay(optimizer, happened, ledger.memo(study))
     return optimizer, [e.body["seconds"] for e in events if e.kind == Asked.kind]
-
-
-def _with_memo(
-    stored: Sequence[LedgerEvent], memo: Mapping[str, Any] | None, space: Space
-) -> Iterator[Event]:
-    """Yield the events of a study, the last ask with the memo that the ledger has beside them."""
-    last = max((e.sequence for e in stored if e.kind == Asked.kind), default=None)
-    for event in stored:
-        found = _EVENTS[event.kind].from_json(event.body, space)
-        if isinstance(found, Asked) and event.sequence == last and memo is not None:
-            found = replace(found, memo=memo)
-        yield found
 
 
 def read_trials(ledger: Ledger, study: str, space: Space) -> list[Trial]:

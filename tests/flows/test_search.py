@@ -1,7 +1,7 @@
 """The loop over trials, with a study and a pool of workers that do what a test has written down."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,15 @@ from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.workers.dask_trials import Ended
-from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, SpaceExhausted, Trial
+from prefect_tune.optimizers import (
+    Budget,
+    Evaluation,
+    Failure,
+    NotYet,
+    Query,
+    SpaceExhausted,
+    Trial,
+)
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage import StoreLost
@@ -30,7 +38,8 @@ class WrittenStudy:
     n_configurations: int = 100
     trials: dict[int, Trial] = field(default_factory=dict)
     spent: float = 0.0
-    ask_seconds: float = 0.0
+    ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
+    optimizer: Any = field(default_factory=lambda: SimpleNamespace(can_go_on=False))
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
@@ -38,6 +47,10 @@ class WrittenStudy:
 
     @property
     def n_asked(self) -> int:
+        return len(self.trials)
+
+    @property
+    def n_begun(self) -> int:
         return len(self.trials)
 
     @property
@@ -304,3 +317,48 @@ def test_no_trial_is_started_while_the_server_is_behind() -> None:
     done = Searched(trials=6, pace=Pace(behind_after=2, looks=2))
     assert done.study.numbers("complete") == list(range(6))
     assert 0 in done.heard.n_running[:-1]
+
+
+@dataclass
+class Promoting(WrittenStudy):
+    """A study of stretches: a configuration is gone on with once both of a pair were told."""
+
+    begun: int = 0
+    n_asks: int = 0
+
+    @property
+    def n_begun(self) -> int:
+        return self.begun
+
+    def ask(self, budget: Budget) -> Trial:
+        self.n_asks += 1
+        if budget.trials_left:
+            self.begun += 1
+            return self._set(Trial(self.n_asked, replace(QUERY, folds=1)))
+        if len(self.told) < self.begun:
+            raise NotYet
+        if self.n_asked > self.begun:
+            raise SpaceExhausted("nothing to go on with")
+        self.budgets.append(budget)
+        return self._set(Trial(self.n_asked, QUERY))
+
+
+def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
+    study = Promoting(optimizer=SimpleNamespace(can_go_on=True))
+    done = Searched({(0, 1): "hangs"}, study=study, seconds=4, trials=2)
+    assert done.reason == "the time is spent"
+    assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
+
+
+def test_going_on_with_a_configuration_is_not_counted() -> None:
+    done = Searched(study=Promoting(optimizer=SimpleNamespace(can_go_on=True)), trials=2)
+    assert done.reason == "all trials are done"
+    assert [t.query.folds for t in done.study.told] == [1, 1, None]
+    assert [t.state for t in done.study.told] == ["stopped", "stopped", "complete"]
+    assert done.study.budgets[0].trials_left == 0
+
+
+def test_an_ask_knows_the_workers_and_the_seconds_of_the_last_asks() -> None:
+    budget = Searched(trials=1).study.budgets[0]
+    assert (budget.n_workers, budget.ask_seconds) == (2, 3.0)
+    assert budget.last_ask_seconds == (0.25,) * 10

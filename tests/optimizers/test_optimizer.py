@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 import pytest
 from flash_worlds import counted_space
-from worlds import evaluation, told
+from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
     Constraint,
     Method,
+    NotYet,
     Objective,
     Optimizer,
     Query,
@@ -145,9 +146,57 @@ def test_a_trial_is_told_once_for_each_time_it_is_run() -> None:
 def test_quantities_may_be_measured_after_a_trial_was_told() -> None:
     optimizer = make(objective=replace(Objective(), constraints=(Constraint("size", 5.0),)))
     query = optimizer.ask(Budget())
-    with pytest.raises(ValueError, match="trial 0 is not complete"):
+    with pytest.raises(ValueError, match="trial 0 has no loss"):
         optimizer.measure(0, {"size": 3.0})
     optimizer.tell(Trial(0, query).started().completed(evaluation(1.0)))
     assert optimizer.history.incumbent is None  # nothing says that it is small enough
     optimizer.measure(0, {"size": 3.0})
     assert optimizer.history.incumbent == optimizer.history[0]
+
+
+class Waits(Draw):
+    """Draws when nothing is pending, and waits otherwise; begins what it may not if told to."""
+
+    may_wait_alone = False
+
+    def _propose(self, budget, rng) -> Query:
+        if self.history.pending or self.may_wait_alone:
+            raise NotYet
+        return super()._propose(budget, rng)
+
+
+def waits() -> Waits:
+    return Waits(mixed_space(), 0)
+
+
+def test_not_yet_is_no_ask() -> None:
+    optimizer, patient = waits(), waits()
+    first = optimizer.ask(Budget())
+    for _ in range(3):
+        with pytest.raises(NotYet):
+            optimizer.ask(Budget())
+    assert len(optimizer.history) == 1
+    optimizer.tell(Trial(0, first).started().completed(evaluation(1.0)))
+    patient.tell(Trial(0, patient.ask(Budget())).started().completed(evaluation(1.0)))
+    assert optimizer.ask(Budget()) == patient.ask(Budget())
+
+
+def test_a_method_that_waits_with_nothing_pending_is_named() -> None:
+    optimizer = waits()
+    optimizer.may_wait_alone = True
+    with pytest.raises(RuntimeError, match="'draw' waits though no trial is pending"):
+        optimizer.ask(Budget())
+
+
+def test_a_method_that_begins_more_than_the_budget_has_is_named() -> None:
+    with pytest.raises(RuntimeError, match="'draw' begins a configuration though none is left"):
+        make().ask(Budget(trials_left=0))
+
+
+def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> None:
+    optimizer = make()
+    assert (optimizer.incumbent, dict(optimizer.weights)) == (None, {})
+    for number, loss in enumerate((2.0, 1.0, 3.0)):
+        optimizer.tell(told(number, optimizer.ask(Budget()), loss))
+    assert optimizer.incumbent == optimizer.history[1]
+    assert dict(optimizer.weights) == {1: 1.0}

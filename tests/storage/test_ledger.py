@@ -97,3 +97,13 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
             change()
     assert [t["state"] for t in ledger.trials("s")] == ["waiting"]
     assert len(ledger.events("s")) == 1
+
+
+def test_only_the_last_memo_of_a_study_is_kept(ledger) -> None:
+    assert ledger.memo("s") is None
+    ledger.append("s", "ask", {"number": 0}, trial(0), {"walkers": [1.0]})
+    ledger.append("s", "ask", {"number": 1}, trial(1), {"walkers": [2.0]})
+    ledger.append("s", "tell", {"number": 0}, trial(0, "complete"))
+    assert ledger.memo("s") == {"walkers": [2.0]}
+    ledger.delete_study("s")
+    assert ledger.memo("s") is None

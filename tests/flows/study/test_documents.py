@@ -21,8 +21,8 @@ CONSTRAINTS = (Constraint("size", 10), Constraint("time", 0))
 def trials(draw: st.DrawFn) -> list[Trial]:
     made = []
     for number in range(draw(st.integers(0, 8))):
-        subset = draw(st.sampled_from((1.0, 0.5)))
-        trial = Trial(number, Query(CONFIGURATION, subset=subset))
+        less = draw(st.sampled_from(({}, {"subset": 0.5}, {"folds": 1}, {"epochs": 2})))
+        trial = Trial(number, Query(CONFIGURATION, **less))
         match draw(st.sampled_from(("waiting", "running", "complete", "complete", "failed"))):
             case "running":
                 trial = trial.started()
@@ -35,7 +35,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
                     )
                 )
                 loss = draw(st.sampled_from((1.0, 2.0, 3.0)))
-                trial = trial.started().completed(
+                trial = trial.started().ended(
                     Evaluation(loss, cost_seconds=1.5, constraints=quantities)
                 )
         made.append(trial)

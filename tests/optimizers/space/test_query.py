@@ -18,7 +18,8 @@ def drawn(seed: int) -> Configuration:
         ({"subset": 0.0}, r"share of the rows in \(0, 1\]; got 0.0"),
         ({"subset": 1.5}, "got 1.5"),
         ({"subset_draw": -1}, "must be >= 0; got -1"),
-        ({"epochs": 0}, "must be >= 1, or None for a full fit; got 0"),
+        ({"epochs": 0}, "must be >= 1, or None for to the end; got 0"),
+        ({"folds": 0}, "must be >= 1, or None for all; got 0"),
     ],
 )
 def test_a_fidelity_out_of_range_is_refused(fidelity, message) -> None:

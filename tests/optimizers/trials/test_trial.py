@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,9 @@ def test_a_trial_survives_json_in_every_state() -> None:
         steps=(StepCost("scale", 0, 0.5, 0.1, hit=True, key="abc"),),
         constraints={"latency_us": 7.0},
         curve=(3.0, 2.0),
+        fold_curves=((4.0, 2.0), (2.0, 2.0)),
+        best_epoch=2,
+        resumed_from=1,
         predictions=("abc", "def"),
     )
     waiting = Trial(3, query(0))
@@ -37,7 +41,8 @@ def test_a_trial_survives_json_in_every_state() -> None:
         waiting,
         waiting.started(),
         waiting.started().completed(full),
-        waiting.started().failed(Failure("error", "why", "where", "scale", 1, 0.5)),
+        waiting.started().failed(Failure("error", "why", "where", "scale", 1, 0.5, full.steps)),
+        Trial(4, query(0, epochs=2)).started().stopped(full),
     ):
         assert Trial.from_json(json.loads(json.dumps(trial.to_json())), SPACE) == trial
 
@@ -53,8 +58,26 @@ def test_attempts_count_the_starts() -> None:
         ({"state": TrialState.COMPLETE}, "needs an evaluation"),
         ({"state": TrialState.WAITING, "evaluation": evaluation(1)}, "excludes an evaluation"),
         ({"state": TrialState.FAILED}, "only a failed one has a failure"),
+        ({"state": TrialState.STOPPED, "evaluation": evaluation(1)}, "a full query ends complete"),
     ],
 )
 def test_a_trial_that_contradicts_itself_is_refused(values, message) -> None:
     with pytest.raises(ValueError, match=message):
         Trial(0, query(0), **values)
+
+
+@pytest.mark.parametrize("less", [{"subset": 0.5}, {"folds": 1}, {"epochs": 3}])
+def test_a_trial_is_complete_only_if_its_query_is_full(less) -> None:
+    assert Trial(0, query(0)).ended(evaluation(1.0)).state == TrialState.COMPLETE
+    part = Trial(0, query(0, **less))
+    assert part.ended(evaluation(1.0)).state == TrialState.STOPPED
+    with pytest.raises(ValueError, match="others stopped"):
+        part.completed(evaluation(1.0))
+
+
+def test_the_final_model_is_of_all_rows_and_of_the_best_epoch_of_a_full_training() -> None:
+    outcome = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
+    full, part = Trial(0, query(0)), Trial(1, query(0, epochs=3, subset=0.5, folds=1))
+    assert full.ended(outcome).refit_query == query(0, epochs=2)
+    assert full.ended(evaluation(1.0)).refit_query == query(0)
+    assert part.ended(outcome).refit_query == query(0)
