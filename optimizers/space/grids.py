@@ -21,6 +21,8 @@ __all__ = ["Grid", "grid_of"]
 Array = NDArray[np.floating[Any]]
 _ROUNDING = 1e-12
 """A position is on a border when it is this near."""
+_INSIDE = 1e-9
+"""Cells end so far before their borders, which belong to the cell above."""
 _MOST_VALUES = 10_000
 """An integer of more values than this is as good as continuous."""
 
@@ -51,10 +53,13 @@ class Grid:
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
-        """Return the point of each value's closed cell nearest to the target, shape (L,)."""
+        """Return the point of each value's cell nearest to the target, shape (L,).
+
+        Each is projected back to its value: the cell is shrunk to its inside.
+        """
         borders = (self.positions[1:] + self.positions[:-1]) / 2
-        lower = np.concatenate([[0.0], borders])
-        upper = np.concatenate([borders, [1.0]])
+        lower = np.concatenate([[0.0], borders + _INSIDE])
+        upper = np.concatenate([borders - _INSIDE, [1.0]])
         nearest: Array = np.clip(target, lower, upper)
         return nearest
 

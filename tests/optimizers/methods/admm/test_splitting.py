@@ -52,6 +52,31 @@ def test_three_iterations_of_an_active_integer() -> None:
         assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
 
 
+def test_three_iterations_of_an_integer_that_goes_down() -> None:
+    """The same mirrored: from 6 to 3, 3 and 1. What is chosen is not undone by rounding."""
+    grid = one_to(10)
+    delta, dual = 5 / 9, 0.0
+    expected = [
+        # chosen value, b, relaxed, penalty at rho = 1, delta after, lambda after
+        (3, 0.555556, 0.277778, 0.038580, 0.222222, 0.055556),
+        (3, 0.166667, 0.166667, 0.0, 0.222222, 0.0),
+        (1, 0.222222, 0.055556, 0.013889, 0.0, 0.055556),
+    ]
+    for value, b, relaxed, penalty, delta_after, dual_after in expected:
+        assert delta - dual == pytest.approx(b, abs=1e-6)
+        assert 0.5 * distances(grid, delta, dual)[value - 1] == pytest.approx(penalty, abs=1e-6)
+        got, delta, dual = integer_update(grid, delta, dual, value - 1)
+        assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
+
+
+@given(n=st.integers(2, 200), start=st.integers(0, 199), chosen=st.integers(0, 199))
+def test_the_value_chosen_is_the_one_projected(n: int, start: int, chosen: int) -> None:
+    grid = one_to(n)
+    at = float(grid.positions[min(start, n - 1)])
+    _, delta, _ = integer_update(grid, at, 0.0, min(chosen, n - 1))
+    assert delta == grid.positions[min(chosen, n - 1)]
+
+
 def test_an_inactive_integer_remembers_and_clears_its_multiplier() -> None:
     grid = one_to(10)
     relaxed, delta, dual = integer_update(grid, 3 / 9, 0.03, None)
