@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,28 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
 
-__all__ = ["GaussianSearch"]
+__all__ = ["Fitted", "GaussianSearch"]
 
 Array = NDArray[np.floating[Any]]
 
 _FIT_ITERATIONS = 20
 _MOST_FITTED_EACH_TIME = 64
-"""Up to so many observations the process is fitted at each ask, then at each third."""
+"""Up to so many observations the process is fitted at each ask."""
+_FITTED_AFTER = 3
+"""With more, once so many came after those of the last fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The parameters of a process, kept from one ask to the next.
+
+    Attributes:
+        theta: Its parameters.
+        n: Observations that they were fitted to; 0 when not known.
+    """
+
+    theta: tuple[float, ...]
+    n: int = 0
 
 
 class GaussianSearch:
@@ -52,25 +68,27 @@ class GaussianSearch:
         observed: Candidates,
         targets: Array,
         rng: np.random.Generator,
-        theta: Sequence[float] | None = None,
+        last: Fitted | None = None,
         pending: Sequence[Configuration] = (),
-    ) -> tuple[GaussianProcess, list[float]]:
+    ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of these observations, and its parameters for the next ask.
 
-        It is fitted each time while observations are few, and then at each third.
+        It is fitted each time while observations are few, and then three after the last fit.
 
         Args:
             observed: n candidates.
             targets: Shape (n, t).
-            rng: Draws a second start where there is no theta.
-            theta: Where the fit starts, from an earlier ask.
+            rng: Draws a second start where there is nothing to start from.
+            last: Where the fit starts, from an earlier ask.
             pending: What is under way; it is taken to return the process's mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
-        if theta is not None and len(theta) != len(kernel.parameters) + 1:
-            theta = None
-        start = None if theta is None else np.array(theta)
-        if start is not None and len(inputs) > _MOST_FITTED_EACH_TIME and len(inputs) % 3:
+        n, fitted_to = len(inputs), 0 if last is None else last.n
+        start = None
+        if last is not None and len(last.theta) == len(kernel.parameters) + 1:
+            start = np.array(last.theta)
+        is_kept = n > _MOST_FITTED_EACH_TIME and n - fitted_to < _FITTED_AFTER
+        if start is not None and is_kept:
             process = GaussianProcess.given(kernel, start, inputs, targets)
         else:
             process = GaussianProcess.fit(
@@ -82,7 +100,8 @@ class GaussianSearch:
                 n_restarts=int(start is None),
                 max_iterations=_FIT_ITERATIONS,
             )
-        kept = [round(float(x), 6) for x in process.theta]
+            fitted_to = n
+        kept = Fitted(tuple(round(float(x), 6) for x in process.theta), fitted_to)
         if pending:
             process = process.imagining(self.inputs.of(self.inputs.encode(pending)))
         return process, kept

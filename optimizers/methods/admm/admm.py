@@ -116,7 +116,7 @@ class Admm(Optimizer):
     def _begin_theta(self, path: Path) -> None:
         state = self._state
         if state.path != path:
-            state.theta = None
+            state.theta, state.fitted = None, 0
         state.block, state.path, state.asked = "theta", path, 0
         state.started_at = len(self.history)
         state.new_in_iteration = 0

@@ -46,6 +46,7 @@ class AdmmState:
         seen: Trials of this z-min.
         tuned: Paths that had a theta-min.
         theta: Parameters of the process of `path`, where it was fitted.
+        fitted: Observations that it was fitted to.
     """
 
     iteration: int = 0
@@ -65,6 +66,7 @@ class AdmmState:
     seen: list[int] = field(default_factory=list)
     tuned: list[Path] = field(default_factory=list)
     theta: list[float] | None = None
+    fitted: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values, copied."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
 from prefect_tune.optimizers.acquisitions.maximise import Penalty
 from prefect_tune.optimizers.methods.admm.options import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
@@ -128,7 +128,9 @@ class ThetaMin:
         pending = [t.query.configuration for t in history.pending]
         pending = [c for c in pending if c.path == path]
         candidates = search.inputs.encode(observed.trials[i].query.configuration for i in rows)
-        process, state.theta = search.learned(candidates, targets, rng, state.theta, pending)
+        last = None if state.theta is None else Fitted(tuple(state.theta), state.fitted)
+        process, fitted = search.learned(candidates, targets, rng, last, pending)
+        state.theta, state.fitted = list(fitted.theta), fitted.n
         penalty = self.penalty(state)
         augmented = observed.augmented(state, self.options.rho_g)[rows] + penalty(candidates)
         shifts = (observed.multipliers(state) / self.options.rho_g - observed.bounds)[live]

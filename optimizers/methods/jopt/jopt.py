@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.jopt.declaration import JOPT
@@ -43,8 +43,9 @@ class Jopt(Optimizer):
         observed = search.inputs.encode(t.query.configuration for t in trials)
         memo: Mapping[str, Any] = self.memo or {}
         pending = [t.query.configuration for t in self.history.pending]
-        process, theta = search.learned(observed, losses[:, None], rng, memo.get("theta"), pending)
-        self.memo = {"theta": theta}
+        last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None
+        process, fitted = search.learned(observed, losses[:, None], rng, last, pending)
+        self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
         acquisition = AugmentedImprovement(process, float(losses.min()))
         ranked = search.ranked(acquisition, observed[np.argsort(losses, kind="stable")], rng)
         for configuration in search.new_configurations(ranked, asked):

@@ -1,10 +1,24 @@
+import json
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from contracts.optimizer import OptimizerContract
-from worlds import mixed_space
+from flash_worlds import counted_space, planted_loss
+from worlds import mixed_space, told
 
-from prefect_tune.optimizers import Jopt, Objective
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Event,
+    Jopt,
+    Objective,
+    Query,
+    Told,
+    Trial,
+    replay,
+)
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
 class TestJopt(OptimizerContract):
@@ -29,3 +43,45 @@ class TestJoptConditional(OptimizerContract):
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Jopt(mixed_space(), 0, Objective(), **options)
+
+
+def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_study_does() -> None:
+    space, loss_of = counted_space((2, 2)), planted_loss((2, 2), 0)
+    rng = np.random.default_rng(0)
+    events: list[Event] = []
+    for number in range(66):
+        query = Query(sample_configuration(space, rng))
+        events += [
+            Asked(number, query, Budget()),
+            Told(told(number, query, loss_of(query))),
+        ]
+    unbroken = Jopt(space, 0, Objective())
+    replay(unbroken, events)
+    fitted, pending = [], []
+    for number in range(66, 76):
+        query = unbroken.ask(Budget())
+        assert unbroken.memo is not None
+        fitted.append(unbroken.memo["fitted"])
+        events.append(Asked(number, query, Budget(), json.loads(json.dumps(unbroken.memo))))
+        pending.append(Trial(number, query))
+        if len(pending) == 2:
+            for trial in pending:
+                ended = told(trial.number, trial.query, loss_of(trial.query))
+                unbroken.tell(ended)
+                events.append(Told(ended))
+            pending = []
+    assert fitted == [66, 66, 66, 66, 70, 70, 70, 70, 74, 74]
+    resumed = Jopt(space, 0, Objective())
+    replay(resumed, events)
+    assert resumed.ask(Budget()) == unbroken.ask(Budget())
+
+
+def test_memos_of_studies_begun_before_are_read() -> None:
+    optimizer = Jopt(mixed_space(), 0, Objective(), n_startup=2)
+    for number in range(4):
+        optimizer.tell(told(number, optimizer.ask(Budget()), float(number)))
+    assert optimizer.memo is not None
+    theta = optimizer.memo["theta"]
+    optimizer._restore({"theta": theta})
+    optimizer.ask(Budget())
+    assert optimizer.memo["fitted"] == 4
