@@ -8,6 +8,7 @@ from ConfigSpace.conditions import Condition, Conjunction
 from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
     Hyperparameter,
+    IntegerHyperparameter,
     OrdinalHyperparameter,
 )
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import integers_at
 
 __all__ = ["Columns"]
 
@@ -91,6 +93,8 @@ class Columns:
             size = self._columns[i].size
             if size:
                 vectors[row] = np.minimum(np.floor(units[:, i] * size), size - 1)
+            elif isinstance(h, IntegerHyperparameter):
+                vectors[row] = h.to_vector(integers_at(h, units[:, i]))
             else:
                 vectors[row] = h.to_vector(h.to_value(units[:, i]))
         return vectors

@@ -9,7 +9,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.conditions import active_hyperparameters, are_allowed
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, from_unit
+from prefect_tune.optimizers.space.unit_interval import Value, values_of
 
 __all__ = ["enumerate_configurations"]
 
@@ -44,7 +44,7 @@ def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
         size = hyperparameter.size
         if not np.isfinite(size) or size * len(grid) > limit:
             return None
-        options = [from_unit(hyperparameter, (i + 0.5) / size) for i in range(int(size))]
+        options = values_of(hyperparameter)
         grid = [
             {**values, hyperparameter.name: option} if is_active else values
             for values in grid

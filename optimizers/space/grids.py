@@ -16,6 +16,8 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.typing import ArrayLike, NDArray
 
+from prefect_tune.optimizers.space.unit_interval import position_on_scale
+
 __all__ = ["Grid", "grid_of"]
 
 Array = NDArray[np.floating[Any]]
@@ -32,19 +34,20 @@ class Grid:
     """The values of one discrete hyperparameter.
 
     Attributes:
-        units: Where `from_unit` finds each value, rising, shape (L,).
+        units: Where `to_unit` puts each value, rising, shape (L,).
+        borders: Between them, from which on `from_unit` gives the next value, shape (L - 1,).
         positions: The values on [0, 1], 0 the first and 1 the last, shape (L,).
         is_ordered: Whether neighbours are alike; false for three categories and more.
     """
 
     units: Array
+    borders: Array
     positions: Array
     is_ordered: bool = True
 
     def index(self, units: ArrayLike) -> NDArray[np.intp]:
-        """Return which value each unit stands for, by the nearest."""
-        borders = (self.units[1:] + self.units[:-1]) / 2
-        return np.searchsorted(borders, np.asarray(units), side="right")
+        """Return which value each unit stands for."""
+        return np.searchsorted(self.borders, np.asarray(units), side="right")
 
     def projected(self, position: float) -> int:
         """Return the value nearest to a position, half way up."""
@@ -70,12 +73,14 @@ def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
         if hyperparameter.upper - hyperparameter.lower >= _MOST_VALUES:
             return None
         values = np.arange(hyperparameter.lower, hyperparameter.upper + 1)
-        units = np.asarray(hyperparameter.to_vector(values), dtype=np.float64)
-        return Grid(units, units)
+        units = position_on_scale(hyperparameter, values)
+        borders = position_on_scale(hyperparameter, values[:-1] + 0.5)
+        return Grid(units, borders, np.asarray(hyperparameter.to_vector(values), dtype=np.float64))
     if isinstance(hyperparameter, CategoricalHyperparameter):
         n, is_ordered = len(hyperparameter.choices), len(hyperparameter.choices) < 3
     elif isinstance(hyperparameter, OrdinalHyperparameter):
         n, is_ordered = len(hyperparameter.sequence), True
     else:
         return None
-    return Grid((np.arange(n) + 0.5) / n, np.arange(n) / max(n - 1, 1), is_ordered)
+    positions = np.arange(n) / max(n - 1, 1)
+    return Grid((np.arange(n) + 0.5) / n, np.arange(1, n) / n, positions, is_ordered)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, Float, Integer, OrdinalHyperparameter
+from ConfigSpace import Integer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,6 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     slack,
 )
 from prefect_tune.optimizers.space.grids import Grid, grid_of
-from prefect_tune.optimizers.space.unit_interval import from_unit
 
 
 def one_to(n: int) -> Grid:
@@ -29,11 +28,6 @@ def test_a_quantity_far_below_its_limit_is_no_violation(
     low = value - multiplier / rho_g
     assert constraint_penalty(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
     assert next_multiplier(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
-
-
-def test_an_integer_of_very_many_values_is_taken_for_continuous() -> None:
-    assert grid_of(Integer("k", (1, 2_000_000_000))) is None
-    assert grid_of(Integer("k", (1, 10_000))) is not None
 
 
 def test_three_iterations_of_an_active_integer() -> None:
@@ -110,49 +104,6 @@ def test_eliminating_the_relaxed_integer_is_exact(
     exact = (losses + 0.5 * rho * distances(grid, b, 0.0)).min()
     assert exact <= brute + 1e-7
     assert exact >= brute - rho * 2 / 4000
-
-
-@given(n=st.integers(2, 40), position=st.floats(-1, 2), target=st.floats(-1, 2))
-def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
-    n: int, position: float, target: float
-) -> None:
-    grid = one_to(n)
-    i = grid.projected(position)
-    clipped = np.clip(position, 0, 1)
-    assert abs(grid.positions[i] - clipped) <= np.abs(grid.positions - clipped).min() + 1e-12
-    assert grid.projected(grid.positions[i]) == i
-    cells = grid.nearest_in_cells(target)
-    assert (np.abs(cells - grid.positions) <= 0.5 / (n - 1) + 1e-12).all()
-    assert cells[i] == pytest.approx(target) or not 0 <= target <= 1 or grid.projected(target) != i
-
-
-def test_half_way_is_up() -> None:
-    grid = Grid(np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.5, 1.0]))
-    assert [grid.projected(x) for x in (0.2499, 0.25, 0.75)] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    "hyperparameter",
-    [
-        Integer("a", (1, 50)),
-        Integer("b", (50, 10_000), log=True),
-        Categorical("c", ["x", "y", "z"]),
-        Categorical("d", [True, False]),
-        OrdinalHyperparameter("e", [1, 2, 5]),
-    ],
-    ids=lambda h: h.name,
-)
-def test_each_unit_of_a_grid_is_another_value(hyperparameter) -> None:
-    grid = grid_of(hyperparameter)
-    assert grid is not None
-    values = [from_unit(hyperparameter, u) for u in grid.units]
-    assert len(set(values)) == len(values) == hyperparameter.size
-    assert list(grid.index(grid.units)) == list(range(len(values)))
-    assert grid.is_ordered == (hyperparameter.name != "c")
-
-
-def test_a_number_has_no_grid() -> None:
-    assert grid_of(Float("x", (0.0, 1.0))) is None
 
 
 @pytest.mark.parametrize(
