@@ -6,7 +6,7 @@ of asks before it, so a process that replays the events continues exactly where 
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.space.fidelity import part_of
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
@@ -96,8 +97,9 @@ class Optimizer(ABC):
         Raises:
             NotYet: If the next ask waits for a tell; nothing was asked for, nothing has changed.
             SpaceExhausted: If nothing is left to ask for.
-            RuntimeError: If the method waits with no trial pending, or begins a configuration that
-                the budget excludes, which are faults of the method.
+            RuntimeError: If the method waits with no trial pending, begins a configuration that
+                the budget excludes, or asks for more folds or epochs than there are, which are
+                faults of the method.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
         try:
@@ -109,6 +111,10 @@ class Optimizer(ABC):
             raise
         if budget.trials_left == 0 and query.configuration not in self.history.asked:
             raise RuntimeError(f"method {self.name!r} begins a configuration though none is left")
+        try:
+            query = _as_queries_say_it(query, self.objective)
+        except ValueError as error:
+            raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         self._register(query)
         return query
 
@@ -194,3 +200,10 @@ class Optimizer(ABC):
     def _restore(self, memo: Mapping[str, Any]) -> None:
         """Take back the memo of the last ask."""
         self.memo = memo
+
+
+def _as_queries_say_it(query: Query, objective: Objective) -> Query:
+    """Return a query in which all folds or all epochs are None."""
+    folds = part_of(objective.n_folds, query.folds, "folds")
+    epochs = part_of(objective.epochs, query.epochs, "epochs")
+    return replace(query, folds=folds, epochs=epochs)

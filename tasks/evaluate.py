@@ -20,7 +20,7 @@ from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.trial_note import trial_noted
+from prefect_tune.tasks.worker.trial_note import this_worker, trial_noted
 
 __all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
 
@@ -39,16 +39,18 @@ class TrialOutcome:
         failure: The reason why there is none, or None.
         n_task_runs: Task runs that were reported, that of the trial included.
         lost: Why the study cannot go on, whatever the trial; empty otherwise.
+        worker: Address of the Dask worker; empty where there is none.
     """
 
     evaluation: Evaluation | None
     failure: Failure | None
     n_task_runs: int
     lost: str = ""
+    worker: str = ""
 
 
 def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
-    """Evaluate a query on all folds.
+    """Evaluate a query on the folds that it asks for.
 
     Args:
         context: The study.
@@ -69,6 +71,7 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
 
 def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
     started = perf_counter()
+    path_run: PathRun | None = None
     try:
         with one_thread():
             path_run = PathRun(context, query)
@@ -89,6 +92,7 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=perf_counter() - started,
+            steps=path_run.costs() if path_run else (),
         )
 
 
@@ -114,6 +118,7 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
         cost_uncached_seconds=cost_seconds + max(saved, 0.0),
         steps=steps,
         constraints=constraints,
+        resumed_from=sum(bool(model.hit) for model in models),
         predictions=tuple(model.key for model in models),
     )
 
@@ -133,21 +138,22 @@ def evaluate(
         context: The study.
         report: Which of its steps are task runs of their own.
     """
-    reported = ReportedSteps(report)
+    reported, worker = ReportedSteps(report), this_worker()
     space = context.problem.find_space()
+    where = worker.address if worker else ""
     try:
         with trial_noted():
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
-        lost = TrialOutcome(None, None, reported.n_task_runs, lost=str(error))
-        return Failed(message=str(error), data=lost)
+        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
+        return Failed(message=lost.lost, data=lost)
     if isinstance(outcome, Evaluation):
         message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
-        return Completed(message=message, data=TrialOutcome(outcome, None, reported.n_task_runs))
-    where = f"{outcome.step}, fold {outcome.fold}: " if outcome.step else ""
-    return Failed(
-        message=where + outcome.message, data=TrialOutcome(None, outcome, reported.n_task_runs)
-    )
+        done = TrialOutcome(outcome, None, reported.n_task_runs, worker=where)
+        return Completed(message=message, data=done)
+    step = f"{outcome.step}, fold {outcome.fold}: " if outcome.step else ""
+    failed = TrialOutcome(None, outcome, reported.n_task_runs, worker=where)
+    return Failed(message=step + outcome.message, data=failed)
 
 
 class ReportedSteps:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from uuid import uuid4
 
 from prefect_tune.optimizers.space.configuration import Choice
@@ -52,9 +53,11 @@ class PathRun:
     Args:
         context: The study it belongs to.
         query: What to run.
-        folds: Numbers of the folds to run; None for all of cross-validation.
+        folds: Numbers of the folds to run; None for those of cross-validation that the query asks
+            for.
 
     Attributes:
+        folds: Numbers of the folds.
         steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
     """
 
@@ -66,7 +69,7 @@ class PathRun:
         self.store = open_store(context.store)
         self.dataset = load_dataset(self.store, problem.dataset)
         self.split = load_split(self.store, problem.split)
-        self.folds = tuple(range(self.split.n_folds) if folds is None else folds)
+        self.folds = tuple(self._first_folds() if folds is None else folds)
         space = problem.find_space()
         choices = dict(query.configuration.choices)
         self.steps = tuple(
@@ -82,7 +85,7 @@ class PathRun:
             StepFailed: If it cannot be done in one of them.
         """
         for number, chain in zip(self.folds, self._chains, strict=True):
-            note_step(self.steps[position][0].name, number)
+            note_step(self.steps[position][0].name, number, self.costs)
             try:
                 chain.run(position)
             except Exception as error:
@@ -114,12 +117,20 @@ class PathRun:
         return tuple(self._chains[self.folds.index(fold)].nodes)
 
     def costs(self) -> tuple[StepCost, ...]:
-        """Return the cost of each step of each fold so far, step by step."""
-        return tuple(
-            node.cost()
-            for nodes in zip(*(c.nodes for c in self._chains), strict=False)
-            for node in nodes
-        )
+        """Return the cost of each step of each fold that has ended so far, step by step."""
+        by_step = zip_longest(*(chain.nodes for chain in self._chains))
+        return tuple(node.cost() for nodes in by_step for node in nodes if node is not None)
+
+    def _first_folds(self) -> range:
+        """Return the folds that the query asks for.
+
+        Raises:
+            ValueError: If those are not fewer than there are.
+        """
+        asked, n_folds = self.query.folds, self.split.n_folds
+        if asked is not None and asked >= n_folds:
+            raise ValueError(f"a query of the first {asked} of {n_folds} folds: all are folds=None")
+        return range(asked or n_folds)
 
     def _fold(self, number: int) -> Fold:
         problem, query = self.context.problem, self.query
@@ -127,7 +138,7 @@ class PathRun:
             number=number,
             dataset=self.dataset,
             training=self.split.training(
-                number, self.dataset.strata, query.subset, query.subset_draw
+                number, self.dataset.strata, query.subset, query.subset_draw, self.dataset.groups
             ),
             held_out=self.split.held_out(number),
             context=self.context,

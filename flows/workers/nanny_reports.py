@@ -75,7 +75,7 @@ class NannyReports:
         followed = self._followed.get(UUID(message["trial"]))
         if followed is None:
             return
-        failure = Failure(**message["failure"])
+        failure = Failure.from_json(message["failure"])
         followed.reports.put(NannyReport(message["worker"], failure))
         if failure.kind != "crashed":
             # The nanny kills the worker in a moment, and Dask would start the trial on another.

@@ -19,6 +19,7 @@ from prefect_tune.storage.record_ids import split_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.subset import nested_subset
 
 __all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split"]
 
@@ -56,29 +57,28 @@ class Split:
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
     def training(
-        self, fold: int, y: NDArray[np.int32], subset: float = 1.0, draw: int = 0
+        self,
+        fold: int,
+        y: NDArray[np.int32],
+        subset: float = 1.0,
+        draw: int = 0,
+        groups: NDArray[np.int64] | None = None,
     ) -> NDArray[np.intp]:
-        """Return the rows that a fold trains on, in order.
-
-        Subsets of one draw are nested, hold every class, and keep the classes' shares within a row.
+        """Return the rows that a fold trains on, in order; of subsets, see `nested_subset`.
 
         Args:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
             subset: Share of the rows to take, in (0, 1].
             draw: Which of the independent families of subsets.
+            groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
         rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
         if subset == 1.0:
             return rows
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, draw)))
-        priority = rng.permutation(len(rows))
-        taken = []
-        for label in np.unique(y[rows]):
-            members = np.flatnonzero(y[rows] == label)
-            members = members[np.argsort(priority[members])]
-            taken.append(members[: max(1, round(subset * len(members)))])
-        return rows[np.sort(np.concatenate(taken))]
+        of_rows = None if groups is None else groups[rows]
+        return rows[nested_subset(y[rows], of_rows, subset, rng)]
 
 
 def make_split(

@@ -130,6 +130,7 @@ class LimitKeeper(NannyPlugin):
             "step": note.get("step"),
             "fold": note.get("fold"),
             "cost_seconds": monotonic() - note["started"],
+            "steps": note.get("steps", []),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
         await nanny.scheduler.log_event(topic=self.topic, msg=word)

@@ -5,10 +5,10 @@ It is a file beside the worker's folder, which goes when the worker dies.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import distributed
 from prefect.context import TaskRunContext
 
-__all__ = ["note_path", "note_step", "read_note", "trial_noted"]
+from prefect_tune.optimizers.trials.trial import StepCost
+
+__all__ = ["note_path", "note_step", "read_note", "this_worker", "trial_noted"]
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ def trial_noted() -> Iterator[None]:
     From then on its limits are kept.
     """
     context = TaskRunContext.get()
-    worker = _this_worker()
+    worker = this_worker()
     if context is None or worker is None:
         yield
         return
@@ -66,21 +68,28 @@ def note_path(worker_folder: str, pid: int) -> Path:
     return Path(worker_folder).parent / f"trial-{pid}.json"
 
 
-def _this_worker() -> Any:
+def this_worker() -> Any:
+    """Return the Dask worker that runs this; None elsewhere."""
     try:
         return distributed.get_worker()
     except ValueError:
         return None
 
 
-def note_step(step: str, fold: int) -> None:
-    """Note which step of which fold the trial of this process is at."""
+def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tuple) -> None:
+    """Note which step of which fold the trial of this process is at.
+
+    Args:
+        step: Name of the step.
+        fold: Number of the fold.
+        costs: Says what each step and fold has taken that has ended.
+    """
     if (note := _NOTED.get()) is not None:
-        note.write(step=step, fold=fold)
+        note.write(step=step, fold=fold, steps=[asdict(cost) for cost in costs()])
 
 
 def read_note(path: Path) -> Mapping[str, Any]:
-    """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step` and `fold`.
+    """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold` and `steps`.
 
     Empty if it runs no trial, or is just writing.
     """

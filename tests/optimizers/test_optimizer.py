@@ -104,6 +104,36 @@ def test_options_are_those_that_the_method_declares() -> None:
         make(skipped=-1)
 
 
+class First(Draw):
+    """Asks for the first two folds and five epochs of the default configuration."""
+
+    def _propose(self, budget, rng) -> Query:
+        return replace(super()._propose(budget, rng), folds=2, epochs=5)
+
+
+@pytest.mark.parametrize(
+    ("objective", "folds", "epochs"),
+    [
+        (Objective(n_folds=3, epochs=9), 2, 5),
+        (Objective(n_folds=2, epochs=5), None, None),
+        (Objective(), 2, 5),
+    ],
+)
+def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, epochs) -> None:
+    optimizer = First(counted_space((2, 2)), 0, objective)
+    query = optimizer.ask(Budget())
+    assert (query.folds, query.epochs) == (folds, epochs)
+    assert optimizer.history[0].query == query
+
+
+@pytest.mark.parametrize(
+    ("objective", "asked"), [(Objective(n_folds=1), "2 folds"), (Objective(epochs=4), "5 epochs")]
+)
+def test_more_folds_or_epochs_than_there_are_is_a_fault_of_the_method(objective, asked) -> None:
+    with pytest.raises(RuntimeError, match=f"method 'draw' asks for {asked} where a full"):
+        First(counted_space((2, 2)), 0, objective).ask(Budget())
+
+
 def test_without_more_it_has_no_memo_and_no_decisions() -> None:
     optimizer = make()
     assert (optimizer.name, optimizer.memo, optimizer.decisions) == ("draw", None, {})

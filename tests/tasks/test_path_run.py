@@ -16,10 +16,13 @@ from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.record_ids import quantity_record
+from prefect_tune.tasks import node
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.objective import metric
+from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -234,6 +237,104 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert "fit_transformer" in came.traceback
     assert came.cost_seconds > 0
     assert store_of(context).index.totals().count == 6
+    ended = [("impute", f, False) for f in range(3)] + [("encode", f, False) for f in range(3)]
+    assert [(s.step, s.fold, s.hit) for s in came.steps] == ended
+    again = outcome(context, query)
+    assert isinstance(again, Failure)
+    assert [(s.step, s.fold, s.hit) for s in again.steps] == [(*e[:2], True) for e in ended]
+    assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
+
+
+def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
+    tmp_path, monkeypatch
+) -> None:
+    context = context_of(tmp_path)
+    made = node.fit_model
+
+    def fit_model(how, seed, data):
+        if data.train.shape[0] != made_of:
+            raise ValueError("not these rows")
+        return made(how, seed, data)
+
+    query = draw(context, 1)
+    made_of = len(PathRun(context, query).split.training(0, np.zeros(150, dtype=np.int32)))
+    monkeypatch.setattr(node, "fit_model", fit_model)
+    split = PathRun(context, query).split
+    uneven = split.fold.copy()
+    uneven[np.flatnonzero(uneven == 1)[0]] = 2
+    other = import_split(replace(split, fold=uneven), store_of(context))
+    came = outcome(replace(context, problem=replace(context.problem, split=other)), query)
+    assert isinstance(came, Failure)
+    assert (came.step, came.fold) == ("fit model", 1)
+    assert [s.fold for s in came.steps if s.step == "fit model"] == [0]
+    assert came.cost_seconds >= sum(s.seconds for s in came.steps)
+
+
+def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 1)
+    first = evaluate(context, replace(query, folds=1))
+    second = evaluate(context, replace(query, folds=2))
+    full = evaluate(context, query)
+    fresh = evaluate(replace(context, use_cache=False), query)
+    assert [e.resumed_from for e in (first, second, full, fresh)] == [0, 1, 2, 0]
+    assert [len(e.fold_losses) for e in (first, second, full)] == [1, 2, 3]
+    assert first.fold_losses == full.fold_losses[:1] == fresh.fold_losses[:1]
+    assert second.predictions == full.predictions[:2]
+    assert first.loss == first.fold_losses[0]
+    assert second.loss == np.mean(full.fold_losses[:2])
+    assert results(full) == results(fresh)
+    assert {(s.step, s.fold) for s in full.steps if not s.hit} == {(s.step, 2) for s in full.steps}
+    assert {s.fold for s in first.steps} == {0}
+
+
+def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
+    size = Quantity("model_size_bytes")
+    context = replace(context_of(tmp_path), quantities=(size,))
+    query = draw(context, 1)
+    records = store_of(context).records
+
+    def measured(evaluation: Evaluation) -> list[float]:
+        """The record of each fold."""
+        keys = [quantity_record(key, size.digest) for key in evaluation.predictions]
+        return [records.get(key)["measured"]["value"] for key in keys]
+
+    first = evaluate(context, replace(query, folds=1))
+    full = evaluate(context, query)
+    assert first.constraints[size.text] == measured(first)[0]
+    assert full.constraints[size.text] == np.mean(measured(full))
+    assert measured(full)[:1] == measured(first)
+
+
+def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
+    context = context_of(tmp_path)
+    with pytest.raises(ValueError, match="the first 3 of 3 folds: all are folds=None"):
+        PathRun(context, replace(draw(context, 1), folds=3))
+
+
+def test_a_subset_of_patients_begins_with_the_features_that_are_constructed(tmp_path) -> None:
+    context = context_of(tmp_path, events=True)
+    query = draw(context, 1)
+    part = replace(query, subset=0.25)
+    half, other = PathRun(context, part), PathRun(context, replace(part, subset_draw=1))
+    whole = PathRun(context, query)
+    for path_run in (half, other, whole):
+        path_run.run(0)
+    constructed = [p.nodes(0)[0] for p in (half, other, whole)]
+    assert len({n.key for n in constructed}) == 3
+    folds = [n.fold for n in constructed]
+    n_rows = [len(f.training) for f in folds]
+    assert n_rows[0] < n_rows[2] / 2
+    assert [n.summary and n.summary.rows for n in constructed] == n_rows
+    patients = half.dataset.groups
+    assert patients is not None
+    for fold in folds[:2]:
+        left = np.setdiff1d(folds[2].training, fold.training)
+        assert not set(patients[fold.training]) & set(patients[left])
+        assert (fold.held_out == folds[2].held_out).all()
+    evaluated = evaluate(context, part)
+    assert evaluated.cost_seconds > 0
+    assert {s.step for s in evaluated.steps if s.hit} == {"construct features"}
 
 
 def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:

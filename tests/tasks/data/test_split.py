@@ -50,26 +50,6 @@ def test_the_test_part_of_groups_is_as_large_as_asked(test_size) -> None:
     assert (split.fold == TEST).mean() == pytest.approx(test_size, abs=0.02)
 
 
-@given(st.integers(0, 3), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
-def test_subsets_of_one_draw_are_nested_and_hold_every_class(draw, first, second) -> None:
-    data = dataset()
-    split = make_split(data, 3, 0.2, 0)
-    small, large = sorted((first, second))
-    inner = split.training(0, data.y, small, draw)
-    outer = split.training(0, data.y, large, draw)
-    assert set(inner) <= set(outer) <= set(split.training(0, data.y))
-    assert set(data.y[inner]) == {0, 1}
-    share = np.array([(data.y[inner] == c).sum() for c in (0, 1)])
-    whole = np.array([(data.y[split.training(0, data.y)] == c).sum() for c in (0, 1)])
-    assert (np.abs(share - np.maximum(1, small * whole)) <= 0.5).all()
-
-
-def test_draws_of_subsets_differ() -> None:
-    data = dataset()
-    split = make_split(data, 3, 0.2, 0)
-    assert set(split.training(0, data.y, 0.2, 0)) != set(split.training(0, data.y, 0.2, 1))
-
-
 def test_a_split_comes_back_as_it_was(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path)))
     split = make_split(dataset(), 3, 0.2, 5)
