@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Fidelity, Method, NoOptions
     from prefect_tune.optimizers.methods.admm.admm import Admm
     from prefect_tune.optimizers.methods.flash.flash import Flash
+    from prefect_tune.optimizers.methods.halving.halving import Halving
+    from prefect_tune.optimizers.methods.hyperband.hyperband import Hyperband
     from prefect_tune.optimizers.methods.jopt.jopt import Jopt
     from prefect_tune.optimizers.methods.random_search.random_search import RandomSearch
     from prefect_tune.optimizers.methods.smac.smac import Smac
@@ -68,7 +70,9 @@ __all__ = [
     "Fidelity",
     "Flags",
     "Flash",
+    "Halving",
     "History",
+    "Hyperband",
     "Jopt",
     "Method",
     "NoOptions",
@@ -114,13 +118,15 @@ _HOMES = {
     "Fidelity": "method",
     "Flags": "space.algorithm",
     "Flash": "methods.flash.flash",
+    "Halving": "methods.halving.halving",
     "History": "trials.history",
+    "Hyperband": "methods.hyperband.hyperband",
     "Jopt": "methods.jopt.jopt",
     "METHODS": "registry",
     "Method": "method",
     "NoOptions": "method",
-    "Objective": "trials.objective",
     "NotYet": "optimizer",
+    "Objective": "trials.objective",
     "Optimizer": "optimizer",
     "Path": "space.space",
     "Query": "space.query",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
+from prefect_tune.optimizers.methods.halving.declaration import HALVING
+from prefect_tune.optimizers.methods.hyperband.declaration import HYPERBAND
 from prefect_tune.optimizers.methods.jopt.declaration import JOPT
 from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
 from prefect_tune.optimizers.methods.smac.declaration import SMAC
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method_named", "register"]
 
 _METHODS: dict[str, Method] = {
-    method.name: method for method in (FLASH, ADMM, SMAC, TPE, JOPT, RANDOM_SEARCH)
+    method.name: method
+    for method in (FLASH, ADMM, SMAC, TPE, HYPERBAND, HALVING, JOPT, RANDOM_SEARCH)
 }
 METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 """By name, in the order in which they are shown; `register` adds to it."""

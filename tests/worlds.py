@@ -133,7 +133,7 @@ def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:
 
 
 def told(number: int, query: Query, loss: float | None) -> Trial:
-    """A trial that has ended: complete with a loss, failed without one."""
+    """A trial that has ended: failed without a loss."""
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure("error", "no loss", cost_seconds=0.5))

@@ -1,5 +1,6 @@
 """The methods of search, a folder each with a declaration that is light to import.
 
 `random_search`, `tpe` and `smac` treat a pipeline as one configuration, and so does `jopt`, the
-reference of ADMM; `flash` prunes paths first, `admm` alternates between paths and values.
+reference of ADMM; `flash` prunes paths first, `admm` alternates between paths and values. `halving`
+and `hyperband` ask for less than a full evaluation and go on with the best.
 """

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from flash_worlds import counted_space, planted_loss
+from simulation import Outcome, Simulation, blurred, share_of, share_to_do
 from worlds import evaluation, finite_space, mixed_space, ordered_space, sparse_space, told
 
 from prefect_tune.optimizers import (
@@ -16,6 +17,7 @@ from prefect_tune.optimizers import (
     Asked,
     Budget,
     Event,
+    NotYet,
     Objective,
     Optimizer,
     Query,
@@ -38,10 +40,23 @@ def loss_of(query: Query) -> float | None:
 
 
 class OptimizerContract:
-    """Inherit and set `method`; `options` are those of the method under test."""
+    """Inherit and set `method`; `options` are those of the method under test.
+
+    Many methods: each promise is a test of its own, and all inherit all.
+    """
 
     method: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
+    objective: ClassVar[Objective] = Objective(
+        chance=50.0,
+        n_rows=9_000,
+        n_held_out=4_500,
+        n_classes=2,
+        n_rarest=3_000,
+        n_folds=3,
+        epochs=9,
+        iterative=frozenset({"svm", "tree"}),
+    )
     n_planted: ClassVar[int] = 6
     margin: ClassVar[float] = 0.2
     """Percent points by which the mean best loss must be below that of random search."""
@@ -49,7 +64,7 @@ class OptimizerContract:
     """Share of the planted worlds in which it must be below."""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
-        return make_optimizer(self.method, space, seed, Objective(chance=50.0), self.options)
+        return make_optimizer(self.method, space, seed, self.objective, self.options)
 
     def run(self, optimizer: Optimizer, n: int, *, first: int = 0) -> list[Event]:
         """Ask and tell n times, with two queries pending most of the time."""
@@ -139,7 +154,7 @@ class OptimizerContract:
         optimizer.retry(0)
         assert [t.number for t in optimizer.history.pending] == [0]
         optimizer.tell(told(0, query, 3.0))
-        assert optimizer.history.incumbent is not None
+        assert optimizer.incumbent is not None
         optimizer.ask(Budget())
 
     def test_it_asks_for_less_than_everything_only_in_its_fidelities(self) -> None:
@@ -148,6 +163,7 @@ class OptimizerContract:
             if isinstance(event, Asked):
                 assert "subset" in declared or event.query.subset == 1
                 assert "epochs" in declared or event.query.epochs is None
+                assert "folds" in declared or event.query.folds is None
 
     def test_it_asks_the_same_whatever_trials_take_unless_it_draws_on_cost(self) -> None:
         if METHODS[self.method].draws_on_cost:
@@ -160,7 +176,7 @@ class OptimizerContract:
                 queries.append(query := optimizer.ask(Budget(number, 15 - number)))
                 loss = loss_of(query) or 3.0
                 outcome = evaluation(loss, seconds if number % 2 else 1.0)
-                optimizer.tell(Trial(number, query).started().completed(outcome))
+                optimizer.tell(Trial(number, query).started().ended(outcome))
             asked.append(queries)
         assert asked[0] == asked[1]
 
@@ -172,8 +188,17 @@ class OptimizerContract:
 
     def test_an_exhausted_space_says_so_and_was_searched_without_repeats(self) -> None:
         optimizer = self.make(finite_space())
-        asked = [optimizer.ask(Budget()).configuration for _ in range(5)]
-        assert len(set(asked)) == 5
+        queries = []
+        while len(queries) < 50:
+            try:
+                queries.append(optimizer.ask(Budget()))
+            except NotYet:
+                waiting = optimizer.history.pending[0]
+                optimizer.tell(told(waiting.number, waiting.query, 5.0))
+            except SpaceExhausted:
+                break
+        assert len({q.configuration for q in queries}) == 5
+        assert len(set(queries)) == len(queries) < 50
         with pytest.raises(SpaceExhausted, match="finite"):
             optimizer.ask(Budget())
 
@@ -186,27 +211,107 @@ class OptimizerContract:
         assert np.mean(np.array(margins) > 0) >= self.margin_share
 
     def _best_of_planted(self, world: int, method: type[Optimizer] | None) -> float:
-        """Least loss after 40 trials of a world of 12 paths; losses are percent, 10 at best."""
+        """Loss of the incumbent after 40 full evaluations, or as much work in parts of them.
+
+        A world has 12 paths; losses are percent, 10 at best.
+        """
         space = counted_space((3, 4))
         loss_of_planted = planted_loss((3, 4), world)
         optimizer = method(space, world) if method else self.make(space, world)
-        for number in range(40):
-            query = optimizer.ask(Budget(trials_spent=number, trials_left=40 - number))
-            optimizer.tell(told(number, query, loss_of_planted(query)))
-        incumbent = optimizer.history.incumbent
-        return incumbent.loss if incumbent and incumbent.loss is not None else 100.0
+        number, left = 0, 40.0
+        while left > 1e-9:
+            query = optimizer.ask(Budget(trials_spent=number, trials_left=int(np.ceil(left))))
+            share = share_of(query, optimizer.objective)
+            left -= share_to_do(query, optimizer)
+            optimizer.tell(told(number, query, blurred(loss_of_planted(query), query, share)))
+            number += 1
+        incumbent = optimizer.incumbent
+        best = loss_of_planted(incumbent.query) if incumbent else None
+        return 100.0 if best is None else best
 
     def test_a_space_of_failures_raises_nothing(self) -> None:
         optimizer = self.make(mixed_space())
         for number in range(20):
             optimizer.tell(told(number, optimizer.ask(Budget()), None))
-        assert optimizer.history.incumbent is None
+        assert optimizer.incumbent is None
 
     def test_equal_losses_raise_nothing(self) -> None:
         optimizer = self.make(mixed_space())
         for number in range(20):
             optimizer.tell(told(number, optimizer.ask(Budget()), 7.0))
-        assert optimizer.history.incumbent == optimizer.history[0]
+        assert optimizer.incumbent is not None
+        assert optimizer.incumbent.query.configuration == optimizer.history[0].query.configuration
+
+    def simulation(self, optimizer: Optimizer, *, trials: int, n_workers: int = 3) -> Simulation:
+        """Workers of different speed, and losses that are blurred on less than everything."""
+
+        def outcome(query: Query) -> Outcome:
+            share = share_to_do(query, optimizer)
+            seconds = share * (1 + len(query.configuration.canonical) % 7)
+            return blurred(loss_of(query), query, share_of(query, self.objective)), seconds
+
+        return Simulation(optimizer, outcome, n_workers, trials)
+
+    def test_no_more_than_the_trials_are_begun_and_each_goes_on_upwards(self) -> None:
+        optimizer = self.make(mixed_space())
+        self.simulation(optimizer, trials=12).run()
+        assert len(optimizer.history.asked) == 12
+        assert not optimizer.history.pending
+        for configuration in optimizer.history.asked:
+            stretches = optimizer.history.stretches(configuration)
+            shares = [share_of(t.query, self.objective) for t in stretches]
+            assert shares == sorted(set(shares))
+            assert all(t.loss is not None for t in stretches[:-1])
+
+    def test_full_evaluations_are_asked_for_and_the_answer_has_a_loss(self) -> None:
+        optimizer = self.make(mixed_space())
+        self.simulation(optimizer, trials=12).run()
+        assert optimizer.history.complete
+        assert optimizer.incumbent is not None
+        assert optimizer.incumbent.loss is not None
+        assert optimizer.weights == {optimizer.incumbent.number: 1.0}
+
+    def test_replay_equals_never_having_stopped_at_any_event(self) -> None:
+        whole = self.simulation(self.make(mixed_space()), trials=8).run()
+        for n in range(0, len(whole.events), 3):
+            resumed = self._with_last_memo_alone(whole.events[:n])
+            rest = [e for e in whole.events[n:] if isinstance(e, Asked | Told)]
+            for event in rest[:4]:
+                if isinstance(event, Told):
+                    resumed.tell(event.trial)
+                else:
+                    assert resumed.ask(event.budget) == event.query
+
+    def _with_last_memo_alone(self, events: list[Event]) -> Optimizer:
+        optimizer = self.make(mixed_space())
+        last = max((e.number for e in events if isinstance(e, Asked)), default=-1)
+        replay(
+            optimizer,
+            [
+                Asked(e.number, e.query, e.budget, e.memo if e.number == last else None)
+                if isinstance(e, Asked)
+                else e
+                for e in events
+            ],
+        )
+        return optimizer
+
+    def test_when_none_may_be_begun_it_goes_on_or_waits_and_waiting_changes_nothing(self) -> None:
+        asked, twin = self.make(mixed_space()), self.make(mixed_space())
+        if not asked.can_go_on:
+            return
+        queries = [asked.ask(Budget(trials_left=4 - n)) for n in range(4)]
+        assert queries == [twin.ask(Budget(trials_left=4 - n)) for n in range(4)]
+        for _ in range(3):
+            with pytest.raises(NotYet):
+                asked.ask(Budget(trials_left=0))
+        for optimizer in (asked, twin):
+            for number, query in enumerate(queries):
+                optimizer.tell(told(number, query, float(number)))
+        gone_on = asked.ask(Budget(trials_left=0))
+        assert gone_on == twin.ask(Budget(trials_left=0))
+        assert gone_on.configuration in {q.configuration for q in queries}
+        assert asked.history[4].query == gone_on
 
     @staticmethod
     def _tests_folder() -> str:

@@ -1,0 +1,1 @@
+"""Hyperband (Li et al. 2018): its `declaration`, and `hyperband`, the method."""

@@ -1,0 +1,157 @@
+"""A study without a flow: workers that take simulated seconds, and fidelities that cost less."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from zlib import crc32
+
+from worlds import evaluation
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Event,
+    Failure,
+    NotYet,
+    Objective,
+    Optimizer,
+    Query,
+    SpaceExhausted,
+    Told,
+    Trial,
+)
+
+__all__ = ["Outcome", "Simulation", "Stretch", "blurred", "share_of", "share_to_do"]
+
+Outcome = tuple[float | None, float]
+"""Loss, None of a failure, and seconds of a stretch."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A trial on a worker."""
+
+    trial: Trial
+    started: float
+    ended: float
+
+
+def share_of(query: Query, objective: Objective) -> float:
+    """How much of a full evaluation a query is, from its start."""
+    share = query.subset
+    if query.epochs is not None:
+        share *= query.epochs / (objective.epochs or 1)
+    if query.folds is not None:
+        share *= query.folds / (objective.n_folds or 1)
+    return share
+
+
+def share_to_do(query: Query, optimizer: Optimizer) -> float:
+    """How much of a full evaluation it still is, after the stretches of its configuration.
+
+    Epochs and folds that are done are gone on from; another subset is another training.
+    """
+    share = share_of(query, optimizer.objective)
+    before = [
+        share_of(t.query, optimizer.objective)
+        for t in optimizer.history.stretches(query.configuration)
+        if t.loss is not None and t.query.subset == query.subset
+    ]
+    return share - max(before, default=0.0)
+
+
+def blurred(loss: float | None, query: Query, share: float, width: float = 10.0) -> float | None:
+    """A loss seen at a share of the full evaluation: higher by up to `width`, always the same."""
+    if loss is None:
+        return None
+    text = f"{query.configuration.canonical}{share:.6f}"
+    return loss + width * (1 - share) * crc32(text.encode()) / 2**32
+
+
+@dataclass
+class Simulation:
+    """Workers that are given trials as they get free, on a clock of its own.
+
+    Attributes:
+        optimizer: What is asked.
+        outcome: Of a query, its loss and seconds.
+        n_workers: Trials at the same time.
+        trials: Configurations that may be begun; None for no limit.
+        seconds: When it ends; trials under way are finished.
+        events: In their order.
+        stretches: All that ran, in the order of their ends.
+        n_waits: How often an ask was answered with not yet.
+    """
+
+    optimizer: Optimizer
+    outcome: Callable[[Query], Outcome]
+    n_workers: int = 1
+    trials: int | None = None
+    seconds: float = float("inf")
+    events: list[Event] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    n_waits: int = 0
+
+    def run(self) -> "Simulation":
+        """Run until nothing is left to ask for, or until the seconds are spent."""
+        for _ in self.ends():
+            pass
+        return self
+
+    def ends(self) -> Iterator[Stretch]:
+        """Yield each stretch after it was told."""
+        now, under_way = 0.0, list[tuple[float, int, Stretch, float | None]]()
+        is_over = False
+        while True:
+            while not is_over and len(under_way) < self.n_workers and now < self.seconds:
+                if self.budget.trials_left == 0 and not self.optimizer.can_go_on:
+                    is_over = True
+                    break
+                try:
+                    query = self._ask()
+                except NotYet:
+                    self.n_waits += 1
+                    break
+                except SpaceExhausted:
+                    is_over = True
+                    break
+                number = len(self.optimizer.history) - 1
+                loss, took = self.outcome(query)
+                stretch = Stretch(Trial(number, query).started(), now, now + took)
+                heappush(under_way, (stretch.ended, number, stretch, loss))
+            if not under_way:
+                return
+            now, _, stretch, loss = heappop(under_way)
+            yield self._tell(stretch, loss)
+
+    def busy_share(self, until: float) -> float:
+        """Share of the workers' time up to then in which they had a trial."""
+        worked = sum(max(0.0, min(s.ended, until) - s.started) for s in self.stretches)
+        return worked / (until * self.n_workers)
+
+    @property
+    def budget(self) -> Budget:
+        """As a flow would say it now."""
+        n_begun = len(self.optimizer.history.asked)
+        return Budget(
+            trials_spent=len(self.stretches),
+            trials_left=None if self.trials is None else self.trials - n_begun,
+            n_workers=self.n_workers,
+        )
+
+    def _ask(self) -> Query:
+        budget = self.budget
+        query = self.optimizer.ask(budget)
+        number = len(self.optimizer.history) - 1
+        self.events.append(Asked(number, query, budget, self.optimizer.memo))
+        return query
+
+    def _tell(self, stretch: Stretch, loss: float | None) -> Stretch:
+        took = stretch.ended - stretch.started
+        failure = Failure("error", "no loss", cost_seconds=took)
+        trial = stretch.trial
+        told = trial.failed(failure) if loss is None else trial.ended(evaluation(loss, took))
+        self.optimizer.tell(told)
+        self.events.append(Told(told))
+        self.stretches.append(Stretch(told, stretch.started, stretch.ended))
+        return self.stretches[-1]
