@@ -19,7 +19,11 @@ from processes import wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.tasks.worker.trial_note import note_step, trial_noted
+
+SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)
+"""What `noted` says of the step before the one that it is at."""
 
 
 @contextmanager
@@ -45,8 +49,16 @@ class PlainRunner:
         task: Callable[..., Any],
         parameters: Mapping[str, Any],
         workers: Sequence[str] | None = None,
+        *,
+        allow_other_workers: bool = False,
     ) -> PrefectDaskFuture[Any]:
-        future = self.client.submit(task, **parameters, workers=workers, pure=False)
+        future = self.client.submit(
+            task,
+            **parameters,
+            workers=workers,
+            allow_other_workers=allow_other_workers,
+            pure=False,
+        )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=uuid4())
 
     def prepare_workers(self, make_ready: Callable[[], None]) -> None:
@@ -96,7 +108,7 @@ def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
     token = TaskRunContext.__var__.set(context)
     try:
         with trial_noted():
-            note_step("fit model", 1)
+            note_step("fit model", 1, lambda: [SERVED])
             sleep(abs(seconds))
             if seconds < 0:
                 die()

@@ -24,6 +24,7 @@ from prefect_tune.flows.workers.jobs import run_job
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_trial_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.study_context import StudyContext
@@ -81,6 +82,7 @@ class DaskTrials:
         self._under_way: dict[UUID, _UnderWay] = {}
         self._done: SimpleQueue[UUID] = SimpleQueue()
         self._sharing: list[DaskTrials] = []
+        self._ran: dict[Configuration, str] = {}
 
     @classmethod
     @contextmanager
@@ -156,14 +158,15 @@ class DaskTrials:
         return self.n_running < self._pool.count_slots()
 
     def submit(self, trial: Trial, report: Report) -> None:
-        """Start a trial on a free worker."""
+        """Start a trial on a free worker: that which ran its configuration last, if it is free."""
         parameters = {
             "number": trial.number,
             "query": trial.query.to_json(),
             "context": self._context,
             "report": report,
         }
-        future = self._pool.submit(evaluate, parameters)
+        preferred = self._ran.get(trial.query.configuration)
+        future = self._pool.submit(evaluate, parameters, preferred)
         self._under_way[future.task_run_id] = _UnderWay(trial, future, monotonic())
         self._reports.follow(future.task_run_id, future.wrapped_future)
         future.wrapped_future.add_done_callback(
@@ -229,6 +232,8 @@ class DaskTrials:
         self._reports.forget(under_way.future.task_run_id)
         outcome = _outcome(state, monotonic() - under_way.started)
         self.n_task_runs += outcome.n_task_runs - 1
+        if outcome.worker:
+            self._ran[under_way.trial.query.configuration] = outcome.worker
         return Ended(under_way.trial, outcome)
 
     def _end_lost(self, lost: _UnderWay) -> Ended:

@@ -62,10 +62,21 @@ class WorkerPool:
         self._is_short = n_slots < self.n_slots
         return n_slots
 
-    def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
-        """Submit one run of a Prefect task."""
-        workers = None if self._nanny is None else self._addresses
-        return self._runner.submit_lean(task, parameters, workers)
+    def submit(
+        self, task: Any, parameters: Mapping[str, Any], preferred: str | None = None
+    ) -> PrefectDaskFuture[Any]:
+        """Submit one run of a Prefect task.
+
+        Args:
+            task: The task.
+            parameters: Its parameters.
+            preferred: Address of the worker to run it if it is free; None for any.
+        """
+        if self._nanny is not None:
+            return self._runner.submit_lean(task, parameters, self._addresses)
+        if preferred is None or not self._is_free(preferred):
+            return self._runner.submit_lean(task, parameters)
+        return self._runner.submit_lean(task, parameters, [preferred], allow_other_workers=True)
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
         """Cancel a task whose only worker is gone: Dask would wait for that one for ever."""
@@ -139,6 +150,11 @@ class WorkerPool:
     def drain(self) -> None:
         """Send what the workers have not yet told the Prefect server."""
         self._runner.client.run(drain_worker, on_error="ignore")
+
+    def _is_free(self, address: str) -> bool:
+        """Return whether a worker is there, stays, and runs nothing: Dask would let a task wait."""
+        running = self._runner.client.processing().get(address)
+        return running is not None and not running and address not in self._leaving
 
     def _find_workers(self) -> list[str]:
         """Find the workers that we may use, without those that are about to go."""

@@ -47,6 +47,8 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         task: Task[Any, Any],
         parameters: Mapping[str, Any],
         workers: Sequence[str] | None = None,
+        *,
+        allow_other_workers: bool = False,
     ) -> PrefectDaskFuture[Any]:
         """Submit one run of a task; its parameters hold no futures.
 
@@ -54,6 +56,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
             task: The task.
             parameters: Its parameters.
             workers: Addresses of those that may run it; None for all. The stock runner takes any.
+            allow_other_workers: Whether others may run it where none of these is left.
 
         Returns:
             A future whose wrapped future ends with the state of the task run.
@@ -70,6 +73,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
             key=f"{task.name}-{task_run_id}",
             pure=False,
             workers=workers,
+            allow_other_workers=allow_other_workers,
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,7 @@ from studies import context_of, draw
 
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
-from prefect_tune.optimizers import Trial
+from prefect_tune.optimizers import Query, Trial
 from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -100,6 +101,28 @@ def test_trials_come_back_with_their_outcomes_and_are_counted(quick) -> None:
         trials.submit(Trial(2, draw(quick, 2)).started(), "steps")
         collected(trials, 1)
         assert trials.n_task_runs == 2 + 7  # it and its six steps
+
+    in_flow(quick, body)
+
+
+def test_the_worker_that_ran_a_configuration_goes_on_with_it(quick) -> None:
+    def body(trials: DaskTrials) -> None:
+        queries = {n: replace(draw(quick, n), folds=1) for n in (10, 11)}
+
+        def run(*queries: Query) -> dict[str, str]:
+            """Which worker ran which model's configuration."""
+            for number, query in enumerate(queries):
+                trials.submit(Trial(number, query).started(), "trial")
+            ended = collected(trials, len(queries))
+            assert all(e.outcome and e.outcome.evaluation for e in ended)
+            return {str(e.trial.query.configuration): e.outcome.worker for e in ended if e.outcome}
+
+        first = run(*queries.values())
+        assert set(first.values()) == set(addresses(trials))
+        for folds in (2, None):
+            for query in reversed(queries.values()):
+                went_on = run(replace(query, folds=folds))
+                assert went_on.items() <= first.items()
 
     in_flow(quick, body)
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import distributed
 import pytest
-from pools import client_of, noted
+from pools import SERVED, client_of, noted
 from processes import wait_for
 
 from prefect_tune.flows.workers import nanny_reports
@@ -33,6 +33,8 @@ def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> N
     failure = report.failure
     assert (failure.kind, failure.step, failure.fold) == ("timeout", "fit model", 1)
     assert failure.message == "took more than 0.5 s (--trial-timeout)"
+    assert failure.steps == (SERVED,)
+    assert failure.cost_seconds > 0.5
     wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
 
 
@@ -47,6 +49,7 @@ def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(clien
     assert future.status == "error"
     assert report is not None
     assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
+    assert report.failure.steps == (SERVED,)
 
 
 def test_trials_of_other_flow_runs_and_after_the_body_are_left_alone(client) -> None:

@@ -118,6 +118,18 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
         assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
 
 
+def test_a_failure_says_what_each_step_took_until_then_and_what_was_served(trials) -> None:
+    before = {(step, fold) for step in ("impute", "encode") for fold in range(3)}
+    failures = [t["failure"] for name in ("hangs", "eats", "dies") for t in trials[name]]
+    for failure in failures:
+        steps = failure["steps"]
+        assert {(s["step"], s["fold"]) for s in steps} == before
+        taken = sum(s["load_seconds"] + (0 if s["hit"] else s["seconds"]) for s in steps)
+        assert taken <= failure["cost_seconds"]
+    made = [s["key"] for f in failures for s in f["steps"] if not s["hit"]]
+    assert len(made) == len(set(made)) <= 6  # all others were served
+
+
 def test_every_task_run_has_ended_and_says_why(trials) -> None:
     run = max((r for r in flow_runs() if r.name.startswith("hostile")), key=lambda r: r.created)
     of_trials = {r.name: r for r in task_runs(run.id) if r.name.startswith("trial ")}

@@ -64,6 +64,29 @@ def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
     pool.end([other])
 
 
+def test_a_task_goes_to_the_worker_that_it_prefers_if_that_is_free(client) -> None:
+    pool = pool_of(client)
+    pids = client.run(os.getpid)
+    for address, pid in [*pids.items()] * 3:
+        assert pool.submit(os.getpid, {}, address).wrapped_future.result() == pid
+    busy = pool.submit(pause, {"seconds": 1000})
+    address, pid = worker_of(client, busy)
+    (other,) = set(pids.values()) - {pid}
+    assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) == other
+    pool.end([busy])  # from now on the one that it prefers is gone
+    assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) != pid
+
+
+def test_a_task_waits_for_no_worker_that_died_while_it_preferred_it(client) -> None:
+    pool = pool_of(client)
+    address, pid = next(iter(client.run(os.getpid).items()))
+    lost = pool.submit(pause, {"seconds": 1000}, address)
+    assert worker_of(client, lost) == (address, pid)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(distributed.scheduler.KilledWorker):
+        lost.wrapped_future.result(timeout=30)  # whether it starts again is the search's decision
+
+
 def test_workers_are_handed_out_to_one_pool_each(client) -> None:
     pool = pool_of(client)
     pool.prepare(nothing)
