@@ -4,7 +4,7 @@ With P the paths (n, N), m the targets and alpha the ridge: the coefficients are
 centred least squares with penalty alpha ||beta||^2 and a free intercept, A = (P'P + alpha I)^-1 is
 not centred, and the predictive variance of a path p is s2 (1 + p'A p), where s2 is the variance of
 the residuals. The paper's eq. (1) has no intercept, which gives an algorithm that was never seen a
-loss of 0; `intercept=False` has it so.
+loss of 0; `has_intercept=False` has it so, with alpha = n lambda.
 """
 
 from dataclasses import dataclass, replace

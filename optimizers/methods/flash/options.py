@@ -19,8 +19,8 @@ class FlashOptions:
     """Options of `--method flash`.
 
     Attributes:
-        variant: `paper` gives what the paper and its authors' code do; `default` spends the first
-            minute better.
+        variant: `paper` gives what the paper does, with the constants of its authors' code;
+            `default` spends the first minute better.
         n_init: Runs of Phase 1; None for the rank of the design, N - K + 1, or less where the
             budget is small.
         n_prune: Runs of Phase 2; None for as many.
@@ -31,7 +31,9 @@ class FlashOptions:
             was pruned by mistake is found again; 0 (paper) for none.
         xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
             variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
-        ridge: Penalty of the linear models.
+        ridge: Penalty of the linear models, on the sum of squares: n lambda of the paper's.
+        intercept: Whether they have a free level. Equation (1) has none (paper), so that an
+            algorithm that was never seen adds a loss of 0; the authors' code has one.
         design: Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing
             before it and then D-optimal around those; `bayes_d`; or `random` for the ablation.
         pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
@@ -57,6 +59,7 @@ class FlashOptions:
     outside: float | None = None
     xi: float | None = None
     ridge: float = 1.0
+    intercept: bool | None = None
     design: Design | None = None
     pruning: bool = True
     phase3: Literal["smac", "tpe"] = "smac"
@@ -96,6 +99,7 @@ class FlashOptions:
 _VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "design": "plain_first",
+        "intercept": True,
         "keep": 0.5,
         "outside": 0.0,
         "cost_power": 0.5,
@@ -105,6 +109,7 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     },
     "paper": {
         "design": "d_optimal",
+        "intercept": False,
         "keep": 0.0,
         "outside": 0.0,
         "cost_power": 0.0,

@@ -60,7 +60,7 @@ class PathScores:
         assert failure_cost is not None  # noqa: S101 - resolved
         trials, losses = told_losses(history, self._objective, failure_cost)
         seen = self._table.encoded(trials)
-        model = PathLinear.fit(seen, losses, self._options.ridge)
+        model = self._fitted(seen, losses)
         for path in self._table.encoded(history.pending):
             model = model.imagining(path)
         deviation = model.deviation(self._table.one_hot)
@@ -92,8 +92,12 @@ class PathScores:
             targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
         else:
             targets, floor = guarded_log_seconds(seconds), 1.0
-        expected = PathLinear.fit(seen, targets, self._options.ridge).mean(self._table.one_hot)
+        expected = self._fitted(seen, targets).mean(self._table.one_hot)
         return np.log(np.maximum(expected, floor))
+
+    def _fitted(self, paths: NDArray[np.float64], targets: NDArray[np.float64]) -> PathLinear:
+        given = self._options
+        return PathLinear.fit(paths, targets, given.ridge, has_intercept=bool(given.intercept))
 
     @property
     def _xi(self) -> float | None:
