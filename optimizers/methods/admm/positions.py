@@ -98,10 +98,18 @@ class Positions:
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
-        """Start algorithms that were never tuned from the values of this configuration."""
+        """Start algorithms that were never tuned from the values of this configuration.
+
+        Theta and its projection delta: integers are pulled to where they were found.
+        """
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
-            state.units.setdefault(str(column), float(units[column]))
+            key, grid = str(column), self._grids[column]
+            if key in state.units:
+                continue
+            state.units[key] = float(units[column])
+            if grid is not None and grid.is_ordered:
+                state.delta[key] = float(grid.positions[int(grid.index(units[column]))])
 
     def _delta(self, state: AdmmState, key: str) -> float:
         grid = self._grids[int(key)]
