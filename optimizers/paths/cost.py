@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.paths.prefixes import CandidatePrefixes, PathPrefixes
+from prefect_tune.optimizers.paths.running_order import RunningOrder
 from prefect_tune.optimizers.paths.step_seconds import StepSeconds
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
@@ -31,22 +33,22 @@ class PathCost:
     def __init__(
         self, space: Space, paths: Sequence[Path], shared: Mapping[str, Choice] | None = None
     ) -> None:
-        self._step_seconds = StepSeconds(space)
+        self._order = RunningOrder(space)
+        self._prefixes = PathPrefixes(space, self._order)
+        self._step_seconds = StepSeconds(space, self._order)
         self._position = self._step_seconds.position
         self._defaults = _default_choices(space, paths, shared or {})
         self._algorithms = np.array(
             [[ids[a] for ids, a in zip(self._position, path, strict=True)] for path in paths]
         )
-        sizes = [len(ids) for ids in self._position]
-        self._weights = np.array([int(np.prod(sizes[:k])) for k in range(len(sizes))])
-        self._codes = np.cumsum(self._algorithms * self._weights, axis=1)
-        has_values = [
-            np.array([bool(self._defaults[k][a].values) for a in ids])
-            for k, ids in enumerate(self._position)
-        ]
-        free = [~has_values[k][self._algorithms[:, k]] for k in range(len(sizes))]
-        self._known_codes: dict[int, tuple[int, ...]] = {}
-        self._is_free = np.logical_and.accumulate(np.column_stack(free), axis=1)
+        self._codes = np.zeros(self._algorithms.shape, dtype=np.intp)
+        self._is_free = np.ones(self._algorithms.shape, dtype=np.bool_)
+        for i, path in enumerate(paths):
+            is_free = True
+            for k, code in self._prefixes.codes(path).items():
+                is_free = is_free and not self._defaults[k][path[k]].values
+                self._codes[i, k], self._is_free[i, k] = code, is_free
+        self._known_codes: dict[int, dict[int, int]] = {}
 
     def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Return predicted seconds of the next run of each path, shape (B,).
@@ -63,6 +65,11 @@ class PathCost:
             held = self._held(history) & (is_new[:, None] | self._is_free)
             held[:, -1] = False  # the model of a configuration that was never run
         return self._summed(tables, load, overhead, self._algorithms, held)
+
+    def typical_seconds(self, history: History) -> float:
+        """Return the mean seconds of a run of any path, of which nothing is cached."""
+        tables, _, overhead = self._step_seconds.tables(history)
+        return overhead + sum(float(table.mean()) for table in tables)
 
     def _summed(
         self,
@@ -91,15 +98,16 @@ class PathCost:
             space: The space of the candidates; the same one, or a part of it.
         """
         tables, load, overhead = self._step_seconds.tables(history)
-        known: list[NDArray[np.void]] = []
+        of_candidates = CandidatePrefixes(space, self._order)
+        known: Sequence[NDArray[np.void]] = ()
         if _is_served(history):
             ran = space.encode(t.query.configuration for t in history.complete)
-            known = space.prefixes(space.features(ran))[:-1]
+            known = of_candidates.of(ran, space.features(ran))[:-1]
 
         def seconds(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
             held = np.zeros(candidates.algorithms.shape, dtype=np.bool_)
             if known and len(candidates):
-                prefixes = space.prefixes(features)
+                prefixes = of_candidates.of(candidates, features)
                 for k, made in enumerate(known):
                     held[:, k] = np.isin(prefixes[k], made)
             return self._summed(tables, load, overhead, candidates.algorithms, held)
@@ -112,33 +120,29 @@ class PathCost:
         A step makes all folds before the next one starts: of a trial that failed, what is before
         the step that failed is there.
         """
-        held = np.zeros(self._codes.shape, dtype=np.bool_)
         if not _is_served(history):
-            return held
-        codes: list[set[int]] = [set() for _ in self._position]
+            return np.zeros(self._codes.shape, dtype=np.bool_)
+        known: set[int] = set()
         for trial in (*history.complete, *history.failed):
-            made = (
-                len(self._position)
-                if trial.failure is None
-                else self._step_seconds.failed_step(trial) or 0
-            )
             if trial.number not in self._known_codes:
-                prefixes = self._default_prefixes(trial.query.configuration)
-                self._known_codes[trial.number] = tuple(prefixes)
-            for k, code in enumerate(self._known_codes[trial.number][:made]):
-                codes[k].add(code)
-        for k, known in enumerate(codes):
-            held[:, k] = np.isin(self._codes[:, k], list(known))
+                made = self._default_prefixes(trial.query.configuration)
+                self._known_codes[trial.number] = dict(made)
+            of_trial = self._known_codes[trial.number]
+            if trial.failure is None:
+                known.update(of_trial.values())
+            else:
+                done = self._step_seconds.done_before_failure(trial)
+                known.update(of_trial[k] for k in done if k in of_trial)
+        held: NDArray[np.bool_] = np.isin(self._codes, list(known))
         return held
 
-    def _default_prefixes(self, configuration: Configuration) -> Iterable[int]:
-        """Yield codes of the prefixes of a configuration as long as its values are defaults."""
-        code = 0
-        for k, (_, choice) in enumerate(configuration.choices):
-            if choice != self._defaults[k].get(choice.algorithm):
+    def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
+        """Yield steps and codes of the prefixes of a configuration as long as it has defaults."""
+        path = configuration.path
+        for k, code in self._prefixes.codes(path).items():
+            if configuration.choices[k][1] != self._defaults[k].get(path[k]):
                 return
-            code += self._position[k][choice.algorithm] * int(self._weights[k])
-            yield code
+            yield k, code
 
 
 def _default_choices(

@@ -1,16 +1,38 @@
 """Measured seconds of the steps of a space, by algorithm."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.paths.running_order import RunningOrder
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.optimizers.trials.trial import StepCost, Trial
 
 __all__ = ["StepSeconds"]
+
+Measured = list[defaultdict[int, list[float]]]
+"""By step and algorithm, seconds over all folds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The seconds of one trial.
+
+    Attributes:
+        made: By step, what making all of it takes, hits counted as what they once took.
+        spent: By step, what this trial spent on it.
+        loads: Of each hit, of one fold.
+        n_folds: Folds that any step ended.
+    """
+
+    made: Mapping[str, float]
+    spent: Mapping[str, float]
+    loads: Sequence[float]
+    n_folds: int
 
 
 class StepSeconds:
@@ -18,13 +40,16 @@ class StepSeconds:
 
     Args:
         space: The space.
+        order: In which its steps run.
 
     Attributes:
         position: By searched step, the positions of its algorithms by id.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, order: RunningOrder) -> None:
+        self._order = order
         self._steps = [s.name for s in space.searched]
+        self._runs = [not s.orders for s in space.searched]
         self.position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
 
     def tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
@@ -34,65 +59,113 @@ class StepSeconds:
         tables = []
         for k, step in enumerate(made):
             seen = {i: float(np.mean(values)) for i, values in step.items()}
-            unseen = float(np.mean(list(seen.values()))) if seen else float(np.mean(known or [0]))
+            unseen = float(np.mean(list(seen.values()) or known or [0])) if self._runs[k] else 0.0
             tables.append(np.array([seen.get(i, unseen) for i in range(len(self.position[k]))]))
         return tables, float(np.mean(loads)) if loads else 0.0, overhead
 
-    def _measured(
-        self, history: History
-    ) -> tuple[list[defaultdict[int, list[float]]], list[float], float]:
-        """Return the measured seconds of steps by algorithm, of loads, and of all else."""
-        made: list[defaultdict[int, list[float]]] = [defaultdict(list) for _ in self._steps]
+    def done_before_failure(self, trial: Trial) -> Sequence[int]:
+        """Return the searched steps that a failed trial had ended, in the order in which they ran.
+
+        None of them where it is not known in which step it failed.
+        """
+        ran = self._order.of(trial.query.configuration.path)
+        failed = self._failed_step(trial)
+        return ran[: ran.index(failed)] if failed in ran else ()
+
+    def _measured(self, history: History) -> tuple[Measured, list[float], float]:
+        """Return the measured seconds of steps by algorithm, of loads, and of all else.
+
+        Trials on fewer folds count as if they had run on as many as the others; those on fewer rows
+        or epochs say little of what a full evaluation takes, and do not count.
+        """
+        made: Measured = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
         rest: list[float] = []
-        for trial in history:
-            if trial.evaluation is None or not trial.evaluation.steps:
-                continue
-            path = trial.query.configuration.path
-            seconds = dict.fromkeys(self._steps, 0.0)
-            spent = 0.0
-            for cost in trial.evaluation.steps:
-                if cost.step not in seconds:
-                    continue
-                seconds[cost.step] += cost.seconds
-                spent += cost.load_seconds + (0.0 if cost.hit else cost.seconds)
-                if cost.hit:
-                    loads.append(cost.load_seconds * _n_folds(trial))
+        known = [
+            (t, _taken(t.evaluation.steps))
+            for t in history
+            if t.evaluation is not None
+            and t.evaluation.steps
+            and t.query.subset == 1.0
+            and t.query.epochs is None
+        ]
+        failed = [(t, _taken(t.failure.steps if t.failure else ())) for t in history.failed]
+        n_folds = max((taken.n_folds for _, taken in known + failed), default=1)
+        for trial, taken in known:
+            algorithms, share = self._algorithms_of(trial), n_folds / taken.n_folds
             for k, step in enumerate(self._steps):
-                made[k][self.position[k][path[k]]].append(seconds[step])
+                made[k][algorithms[k]].append(share * taken.made.get(step, 0.0))
+            loads += [n_folds * seconds for seconds in taken.loads]
+            spent = sum(taken.spent.get(step, 0.0) for step in self._steps)
             rest.append(max(trial.cost_seconds - spent, 0.0))
         typical = [{i: float(np.mean(x)) for i, x in step.items()} for step in made]
-        for trial in history.failed:
-            self._blame(trial, made, typical)
+        for trial, taken in failed:
+            if taken.made:
+                self._charge(trial, taken, made, n_folds)
+                loads += [n_folds * seconds for seconds in taken.loads]
+            else:
+                self._blame(trial, made, typical)
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
-    def _blame(
-        self,
-        trial: Trial,
-        made: list[defaultdict[int, list[float]]],
-        typical: Sequence[Mapping[int, float]],
-    ) -> None:
+    def _charge(self, trial: Trial, taken: _Taken, made: Measured, n_folds: int) -> None:
+        """Charge a failed trial to its steps: those that had ended, and the one that failed.
+
+        That one takes what was not spent in the others, and what its hits once took.
+        """
+        algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
+        for k, step in enumerate(self._steps):
+            if step in taken.made and k != failed:
+                share = n_folds / taken.n_folds
+                made[k][algorithms[k]].append(share * taken.made[step])
+        if failed is not None:
+            name = self._steps[failed]
+            others = sum(seconds for step, seconds in taken.spent.items() if step != name)
+            served = taken.made.get(name, 0.0) - taken.spent.get(name, 0.0)
+            seconds = max(trial.cost_seconds - others + max(served, 0.0), 0.0)
+            made[failed][algorithms[failed]].append(seconds)
+
+    def _blame(self, trial: Trial, made: Measured, typical: Sequence[Mapping[int, float]]) -> None:
         """Charge a failed trial, less what earlier steps take, to the step that failed.
 
-        It is the last one where that is not known.
+        It is the last one where that is not known. For trials of which no step was measured.
         """
         if trial.failure is None:
             return
         algorithms = self._algorithms_of(trial)
-        failed = self.failed_step(trial)
+        failed = self._failed_step(trial)
         k = len(self._steps) - 1 if failed is None else failed
-        before = sum(typical[j].get(algorithms[j], 0.0) for j in range(k))
+        ran = self._order.of(trial.query.configuration.path)
+        earlier = ran[: ran.index(k)] if k in ran else ()
+        before = sum(typical[j].get(algorithms[j], 0.0) for j in earlier)
         made[k][algorithms[k]].append(max(trial.failure.cost_seconds - before, 0.0))
 
     def _algorithms_of(self, trial: Trial) -> list[int]:
         path = trial.query.configuration.path
         return [ids[a] for ids, a in zip(self.position, path, strict=True)]
 
-    def failed_step(self, trial: Trial) -> int | None:
-        """Return position of the searched step in which a trial failed, if it was one."""
-        step = trial.failure.step if trial.failure else None
-        return self._steps.index(step) if step in self._steps else None
+    def _failed_step(self, trial: Trial) -> int | None:
+        """Return position of the searched step in which a trial failed, if it was one.
+
+        Where that was not told, it is the first one that had not ended, if steps were measured.
+        """
+        failure = trial.failure
+        if failure is None or (failure.step is None and not failure.steps):
+            return None
+        if failure.step is not None:
+            return self._steps.index(failure.step) if failure.step in self._steps else None
+        ended = {cost.step for cost in failure.steps}
+        ran = self._order.of(trial.query.configuration.path)
+        return next((k for k in ran if self._steps[k] not in ended), ran[-1])
 
 
-def _n_folds(trial: Trial) -> int:
-    return max(1, len(trial.evaluation.fold_losses)) if trial.evaluation else 1
+def _taken(costs: Iterable[StepCost]) -> _Taken:
+    made: defaultdict[str, float] = defaultdict(float)
+    spent: defaultdict[str, float] = defaultdict(float)
+    folds, loads = set[int](), []
+    for cost in costs:
+        made[cost.step] += cost.seconds
+        spent[cost.step] += cost.load_seconds + (0.0 if cost.hit else cost.seconds)
+        folds.add(cost.fold)
+        if cost.hit:
+            loads.append(cost.load_seconds)
+    return _Taken(made, spent, loads, max(1, len(folds)))

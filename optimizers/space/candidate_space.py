@@ -117,20 +117,6 @@ class CandidateSpace:
         positions = np.where(active, self.columns.snapped(candidates.units), _INACTIVE)
         return np.hstack([one_hot, positions])
 
-    def prefixes(self, features: NDArray[np.float64]) -> list[NDArray[np.void]]:
-        """Return codes of prefixes by step: equal where everything up to the step is equal.
-
-        Args:
-            features: Those of candidates, shape (n, N + d).
-
-        Returns:
-            K arrays of shape (n,), one per searched step.
-        """
-        step_of_algorithm = np.repeat(np.arange(len(self._ids)), [len(ids) for ids in self._ids])
-        step = np.concatenate([step_of_algorithm, self.columns.step])
-        rows = [np.ascontiguousarray(features[:, step <= k]) for k in range(len(self._ids))]
-        return [part.view((np.void, part.strides[0])).ravel() for part in rows]
-
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which rows use only algorithms of the part that may be proposed, shape (n,)."""
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)

@@ -61,15 +61,19 @@ class Tuning:
         return search.propose(history, rng)
 
     def _log_cost(self, history: History, space: CandidateSpace) -> LogCost | None:
-        """Return ln of what divides the expected improvement of candidates."""
+        """Return ln of what divides the expected improvement of candidates.
+
+        What is least is a share of a run of any path, not of the candidates at hand: scores of one
+        batch are compared with those of another.
+        """
         power = self._options.cost_power
         if not power:
             return None
         predicted = self._cost.of_candidates(history, space)
+        least = max(LEAST_SHARE * self._cost.typical_seconds(history), _INSTANT_SECONDS)
 
         def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
             seconds = predicted(candidates, features)
-            least = max(LEAST_SHARE * float(seconds.mean()), _INSTANT_SECONDS)
             logarithms: NDArray[np.float64] = power * np.log(np.maximum(seconds, least))
             return logarithms
 

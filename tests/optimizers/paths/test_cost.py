@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 from flash_worlds import counted_space, steps_of
+from worlds import ordered_space
 
 from prefect_tune.optimizers import (
     Configuration,
+    Evaluation,
     Failure,
     History,
     Query,
+    StepCost,
     Trial,
 )
 from prefect_tune.optimizers.paths.cost import PathCost
@@ -66,3 +69,52 @@ def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() ->
     alone.record(Trial(0, query).started().failed(failure))
     held = cost.seconds(alone, np.ones(4, dtype=np.bool_))
     assert held[0] < held[2]  # the first step of (a0, ...) was made
+
+
+def test_where_the_order_is_a_choice_what_is_held_is_what_ran_first() -> None:
+    space, seconds = ordered_space(2), {"a": 8.0, "b": 6.0, "model": 1.0}
+    ran = ("b_before_a", "scale", "power", "tree")
+    query = Query(default_configuration(space, ran))
+    costs = tuple(
+        StepCost(step.name, 0, seconds[step.name], 0.0, False, step.name)
+        for step, _ in space.pipeline(ran)
+    )
+    history = History()
+    history.record(Trial(0, query).started().completed(Evaluation(20.0, (20.0,), 15, 15, costs)))
+    others = [
+        (("b_before_a", "scale", "power", "bayes"), 1.0),  # all but the model is there
+        (("b_before_a", "power", "power", "tree"), 8.0 + 1.0),  # b ran first: it is there
+        (("b_before_a", "scale", "scale", "tree"), 15.0),  # another b: nothing of a is there
+        (("a_before_b", "scale", "power", "tree"), 15.0),  # a on other data, and b on it
+        # Without a, b is the first again; an algorithm never seen takes what others do.
+        (("a_before_b", "none", "power", "tree"), 8.0 + 1.0),
+    ]
+    paths = [path for path, _ in others]
+    cost = PathCost(space, paths)
+    expected = [seconds for _, seconds in others]
+    assert cost.seconds(history, np.ones(len(paths), dtype=np.bool_)) == pytest.approx(expected)
+    candidates = CandidateSpace(space)
+    encoded = candidates.encode(default_configuration(space, path) for path in paths)
+    predicted = cost.of_candidates(history, candidates)
+    assert predicted(encoded, candidates.features(encoded)) == pytest.approx(expected)
+
+
+def test_steps_that_ended_before_a_failure_are_held() -> None:
+    space = ordered_space(2)
+    ran = ("b_before_a", "scale", "power", "tree")
+    steps = (StepCost("b", 0, 6.0, 0.0, False, "b"),)
+    told = Failure("error", "it failed", step="a", cost_seconds=10.0, steps=steps)
+    history = History()
+    history.record(Trial(0, Query(default_configuration(space, ran))).started().failed(told))
+    cost = PathCost(space, [ran, ("a_before_b", *ran[1:])])
+    with_b, without = cost.seconds(history, np.ones(2, dtype=np.bool_))
+    assert without - with_b == pytest.approx(6.0)
+
+
+def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> None:
+    space, history = counted_space((2, 2)), History()
+    seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
+    for number, path in enumerate(space.paths()):
+        query = Query(default_configuration(space, path))
+        history.record(Trial(number, query).started().completed(steps_of(query, set(), seconds)))
+    assert PathCost(space, list(space.paths())).typical_seconds(history) == pytest.approx(10.5)
