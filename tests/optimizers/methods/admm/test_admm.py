@@ -365,7 +365,7 @@ def test_the_bandit_counts_each_pull_once() -> None:
     before = sum(n for n, _ in optimizer._state.counts.values())
     for number, query in enumerate(queries, 1):
         optimizer.tell(told(number, query, 0.0))
-    optimizer._theta_min = lambda *_: query.configuration  # type: ignore[method-assign]
+    optimizer._theta_min = lambda *_: query  # type: ignore[method-assign]
     optimizer._state.block = "theta"
     optimizer.ask(Budget())
     after = optimizer._state.counts
