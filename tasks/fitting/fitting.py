@@ -17,7 +17,16 @@ from prefect_tune.tasks.fitting.memory_estimate import check_memory
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["FoldData", "fit_model", "fit_transformer", "predict"]
+__all__ = [
+    "FoldData",
+    "as_predictions",
+    "check_fits",
+    "class_weights",
+    "fit_model",
+    "fit_transformer",
+    "predict",
+    "sample_weights",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +97,36 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
     Without classes, the predicted numbers in their place.
     """
     if not len(classes):
-        numbers: Any = np.asarray(estimator.predict(X), dtype=np.float64).ravel()
-        return Predictions(numbers)
-    label = np.searchsorted(classes, estimator.predict(X)).astype(np.int32)
+        return as_predictions(estimator.predict(X), None, classes, estimator)
+    label = estimator.predict(X)
     if hasattr(estimator, "predict_proba"):
         score = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     elif hasattr(estimator, "decision_function"):
         score = np.asarray(estimator.decision_function(X), dtype=np.float64)
         score = np.column_stack([-score, score]) if score.ndim == 1 else score
     else:
-        return Predictions(label)
-    if score.shape[1] != len(classes):  # a class that no training row had
+        score = None
+    return as_predictions(label, score, classes, estimator)
+
+
+def as_predictions(
+    label: NDArray[Any], score: NDArray[np.float64] | None, classes: NDArray[Any], estimator: Any
+) -> Predictions:
+    """Return what an estimator predicts as positions of classes, or as numbers without classes.
+
+    Args:
+        label: Classes, or numbers, shape (n,).
+        score: A column for each class that the estimator knows; None if it gives none.
+        classes: All classes, sorted; empty when numbers are predicted.
+        estimator: What predicted them.
+    """
+    if not len(classes):
+        return Predictions(np.asarray(label, dtype=np.float64).ravel())
+    if score is not None and score.shape[1] != len(classes):  # a class that no training row had
         full = np.zeros((len(score), len(classes)))
         full[:, np.searchsorted(classes, estimator.classes_)] = score
         score = full
-    return Predictions(label, score)
+    return Predictions(np.searchsorted(classes, label).astype(np.int32), score)
 
 
 def _started(how: Recipe) -> float:
@@ -111,7 +135,12 @@ def _started(how: Recipe) -> float:
     return perf_counter()
 
 
-def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
+def check_fits(how: Recipe, data: FoldData) -> None:
+    """Refuse a step that cannot fit in memory.
+
+    Raises:
+        WillNotFit: If it needs more than there is.
+    """
     check_memory(
         how.estimator.rsplit(".", 1)[-1],
         how.memory,
@@ -120,17 +149,26 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )
+
+
+def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
+    check_fits(how, data)
     if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
-        how = replace(how, arguments={**how.arguments, "class_weight": _class_weights(data.y)})
+        how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
     if how.weights == "sample_weight":
         argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
-        weights = compute_sample_weight("balanced", data.y)
-        return estimator.fit(data.train, data.y, **{argument: weights})
+        return estimator.fit(data.train, data.y, **{argument: sample_weights(data.y)})
     return estimator.fit(data.train, data.y)
 
 
-def _class_weights(y: NDArray[Any]) -> dict[Any, float]:
+def sample_weights(y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the weight of each row, by inverse frequency of its class, shape (n,)."""
+    weights: NDArray[np.float64] = compute_sample_weight("balanced", y)
+    return weights
+
+
+def class_weights(y: NDArray[Any]) -> dict[Any, float]:
     """Return the weight of each class, by inverse frequency."""
     classes = np.unique(y)
     weights = compute_class_weight("balanced", classes=classes, y=y)

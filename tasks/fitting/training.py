@@ -1,0 +1,217 @@
+"""Training a model of one fold epoch by epoch, from its start or from a checkpoint.
+
+However often a training is interrupted, pickled and gone on with, the model and its curve are the
+same to the last bit.
+"""
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from prefect_tune.tasks.fitting.fitting import (
+    FoldData,
+    check_fits,
+    class_weights,
+    predict,
+    sample_weights,
+)
+from prefect_tune.tasks.fitting.iterative import (
+    Iterative,
+    epoch_seed,
+    model_in,
+    rounds_after,
+)
+from prefect_tune.tasks.fitting.recipe import Recipe, build
+from prefect_tune.tasks.fitting.staged import staged_predictions
+from prefect_tune.tasks.objective.metric import Predictions
+
+__all__ = ["Checkpoint", "EpochTraining", "Loss"]
+
+Loss = Callable[[Predictions], float]
+"""Loss of the predictions of the held-out rows.
+
+Raises a ValueError where it is not finite.
+"""
+
+_DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
+"""What estimators and metrics raise when numbers are no longer finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model after some epochs.
+
+    Attributes:
+        epochs: How many.
+        estimator: The model, behind its repairs.
+        curve: Loss on the held-out rows after each of them; empty if it was not looked at.
+    """
+
+    epochs: int
+    estimator: Any
+    curve: tuple[float, ...] = ()
+
+
+class EpochTraining:
+    """A model of one fold under way.
+
+    Args:
+        how: What to train; its estimator must train in epochs.
+        iterative: How it does.
+        seed: Source of its randomness.
+        data: The fold.
+        epochs: Epochs of a full training.
+        loss: Judges it after each epoch; None to train without a curve.
+        start: What to go on from; None for the beginning. It is copied.
+
+    Attributes:
+        epochs: Epochs done.
+        curve: Loss after each of them, as far as it is finite.
+        seconds: Time that training and judging took here.
+        trouble: Why it cannot go on beyond `curve`; None if it can.
+    """
+
+    def __init__(
+        self,
+        how: Recipe,
+        iterative: Iterative,
+        seed: int,
+        data: FoldData,
+        *,
+        epochs: int,
+        loss: Loss | None,
+        start: Checkpoint | None = None,
+    ) -> None:
+        started = perf_counter()
+        check_fits(how, data)
+        self._iterative, self._loss, self._data, self._of = iterative, loss, data, epochs
+        self._initial = build(how, seed)
+        self._seed: int = model_in(self._initial, how).random_state
+        self._total = self._configured_rounds(how)
+        self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
+        # A pickle's arrays may be read-only, and the copy that others hold must not be trained on.
+        self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else self._initial
+        self._model = model_in(self.estimator, how)
+        self._train, self._held_out = self._repaired(how, is_new=start is None)
+        if start is None:
+            self._model.set_params(**iterative.settings)
+            if how.weights == "class_weight" or self._takes_no_word():
+                self._model.set_params(class_weight=class_weights(data.y))
+        is_weighted = how.weights == "sample_weight"
+        self._weights = {"sample_weight": sample_weights(data.y)} if is_weighted else {}
+        self._latest: Predictions | None = None
+        self.trouble: Exception | None = None
+        self.seconds = perf_counter() - started
+
+    def advance(self, to: int) -> None:
+        """Train up to an epoch, or to the last one before the numbers are no longer finite.
+
+        Raises:
+            Exception: What the estimator or the metric raises; of a model that diverges, only in
+                its first epoch.
+        """
+        started = perf_counter()
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                (self._add_rounds if self._iterative.rounds else self._pass_over)(to)
+            except _DIVERGED as error:
+                if not self.good_epochs:
+                    raise
+                self.trouble = error
+        self.seconds += perf_counter() - started
+
+    @property
+    def good_epochs(self) -> int:
+        """Epochs until the numbers were no longer finite."""
+        return self.epochs if self._loss is None else len(self.curve)
+
+    def predictions(self, epoch: int) -> Predictions | None:
+        """Return the predictions of the held-out rows after an epoch.
+
+        Of passes, only those after the last one are known; None for others.
+        """
+        if self._iterative.rounds:
+            return next(self._staged([epoch]))
+        if epoch != self.epochs:
+            return None
+        if self._latest is None:
+            self._latest = predict(self._model, self._held_out, self._data.classes)
+        return self._latest
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where it stands; what it holds is trained further."""
+        return Checkpoint(self.epochs, self.estimator, tuple(self.curve))
+
+    def _pass_over(self, to: int) -> None:
+        """Make passes over the rows, each with a seed of its own."""
+        classes = {"classes": self._data.classes} if len(self._data.classes) else {}
+        for epoch in range(self.epochs + 1, to + 1):
+            self._model.set_params(random_state=epoch_seed(self._seed, epoch))
+            known = {} if epoch > 1 else classes
+            self._model.partial_fit(self._train, self._data.y, **known, **self._weights)
+            self._model.set_params(random_state=self._seed)
+            self._latest = None
+            if self._loss is not None:
+                found = predict(self._model, self._held_out, self._data.classes)
+                self.curve.append(_checked(self._loss, found))
+                self._latest = found
+            self.epochs = epoch
+
+    def _add_rounds(self, to: int) -> None:
+        """Add the rounds of some epochs in one fit, which is cheaper than one fit for each."""
+        done = self._rounds(self.epochs) if self.epochs else 0
+        if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
+            counted = {self._iterative.rounds: self._rounds(to)}
+            self._model.set_params(warm_start=True, **counted)
+            self._model.fit(self._train, self._data.y, **self._weights)
+            self._model.set_params(
+                warm_start=False
+            )  # or the user's next `fit` would not begin anew
+        new = range(self.epochs + 1, to + 1)
+        self.epochs = to
+        if self._loss is not None:
+            for predictions in self._staged(new):
+                self.curve.append(_checked(self._loss, predictions))
+
+    def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
+        rounds = [self._rounds(epoch) for epoch in epochs]
+        return staged_predictions(self._model, self._held_out, self._data.classes, rounds)
+
+    def _rounds(self, epoch: int) -> int:
+        return rounds_after(epoch, self._of, self._total)
+
+    def _configured_rounds(self, how: Recipe) -> int:
+        name = self._iterative.rounds
+        return int(getattr(model_in(self._initial, how), name)) if name else 0
+
+    def _takes_no_word(self) -> bool:
+        """Return whether classes are to be balanced by a word, which `partial_fit` refuses."""
+        word = getattr(self._model, "class_weight", None)
+        return not self._iterative.rounds and isinstance(word, str) and word == "balanced"
+
+    def _repaired(self, how: Recipe, *, is_new: bool) -> tuple[Any, Any]:
+        """Return the training and held-out rows as they reach the model."""
+        if not how.repairs:
+            return self._data.train, self._data.held_out
+        repairs = self.estimator[:-1]
+        if is_new:
+            repairs.fit(self._data.train, self._data.y)
+        return repairs.transform(self._data.train), repairs.transform(self._data.held_out)
+
+
+def _checked(loss: Loss, predictions: Predictions) -> float:
+    """Return a loss.
+
+    Raises:
+        ValueError: If it or the predictions are not finite.
+    """
+    for values in (predictions.label, predictions.score):
+        if values is not None and not np.isfinite(values).all():
+            raise ValueError("the predictions are not finite")
+    return loss(predictions)

@@ -1,0 +1,310 @@
+"""Training in stretches gives, to the last bit, what training at once gives."""
+
+import multiprocessing
+import pickle
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_classification, make_regression
+
+from prefect_tune.tasks.fitting.fitting import FoldData, predict
+from prefect_tune.tasks.fitting.iterative import ITERATIVE, training_of
+from prefect_tune.tasks.fitting.recipe import Recipe
+from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
+from prefect_tune.tasks.objective.metric import Predictions, metric_named
+
+EPOCHS = 10
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "MLPClassifier": (
+        {},
+        {"solver": "sgd", "learning_rate": "adaptive", "early_stopping": True},
+        {"solver": "sgd", "learning_rate": "invscaling", "momentum": 0.5},
+    ),
+    "MLPRegressor": ({"learning_rate_init": 0.01},),
+    "SGDClassifier": (
+        {},
+        {"loss": "log_loss", "average": True, "class_weight": "balanced"},
+        {"learning_rate": "invscaling", "eta0": 0.1, "early_stopping": True},
+        {"loss": "hinge", "penalty": None, "learning_rate": "pa1", "eta0": 0.5},
+    ),
+    "SGDRegressor": ({}, {"average": 5, "eta0": 0.001}),
+    "GradientBoostingClassifier": (
+        {"n_estimators": 20, "max_depth": 2, "subsample": 0.5, "max_features": 0.3},
+        {"n_estimators": 7, "n_iter_no_change": 2, "loss": "log_loss"},
+    ),
+    "GradientBoostingRegressor": ({"n_estimators": 20, "subsample": 0.7},),
+    "HistGradientBoostingClassifier": (
+        {"max_iter": 12, "max_features": 0.5},
+        {"max_iter": 20, "early_stopping": True},
+    ),
+    "HistGradientBoostingRegressor": ({"max_iter": 10, "max_leaf_nodes": 5},),
+    "RandomForestClassifier": (
+        {"n_estimators": 25, "class_weight": "balanced_subsample"},
+        {"n_estimators": 12, "oob_score": True},
+    ),
+    "RandomForestRegressor": ({"n_estimators": 15},),
+    "ExtraTreesClassifier": ({"n_estimators": 15},),
+    "ExtraTreesRegressor": ({"n_estimators": 15},),
+    "BaggingClassifier": ({"n_estimators": 15, "max_features": 0.5},),
+    "BaggingRegressor": ({"n_estimators": 10, "max_samples": 0.5},),
+}
+CASES = [
+    pytest.param(path, arguments, id=f"{path.rsplit('.', 1)[1]}-{number}")
+    for path in ITERATIVE
+    for number, arguments in enumerate(VARIANTS.get(path.rsplit(".", 1)[1], ({},)))
+]
+
+
+def recipe_of(path: str, arguments: dict[str, Any], **more: Any) -> Recipe:
+    if path.endswith("ExtraTreesClassifier") or "Forest" in path:
+        arguments = {"n_jobs": 1, **arguments}
+    return Recipe("model", path, arguments, "none", "scikit-learn", stochastic=True, **more)
+
+
+@cache
+def rows_of(*, classes: bool) -> tuple[FoldData, np.ndarray]:
+    """A fold of 120 and 60 rows, and what is true of the rows held out."""
+    if not classes:
+        X, y = make_regression(180, 6, noise=20.0, random_state=0)
+        y /= y.std()
+        return FoldData(X[:120], X[120:], y[:120], np.array([])), y[120:]
+    X, y = make_classification(180, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=0)
+    names = np.array(["a", "b", "c"])
+    return FoldData(X[:120], X[120:], names[y[:120]], names), y[120:]
+
+
+def begun(how: Recipe, start: Checkpoint | None = None, *, scored: bool = True) -> EpochTraining:
+    is_classifier = not how.estimator.endswith("Regressor")
+    data, y = rows_of(classes=is_classifier)
+    metric = metric_named("error" if is_classifier else "neg_mean_squared_error")
+    loss = (lambda p: metric.loss(y, p, len(data.classes))) if scored else None
+    iterative = training_of(how)
+    assert iterative is not None
+    return EpochTraining(how, iterative, 7, data, epochs=EPOCHS, loss=loss, start=start)
+
+
+def trained(how: Recipe, *stops: int) -> EpochTraining:
+    training = begun(how)
+    for stop in stops:
+        training.advance(stop)
+        if stop != stops[-1]:
+            training = begun(how, pickle.loads(pickle.dumps(training.checkpoint())))
+    return training
+
+
+def held_out(training: EpochTraining) -> bytes:
+    found = training.predictions(training.epochs)
+    assert found is not None
+    return found.label.tobytes() + (b"" if found.score is None else found.score.tobytes())
+
+
+@pytest.mark.parametrize(("path", "arguments"), CASES)
+def test_training_that_is_gone_on_with_ends_as_if_never_interrupted(path, arguments) -> None:
+    how = recipe_of(path, arguments)
+    whole, parts = trained(how, 10), trained(how, 4, 10)
+    assert len(whole.curve) == EPOCHS
+    assert parts.curve == whole.curve
+    assert held_out(parts) == held_out(whole)
+    assert trained(how, 1, 2, 7, 10).curve == whole.curve
+    assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
+
+
+@pytest.mark.parametrize(("path", "arguments"), CASES)
+def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments) -> None:
+    how = recipe_of(path, arguments)
+    whole = trained(how, 10)
+    X, classes = rows_of(classes=not path.endswith("Regressor"))[0].held_out, whole._data.classes
+    for epoch in (1, 4, 10):
+        training = begun(how, scored=False)
+        training.advance(epoch)
+        alone = predict(training.estimator, X, classes)
+        assert whole._loss is not None
+        assert whole.curve[epoch - 1] == whole._loss(alone)
+        assert training.curve == []
+        again = whole.predictions(epoch)
+        assert (again is None) == (epoch < 10 and not whole._iterative.rounds)
+        if again is not None:
+            assert again.label.tobytes() == alone.label.tobytes()
+            assert alone.score is None or again.score.tobytes() == alone.score.tobytes()
+
+
+def end(kept: list[tuple[Recipe, Checkpoint]]) -> list[tuple[list[float], bytes]]:
+    ended = []
+    for how, checkpoint in kept:
+        training = begun(how, checkpoint)
+        training.advance(10)
+        ended.append((training.curve, held_out(training)))
+    return ended
+
+
+def test_another_process_goes_on_as_this_one_would() -> None:
+    hows = [recipe_of(*case.values) for case in CASES]
+    kept = [(how, trained(how, 4).checkpoint()) for how in hows]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        ended = pool.apply(end, (kept,))
+    for how, (curve, predicted) in zip(hows, ended, strict=True):
+        whole = trained(how, 10)
+        assert (curve, predicted) == (whole.curve, held_out(whole))
+
+
+@pytest.mark.parametrize("path", ITERATIVE)
+def test_a_full_training_has_exactly_the_rounds_that_are_configured(path) -> None:
+    counted = ITERATIVE[path].rounds
+    for n in (3, 10, 17) if counted else ():
+        model = trained(recipe_of(path, {counted: n}), 4, 10).estimator
+        members = getattr(model, "estimators_", None)
+        assert (model.n_iter_ if members is None else len(members)) == n
+        assert not model.warm_start
+
+
+def test_a_checkpoint_is_not_changed_by_going_on_from_it() -> None:
+    how = recipe_of("sklearn.neural_network.MLPClassifier", {})
+    kept = trained(how, 4).checkpoint()
+    before = pickle.dumps(kept)
+    begun(how, kept).advance(10)
+    assert pickle.dumps(kept) == before
+
+
+def test_each_pass_sees_the_rows_in_an_order_of_its_own() -> None:
+    how = recipe_of("sklearn.linear_model.SGDClassifier", {"learning_rate": "constant", "eta0": 1})
+    seeded = trained(how, 10)
+    model = training_of(how) and begun(how).estimator
+    data, _ = rows_of(classes=True)
+    for _ in range(10):
+        model.partial_fit(data.train, data.y, classes=data.classes)
+    assert not np.array_equal(model.coef_, seeded.estimator.coef_)
+    assert seeded.estimator.random_state == 7
+
+
+def test_repairs_are_fitted_once_and_stay_in_front_of_the_model() -> None:
+    data, y = rows_of(classes=True)
+    thin = replace(
+        data, train=sparse.csr_array(data.train), held_out=sparse.csr_array(data.held_out)
+    )
+    how = recipe_of("sklearn.neural_network.MLPClassifier", {}, repairs=("write_out", "clip"))
+    loss = metric_named("error")
+
+    def train(start: Checkpoint | None, to: int) -> EpochTraining:
+        iterative = training_of(how)
+        assert iterative is not None
+        training = EpochTraining(
+            how, iterative, 7, thin, epochs=10, loss=lambda p: loss.loss(y, p, 3), start=start
+        )
+        training.advance(to)
+        return training
+
+    whole, parts = train(None, 10), train(train(None, 4).checkpoint(), 10)
+    assert parts.curve == whole.curve
+    label = np.searchsorted(data.classes, parts.estimator.predict(thin.held_out))
+    assert whole.curve[-1] == loss.loss(y, Predictions(label), 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "weights"),
+    [
+        ("sklearn.linear_model.SGDClassifier", "class_weight"),
+        ("sklearn.ensemble.RandomForestClassifier", "class_weight"),
+        ("sklearn.ensemble.GradientBoostingClassifier", "sample_weight"),
+        ("sklearn.ensemble.HistGradientBoostingClassifier", "sample_weight"),
+    ],
+)
+def test_weights_of_classes_count_in_every_epoch(path, weights) -> None:
+    balanced = replace(recipe_of(path, {}), weights=weights)
+    if weights == "class_weight":  # as a recipe says it
+        balanced = replace(balanced, arguments={**balanced.arguments, "class_weight": "balanced"})
+    data, y = rows_of(classes=True)
+    kept = np.flatnonzero((data.y != "a") | (np.arange(120) % 5 == 0))
+    skewed = replace(data, train=data.train[kept], y=data.y[kept])
+    curves = {}
+    for how in (balanced, recipe_of(path, {})):
+        for stops in ((10,), (4, 10)):
+            start, iterative = None, training_of(how)
+            assert iterative is not None
+            for stop in stops:
+                training = EpochTraining(
+                    how,
+                    iterative,
+                    7,
+                    skewed,
+                    epochs=10,
+                    start=start,
+                    loss=lambda p: (
+                        metric_named("neg_brier_score").loss(y, p, 3)
+                        if p.score is not None and (p.score >= 0).all()
+                        else metric_named("error").loss(y, p, 3)
+                    ),
+                )
+                training.advance(stop)
+                start = training.checkpoint()
+            curves[how.weights, stops] = training.curve
+    assert curves[weights, (10,)] == curves[weights, (4, 10)]
+    assert curves[weights, (10,)] != curves["none", (10,)]
+
+
+def test_classes_that_a_subset_lacks_are_known_from_the_first_epoch() -> None:
+    data, _ = rows_of(classes=True)
+    kept = np.flatnonzero(data.y != "b")
+    lacking = replace(data, train=data.train[kept], y=data.y[kept])
+    for path in ("sklearn.neural_network.MLPClassifier", "sklearn.ensemble.RandomForestClassifier"):
+        how = recipe_of(path, {})
+        iterative = training_of(how)
+        assert iterative is not None
+        training = EpochTraining(how, iterative, 7, lacking, epochs=5, loss=None)
+        training.advance(2)
+        found = training.predictions(2)
+        assert found is not None
+        assert found.score is not None
+        assert found.score.shape == (60, 3)
+
+
+def test_weights_that_grow_without_bound_end_a_training_at_its_last_good_epoch() -> None:
+    growing = {"solver": "sgd", "momentum": 0.0, "activation": "identity", "batch_size": 120}
+    how = recipe_of("sklearn.neural_network.MLPRegressor", {**growing, "learning_rate_init": 1.0})
+    training = trained(how, 10)
+    assert 1 < training.good_epochs < 10
+    assert np.isfinite(training.curve).all()
+    assert "not finite" in str(training.trouble)
+
+
+def fails_after(epochs: int, error: Exception) -> Any:
+    seen: list[Predictions] = []
+
+    def loss(predictions: Predictions) -> float:
+        seen.append(predictions)
+        if len(seen) > epochs:
+            raise error
+        return float(len(seen))
+
+    return loss
+
+
+@pytest.mark.parametrize("path", ITERATIVE)
+def test_a_loss_that_is_not_finite_ends_a_training_unless_it_is_the_first(path) -> None:
+    how = recipe_of(path, {})
+    data, _ = rows_of(classes=not path.endswith("Regressor"))
+    iterative = training_of(how)
+    assert iterative is not None
+    error = ValueError("error is nan on 60 held-out rows")
+    training = EpochTraining(how, iterative, 7, data, epochs=10, loss=fails_after(6, error))
+    training.advance(10)
+    assert training.curve == [1, 2, 3, 4, 5, 6]
+    assert (training.good_epochs, training.trouble) == (6, error)
+    first = EpochTraining(how, iterative, 7, data, epochs=10, loss=fails_after(0, error))
+    with pytest.raises(ValueError, match="is nan"):
+        first.advance(10)
+
+
+def test_an_error_that_is_not_of_the_numbers_is_raised_at_any_epoch() -> None:
+    how = recipe_of("sklearn.linear_model.SGDClassifier", {})
+    data, _ = rows_of(classes=True)
+    iterative = training_of(how)
+    assert iterative is not None
+    training = EpochTraining(
+        how, iterative, 7, data, epochs=10, loss=fails_after(6, MemoryError("full"))
+    )
+    with pytest.raises(MemoryError):
+        training.advance(10)
