@@ -18,7 +18,7 @@ def measure_missing(
     limit_seconds: float,
     observer: Observer,
 ) -> None:
-    """Measure the bounded quantities that complete trials lack.
+    """Measure the bounded quantities that trials lack which could be chosen.
 
     A trial that cannot be measured does not meet the constraint.
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from prefect.logging import get_run_logger
 
 from prefect_tune.flows.units import format_seconds
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["LoggingObserver", "Observer", "Progress", "current_observer", "observed_by"]
@@ -29,12 +30,14 @@ class Progress:
         n_trials: Trials that have ended, failed ones included.
         n_failed: Failed ones.
         n_running: Trials under way.
-        trials_total: Trials in all, if that is bounded.
+        trials_total: Configurations to begin in all, if that is bounded.
         seconds: Time spent, earlier runs included.
         seconds_total: Time in all, if that is bounded.
         incumbent: The best trial so far.
         cache_hits: Steps of folds that were served from the cache.
         seconds_saved: What that saved.
+        n_stopped: Those with a loss that are not the whole evaluation.
+        n_begun: Configurations begun.
     """
 
     study: str
@@ -49,6 +52,8 @@ class Progress:
     incumbent: Trial | None
     cache_hits: int
     seconds_saved: float
+    n_stopped: int = 0
+    n_begun: int = 0
 
 
 class Observer(Protocol):
@@ -78,8 +83,10 @@ class LoggingObserver:
         elif trial.evaluation is not None:
             incumbent = progress.incumbent
             best = f"best {incumbent.loss:.4g}" if incumbent else "none meets the constraints yet"
+            fidelity = fidelity_text(trial.query.to_json())
+            name = f"trial {trial.number}" + (f" ({fidelity})" if fidelity else "")
             get_run_logger().info(
-                f"trial {trial.number}: {progress.metric} {trial.evaluation.loss:.4g} in "
+                f"{name}: {progress.metric} {trial.evaluation.loss:.4g} in "
                 f"{format_seconds(trial.evaluation.cost_seconds)} ({best})"
             )
 

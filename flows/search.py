@@ -76,6 +76,8 @@ def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progre
         incumbent=study.incumbent,
         cache_hits=len(hits),
         seconds_saved=sum(step.seconds - step.load_seconds for step in hits),
+        n_stopped=sum(t.state == TrialState.STOPPED for t in trials),
+        n_begun=study.n_begun,
     )
 
 

@@ -35,10 +35,12 @@ def trials(
     """List the trials of STUDY."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.trials import print_trials
-        from prefect_tune.flows.study.lookup import list_trials
+        from prefect_tune.flows.study.lookup import find_study, list_trials
+        from prefect_tune.flows.study.plan import StudyPlan
 
         rows = list_trials(opened, study, failed_only=failed)
-        print_json(rows) if as_json else print_trials(rows)
+        plan = StudyPlan.from_stored(find_study(opened, study))
+        print_json(rows) if as_json else print_trials(rows, plan.folds, plan.epochs)
 
 
 @click.group()

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.units import format_seconds, loss_name
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["observer_for"]
@@ -89,6 +90,8 @@ class _Header(_Silent):
 
 def _outcome(trial: Trial) -> str:
     path = " > ".join(trial.query.configuration.path)
+    if fidelity := fidelity_text(trial.query.to_json()):
+        path += f"  ({fidelity})"
     if trial.failure is not None:
         where = f"{trial.failure.step}: " if trial.failure.step else ""
         return f"trial {trial.number:>3}  failed  {where}{trial.failure.message}  {path}"
@@ -99,7 +102,11 @@ def _outcome(trial: Trial) -> str:
 
 def _standing(progress: Progress) -> str:
     of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
-    parts = [f"{progress.n_trials}{of_trials} trials"]
+    if progress.n_stopped:
+        begun = f"{progress.n_begun}{of_trials} configurations begun"
+        parts = [begun, f"{progress.n_trials} trials, {progress.n_stopped} stopped"]
+    else:
+        parts = [f"{progress.n_trials}{of_trials} trials"]
     if progress.n_failed:
         parts.append(f"{progress.n_failed} failed")
     if progress.incumbent is not None:

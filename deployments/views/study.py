@@ -47,9 +47,11 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
     seconds, n_waiting = summary["seconds"], summary["n_waiting"]
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
     waiting = f"; {n_waiting} more waiting to run" if n_waiting else ""
+    n_stopped, begun = summary["n_stopped"], counted(summary["n_begun"], "configuration")
+    stretches = f" (stretches of {begun}), {n_stopped} stopped" if n_stopped else ""
     yield (
-        f"{counted(summary['n_trials'], 'trial')}, {summary['n_failed']} failed, in {total} "
-        f"({evaluating} of evaluating){waiting}"
+        f"{counted(summary['n_trials'], 'trial')}{stretches}, {summary['n_failed']} failed, in "
+        f"{total} ({evaluating} of evaluating){waiting}"
     )
 
 
@@ -63,8 +65,9 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str]:
         if summary["test_loss"] is not None
         else ""
     )
+    fidelity = f" ({incumbent['fidelity']})" if incumbent["fidelity"] else ""
     yield (
-        f"best: trial {incumbent['trial']}, {scored} {loss_name(summary['metric'])} "
+        f"best: trial {incumbent['trial']}{fidelity}, {scored} {loss_name(summary['metric'])} "
         f"[bold]{incumbent['loss']:.4g}{unit}[/]{test} "
         f"(guessing: {summary['chance_loss']:.4g}{unit})"
     )

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
+from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
-from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 
 __all__ = ["TEST_LOSSES", "curve_of"]
@@ -34,8 +34,9 @@ def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
         about: Further columns, the same in all rows.
 
     Returns:
-        The columns of `CURVE_COLUMNS`. `trials`, `seconds` and `ask_seconds` count from the start
-        of the study to the end of the trial; `incumbent` is the best trial until then, and
+        The columns of `CURVE_COLUMNS`. `trials` counts configurations, however many stretches they
+        have, and like `seconds` and `ask_seconds` from the start of the study to the end of the
+        trial. `loss` is that of a full trial; `incumbent` is the best of them until then, and
         `test_loss` its loss on the test rows where that was measured.
     """
     plan = StudyPlan.from_stored(stored)
@@ -69,30 +70,31 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
         "incumbent": None,
         "incumbent_loss": None,
     }
-    rows, asking = [row], 0.0
+    rows, asking, configurations = [row], 0.0, set[str]()
     for event in ledger.events(study):
         if event.kind == Asked.kind:
             asking += event.body["seconds"]
         if event.kind == Told.kind:
-            row = _after(row, event.body) | {"ask_seconds": asking}
+            told = TrialDocument(event.body)
+            configurations.add(told.configuration_text)
+            row = _after(row, told) | {"trials": len(configurations), "ask_seconds": asking}
             rows.append(row)
     return rows
 
 
-def _after(row: dict[str, Any], told: Any) -> dict[str, Any]:
+def _after(row: dict[str, Any], told: TrialDocument) -> dict[str, Any]:
     """Return the row of a trial that has ended, from the row before it."""
-    evaluation, failure = told["evaluation"], told["failure"]
+    failure = told.document["failure"]
     row = {
         **row,
-        "trial": told["number"],
-        "trials": row["trials"] + 1,
+        "trial": told.number,
         # A killed process may have forgotten some seconds of its session.
-        "seconds": max(row["seconds"], told["elapsed_seconds"]),
-        "cost_seconds": (evaluation or failure)["cost_seconds"],
+        "seconds": max(row["seconds"], told.document["elapsed_seconds"]),
+        "cost_seconds": told.cost_seconds,
         "failure": failure["kind"] if failure else None,
-        "loss": evaluation["loss"] if evaluation else None,
+        "loss": told.loss if told.is_full else None,
     }
     best = row["incumbent_loss"]
-    if told["state"] == TrialState.COMPLETE and (best is None or evaluation["loss"] < best):
-        row |= {"incumbent": told["number"], "incumbent_loss": evaluation["loss"]}
+    if told.is_full and (best is None or told.loss < best):
+        row |= {"incumbent": told.number, "incumbent_loss": told.loss}
     return row

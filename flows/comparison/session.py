@@ -112,6 +112,8 @@ class _Session:
             incumbent=None,
             cache_hits=sum(p.cache_hits for p in standing),
             seconds_saved=sum(p.seconds_saved for p in standing),
+            n_stopped=sum(p.n_stopped for p in standing),
+            n_begun=sum(p.n_begun for p in standing),
         )
 
 

@@ -4,6 +4,7 @@ Whoever only looks at a study needs neither its space nor the libraries of its m
 incumbent found here is the one that `History` finds among the same trials.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,13 @@ class TrialDocument:
         return configuration
 
     @property
+    def configuration_text(self) -> str:
+        """The configuration as text, the same for all of its stretches."""
+        return json.dumps(self.configuration, sort_keys=True)
+
+    @property
     def is_full(self) -> bool:
-        """Whether it has the loss of a full query."""
+        """Whether it has the loss of a full query: all others with a loss are stopped."""
         return self.state == TrialState.COMPLETE
 
     @property

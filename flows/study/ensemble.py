@@ -42,7 +42,7 @@ class ChosenEnsemble:
 
 
 def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
-    """Select greedily, with replacement, among the best trials that meet the constraints.
+    """Select greedily, with replacement, among the best full trials that meet the constraints.
 
     Predictions come from the store; nothing is trained.
 
@@ -51,20 +51,21 @@ def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
         size: How many to pick; at most as many as there are trials.
 
     Returns:
-        The ensemble, or None when no trial qualifies, or none is better than the best trial alone.
+        The ensemble, or None when no trial qualifies, or none is better than the best full trial
+        alone.
     """
     history = study.optimizer.history
     feasible = [t for t in history.complete if history.violation(t) <= 0]
-    found, incumbent = [], study.incumbent
+    found, best = [], history.incumbent
     for trial in sorted(feasible, key=lambda t: (t.loss, t.number))[:_CANDIDATES]:
         contributed = _held_out(study, trial)
         if contributed is not None:
             found.append((trial, contributed))
-    if not found or incumbent is None or incumbent.loss is None:
+    if not found or best is None or best.loss is None:
         return None
     loss = _Loss(study)
     picks, losses = greedy_picks([c for _, c in found], loss, min(size, len(feasible)))
-    if losses[-1] >= incumbent.loss:
+    if losses[-1] >= best.loss:
         return None
     members = tuple((found[i][0], weight) for i, weight in weights_of(picks).items())
     return ChosenEnsemble(members, tuple(losses))

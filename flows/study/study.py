@@ -183,11 +183,16 @@ class Study:
         self.trials[number] = trial
 
     def without_quantities(self) -> list[Trial]:
-        """Return the trials with a loss that lack a quantity which is bounded now."""
+        """Return the trials that could be chosen and lack a quantity which is bounded now.
+
+        Those are the full ones, and a stopped one that the method has chosen already.
+        """
         texts = {bounded.quantity.text for bounded in self.plan.bounds}
+        chosen = self.incumbent.number if self.incumbent else None
         return [
             t
             for t in self.trials.values()
+            if t.state == TrialState.COMPLETE or (t.number == chosen and t.evaluation)
             if t.evaluation is not None and not texts <= set(t.evaluation.constraints)
         ]
 

@@ -10,6 +10,7 @@ from prefect_tune.flows.study.documents import Standing, TrialDocument, standing
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
@@ -40,11 +41,13 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "data": plan.source.data,
         "state": _state(store, stored),
         "n_trials": sum(t.state.is_told for t in trials),
+        "n_stopped": sum(t.state == TrialState.STOPPED for t in trials),
         "n_failed": sum(t.state == TrialState.FAILED for t in trials),
         "n_waiting": sum(not t.state.is_told for t in trials),
-        "incumbent": _in_brief(_incumbent(stored, trials, standing)),
+        "n_begun": len({t.configuration_text for t in trials}),
+        "incumbent": _in_brief(_incumbent(stored, trials, standing), plan),
         "constraints": {c.name: c.bound for c in constraints},
-        "nearest_infeasible": _in_brief(standing.nearest_infeasible),
+        "nearest_infeasible": _in_brief(standing.nearest_infeasible, plan),
         "ensemble": stored.result.get("ensemble"),
         "test_loss": stored.result.get("test_loss"),
         "holdout": plan.holdout,
@@ -73,12 +76,13 @@ def _incumbent(
     return standing.incumbent if said is None else next(t for t in trials if t.number == said)
 
 
-def _in_brief(trial: TrialDocument | None) -> dict[str, Any] | None:
+def _in_brief(trial: TrialDocument | None, plan: StudyPlan) -> dict[str, Any] | None:
     if trial is None:
         return None
     return {
         "trial": trial.number,
         "loss": trial.loss,
+        "fidelity": fidelity_text(trial.document["query"], plan.folds, plan.epochs),
         "constraints": dict(trial.quantities),
         "configuration": trial.configuration,
     }

@@ -1,9 +1,13 @@
-"""Configurations as people read them."""
+"""Configurations and fidelities as people read them."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
-__all__ = ["pipeline_lines"]
+__all__ = ["fidelity_text", "pipeline_lines"]
+
+_LARGEST_DENOMINATOR = 10_000
+"""Shares of rows are shown as fractions up to this one."""
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
@@ -18,6 +22,35 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
         values = ", ".join(f"{k}={_short(v)}" for k, v in choice["hyperparameters"].items())
         lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
     return lines
+
+
+def fidelity_text(
+    query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
+) -> str:
+    """Return how much of the whole evaluation a query asks for; empty if it asks for all.
+
+    Args:
+        query: The query as JSON values.
+        n_folds: Folds of the whole evaluation; None if not known.
+        epochs: Epochs of the whole training; None if not known.
+
+    >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
+    'subset 1/9, folds 1 of 3'
+    """
+    parts = []
+    subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
+    if subset < 1:
+        of_draw = f" (draw {draw})" if draw else ""
+        parts.append(f"subset {_share(subset)}{of_draw}")
+    for name, whole in (("folds", n_folds), ("epochs", epochs)):
+        if (asked := query.get(name)) is not None:
+            parts.append(f"{name} {asked}" + (f" of {whole}" if whole else ""))
+    return ", ".join(parts)
+
+
+def _share(subset: float) -> str:
+    fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
+    return str(fraction) if abs(fraction - subset) < 1e-12 else f"{subset:.3g}"
 
 
 def _short(value: Any) -> str:

@@ -19,10 +19,12 @@ def test_run_json_prints_what_show_prints_and_nothing_else(studied) -> None:
     summary = json.loads(studied.ran.stdout)
     assert summary == studied.json("show", "s")
     assert set(summary) >= {
-        "study", "method", "state", "n_trials", "n_failed", "incumbent", "test_loss", "cache",
-        "seconds",
+        "study", "method", "state", "n_trials", "n_failed", "n_stopped", "n_begun", "incumbent",
+        "test_loss", "cache", "seconds",
     }  # fmt: skip
-    assert set(summary["incumbent"]) == {"trial", "loss", "constraints", "configuration"}
+    assert set(summary["incumbent"]) == {
+        "trial", "loss", "fidelity", "constraints", "configuration",
+    }  # fmt: skip
     assert set(summary["cache"]) == {"hits", "misses", "size_bytes", "seconds_saved"}
     assert set(summary["seconds"]) == {"total", "evaluating", "asking"}
 

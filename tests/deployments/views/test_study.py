@@ -6,9 +6,10 @@ from prefect_tune.deployments.views.study import print_studies, print_summary
 
 SUMMARY = {
     "study": "s", "method": "random", "metric": "error", "state": "complete",
-    "data": "table.csv", "n_trials": 3, "n_failed": 1, "n_waiting": 2, "holdout": None,
+    "data": "table.csv", "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
+    "n_waiting": 2, "holdout": None,
     "incumbent": {
-        "trial": 1, "loss": 12.5, "constraints": {"latency_us": 7.0},
+        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
         "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
     },
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
@@ -37,6 +38,13 @@ def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
     assert "latency_us: 7 of at most 10" in said
     assert "cache: 3 of 4 steps served, 4.0s saved, 2.0KB" in said
     assert "export s model.pkl" in said
+
+
+def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
+    incumbent = {**SUMMARY["incumbent"], "fidelity": "subset 1/9"}
+    said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent)
+    assert "31 trials (stretches of 8 configurations), 24 stopped, 1 failed, in 1m15s" in said
+    assert "best: trial 1 (subset 1/9), cross-validated error" in said
 
 
 def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:

@@ -22,6 +22,20 @@ def test_a_trial_is_a_line_with_loss_cost_and_cache(capsys) -> None:
     assert measured.split() == ["latency_us", "7"]
 
 
+def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> None:
+    evaluation = {"loss": 12.5, "cost_seconds": 2.0, "constraints": {}, "steps": []}
+    fidelity = {"subset": 1 / 27, "subset_draw": 1, "folds": 1, "epochs": 10}
+    stopped = {
+        **TRIAL, "number": 1, "state": "stopped", "evaluation": evaluation,
+        "query": {**TRIAL["query"], **fidelity},
+    }  # fmt: skip
+    print_trials([TRIAL, stopped], n_folds=3, epochs=50)
+    header, waiting, line = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["trial", "state", "of", "loss"]
+    assert waiting.split()[:3] == ["0", "waiting", "all"]
+    assert "stopped  subset 1/27 (draw 1), folds 1 of 3, epochs 10 of 50  12.5" in line
+
+
 def test_a_failed_trial_says_where_and_why(capsys) -> None:
     failure = {"step": "fit model", "fold": 2, "message": "no convergence", "cost_seconds": 0.5}
     print_trials([{**TRIAL, "state": "failed", "failure": failure}])

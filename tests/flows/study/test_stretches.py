@@ -1,0 +1,99 @@
+"""Trials that are not the whole evaluation, wherever a study is looked at or used."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from studies import context_of, draw, evaluate, store_of
+
+from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.study.ensemble import choose_ensemble
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.optimizers import Budget, Query, Trial
+from prefect_tune.storage import Ledger
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.study_context import StudyContext
+
+NAME = "stretches"
+SIZE = QuantityBound(Quantity("model_size_bytes"), 1e9)
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
+    return replace(context_of(tmp_path_factory.mktemp("stretches")), study=NAME)
+
+
+@pytest.fixture(scope="module")
+def study(context: StudyContext) -> Iterator[Study]:
+    """Three configurations begun on some folds or half the rows; two of them went on to the end."""
+    plan = StudyPlan(
+        source=Source(str(Path("table.csv")), target="target"), data_name="table",
+        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
+        chance_loss=40.0, method="random",
+    )  # fmt: skip
+    store = store_of(context)
+    Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, NAME) as study:
+        first, second, third = (draw(context, seed) for seed in (1, 7, 4))
+        for query in (
+            replace(first, folds=1), replace(second, folds=2), replace(third, subset=0.5),
+            first, second,
+        ):  # fmt: skip
+            tell(study, query, context)
+        yield study
+
+
+def tell(study: Study, query: Query, context: StudyContext) -> Trial:
+    """Ask for that query and tell what comes of it."""
+    study.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
+    trial = study.start(study.ask(Budget())).ended(evaluate(context, query))
+    study.tell(trial)
+    return trial
+
+
+def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> None:
+    summary = summarize(study.store, NAME)
+    assert (summary["n_trials"], summary["n_stopped"], summary["n_begun"]) == (5, 3, 3)
+    assert summary["incumbent"]["trial"] in {3, 4}
+    assert summary["incumbent"]["fidelity"] == ""
+    assert study.n_begun == 3
+
+
+def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
+    before = study.result.get("incumbent")
+    study.set_result(incumbent=1)
+    incumbent = summarize(study.store, NAME)["incumbent"]
+    study.set_result(incumbent=before)
+    assert (incumbent["trial"], incumbent["fidelity"]) == (1, "folds 2 of 3")
+
+
+def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
+    chosen = choose_ensemble(study, 4)
+    assert chosen is not None
+    assert [trial.number for trial, _ in chosen.members] == [3, 4]
+    assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)
+
+
+def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
+    ledger = Ledger(study.store.database)
+    stored = ledger.study(NAME)
+    assert stored is not None
+    curve = curve_of(ledger, stored)
+    assert curve["trials"].tolist() == [0, 1, 2, 3, 3, 3]
+    assert curve["loss"].isna().tolist() == [True] * 4 + [False] * 2
+    assert curve["incumbent"].isna().tolist() == [True] * 4 + [False] * 2
+    assert (curve["cost_seconds"][1:] > 0).all()
+
+
+def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(study) -> None:
+    study.plan = replace(study.plan, bounds=(SIZE,))
+    assert [t.number for t in study.without_quantities()] == [3, 4]
+    chosen = study.trials[2]
+    study.optimizer.__class__ = type(
+        "Chooser", (type(study.optimizer),), {"incumbent": property(lambda _: chosen)}
+    )
+    assert [t.number for t in study.without_quantities()] == [2, 3, 4]
