@@ -1,5 +1,6 @@
 """Acquisition functions: how good a candidate is by a surrogate's mean and deviation.
 
-`expected_improvement` is the plain one, `augmented_improvement` adds penalties and constraints,
-`maximise` finds the best candidates, and `gaussian_search` is the search made of these.
+`expected_improvement` is the plain one, `log_normal_improvement` that of a loss whose logarithm is
+predicted, `augmented_improvement` adds penalties and constraints, `maximise` finds the best
+candidates, and `gaussian_search` is the search made of these.
 """

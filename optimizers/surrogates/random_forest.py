@@ -27,13 +27,23 @@ class RandomForest:
         *,
         n_trees: int,
         min_samples_split: int,
+        max_features: float,
         seed: int,
     ) -> Self:
-        """Fit to encoded configurations, shape (n, d), and their targets, shape (n,)."""
+        """Fit to encoded configurations, shape (n, d), and their targets, shape (n,).
+
+        Args:
+            X: Encoded configurations, shape (n, d).
+            y: Their targets, shape (n,).
+            n_trees: Trees, each fitted to a bootstrap sample.
+            min_samples_split: Rows that a node needs to be split.
+            max_features: Share of the columns that a split is chosen among.
+            seed: Source of randomness.
+        """
         forest = RandomForestRegressor(
             n_trees,
             min_samples_split=min_samples_split,
-            max_features=5 / 6,  # of the columns at each split, as in SMAC (section 4.1)
+            max_features=max_features,
             random_state=seed,
         )
         return cls(forest.fit(X, y))

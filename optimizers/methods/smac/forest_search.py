@@ -1,6 +1,7 @@
 """SMAC: a random forest over the whole conditional space, and expected improvement.
 
-Hutter, Hoos and Leyton-Brown 2011; the settings are those of SMAC3's facade for hyperparameters.
+Hutter, Hoos and Leyton-Brown 2011; of the share of random asks, the trees and the
+logarithms, the settings are those of SMAC3's facade for hyperparameters.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.acquisitions.log_normal_improvement import log_normal_improvement
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
@@ -30,6 +32,8 @@ _N_STARTS = 10
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Most steps of a local search."""
+Improvement = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
+"""Of means, standard deviations and the best."""
 Score = Callable[[Candidates], NDArray[np.float64]]
 LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
 """Of candidates and their features."""
@@ -87,26 +91,21 @@ class ForestSearch:
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None
     ) -> Candidates:
         """Return candidates by falling expected improvement."""
-        told, y = told_losses(history, self.objective, self.options.failure_cost)
-        if self.options.is_log:
-            y = log_losses(y, self.objective)
-        best = min(y[i] for i, t in enumerate(told) if t.loss is not None)
-        pending = history.pending
-        observed = self.candidates.encode(t.query.configuration for t in (*told, *pending))
-        # The constant liar: a pending query is taken to have given the mean.
-        targets = np.concatenate([y, np.full(len(pending), y.mean())])
+        observed, targets, best = self._observed(history)
         forest = RandomForest.fit(
             self.candidates.features(observed),
             targets,
             n_trees=self.options.n_trees,
             min_samples_split=self.options.min_samples_split,
+            max_features=self.options.max_features,
             seed=int(rng.integers(2**31)),
         )
+        improvement = self._improvement
 
         def score(candidates: Candidates) -> NDArray[np.float64]:
             features = self.candidates.features(candidates)
             mean, deviation = forest.predict(features)
-            log_ei = log_expected_improvement(mean, deviation, best)
+            log_ei = improvement(mean, deviation, best)
             return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
         drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
@@ -117,6 +116,25 @@ class ForestSearch:
         everything = climbed.joined(drawn)
         scores = np.concatenate([climbed_scores, drawn_scores])
         return everything[np.argsort(-scores, kind="stable")]
+
+    def _observed(self, history: History) -> tuple[Candidates, NDArray[np.float64], float]:
+        """Return what the forest is fitted to, shape (n,), and the best target of those complete.
+
+        The constant liar: a pending query is taken to have given the mean of the others.
+        """
+        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        y = log_losses(losses, self.objective) if self.options.is_log else losses
+        best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)
+        pending = history.pending
+        observed = self.candidates.encode(t.query.configuration for t in (*told, *pending))
+        return observed, np.append(y, np.full(len(pending), y.mean())), best
+
+    @property
+    def _improvement(self) -> Improvement:
+        """The expected improvement, in logarithms, of what the forest predicts."""
+        are_logs = self.options.is_log and np.isfinite(self.objective.lower)
+        is_of_loss = are_logs and self.options.improvement == "loss"
+        return log_normal_improvement if is_of_loss else log_expected_improvement
 
     def _climb(
         self,

@@ -1,6 +1,7 @@
 """Declaration of `--method tpe`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.options import check_options
@@ -15,12 +16,16 @@ class TpeOptions:
 
     Attributes:
         n_startup: Random configurations before the densities are fitted.
-        n_candidates: Values drawn of each hyperparameter, of which the best is taken.
+        n_candidates: Values drawn of each density, of which the best is taken.
+        joint: What has one density together: `choices`, the algorithms of all steps (Optuna's
+            default since version 5); `groups`, these and hyperparameters that are active together
+            (its `group`); or `nothing` (its default before).
         failure_cost: What a failed trial counts as.
     """
 
     n_startup: int = 10
     n_candidates: int = 24
+    joint: Literal["choices", "groups", "nothing"] = "groups"
     failure_cost: FailureCost = "worst"
 
     def __post_init__(self) -> None:
@@ -32,8 +37,8 @@ class TpeOptions:
 
 TPE = Method(
     name="tpe",
-    purpose="densities of good and bad values, hyperparameter by hyperparameter (Optuna's "
-    "sampler); cheap to ask, for many short trials",
+    purpose="densities of good and bad choices and values (Optuna's sampler); cheap to ask, for "
+    "many short trials",
     implementation="prefect_tune.optimizers.methods.tpe.tpe:Tpe",
     options=TpeOptions,
 )

@@ -1,5 +1,5 @@
 import logging
-from typing import Any
+from typing import Any, ClassVar
 
 import optuna
 import pytest
@@ -11,6 +11,11 @@ from prefect_tune.optimizers import Budget, Objective, Tpe
 
 class TestTpe(OptimizerContract):
     method = "tpe"
+
+
+class TestTpeOfNothingJoint(OptimizerContract):
+    method = "tpe"
+    options: ClassVar[dict[str, Any]] = {"joint": "nothing"}
 
 
 def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
@@ -29,6 +34,7 @@ def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
     [
         ({"n_startup": 0}, "n_startup must be >= 1"),
         ({"n_candidates": 0}, "n_candidates must be >= 1"),
+        ({"joint": "all"}, "joint must be choices or groups or nothing"),
         ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
     ],
 )
