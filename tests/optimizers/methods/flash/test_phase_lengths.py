@@ -11,6 +11,13 @@ from prefect_tune.optimizers import (
     Objective,
     Trial,
 )
+from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.methods.flash.phase_lengths import (
+    PhaseLengths,
+    phase_lengths,
+    wanted_lengths,
+)
+from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
@@ -57,3 +64,35 @@ def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> Non
     run_one_by_one(optimizer, 13, Budget(trials_left=13))
     assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
     assert optimizer.decisions["notes"] == []
+
+
+def test_the_time_that_asks_take_shortens_the_phases() -> None:
+    lengths = {}
+    for each in (0.0, 2.0):
+        optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+        for number in range(20):
+            left = Budget(seconds_left=30.0 - number, ask_seconds=each * number)
+            optimizer.tell(told(number, optimizer.ask(left), 5.0 + number))
+        lengths[each] = optimizer.decisions["n_init"] + optimizer.decisions["n_prune"]
+    assert lengths[2.0] < lengths[0.0]
+
+
+def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
+    wanted = PhaseLengths(12, 6)
+    assert wanted.shrunk(None) == wanted
+    assert wanted.shrunk(18) == wanted
+    assert wanted.shrunk(9) == PhaseLengths(6, 3)
+    assert wanted.shrunk(9, least=8) == PhaseLengths(8, 3)
+    assert wanted.shrunk(1) == PhaseLengths(1, 1)
+    assert PhaseLengths(5, 0).shrunk(2) == PhaseLengths(2, 0)
+
+
+def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
+    table = PathTable(counted_space((4, 5, 5)), 0, {})
+    assert wanted_lengths(FlashOptions().resolved(), table) == PhaseLengths(12, 12)
+    given = FlashOptions(n_init=3, pruning=False).resolved()
+    assert wanted_lengths(given, table) == PhaseLengths(3, 0)
+    paper = FlashOptions(variant="paper").resolved()
+    assert phase_lengths(paper, table, 20) == PhaseLengths(10, 10)
+    assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
+    assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)

@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import TOY, counted_space, one_hot_paths
+from flash_worlds import TOY, counted_space, one_hot_paths, steps_of
 from worlds import evaluation
 
-from prefect_tune.optimizers import History, Objective, Query, Trial
+from prefect_tune.optimizers import Failure, History, Objective, Query, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
 from prefect_tune.optimizers.methods.flash.path_models import PathModels
-from prefect_tune.optimizers.methods.flash.scores import PathScores, ranked
+from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 
 SEEN = [5, 0, 1, 2]
 LOSSES = [30.0, 22.0, 18.0, 26.0]
@@ -59,3 +60,99 @@ def test_with_an_intercept_they_are_those_of_the_authors_code() -> None:
     assert np.exp(scores) == pytest.approx(
         [0.003328, 0.030007, 0.000010, 0.000052, 0.000940, 2e-9], abs=5e-7
     )
+
+
+def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
+    paths = one_hot_paths(TOY)
+    model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
+    imagined = model.imagining(paths[4])
+    scores = scores_of(xi=0.0, cost="none")
+    alone, busy = scores.log_eips(toy_history()), scores.log_eips(toy_history(pending=(4,)))
+    assert busy == pytest.approx(
+        log_expected_improvement(imagined.mean(paths), imagined.deviation(paths), 18.0)
+    )
+    assert alone[4] - busy[4] > 0.2
+
+
+def equal_history(seconds: float) -> History:
+    """Four paths of equal loss, one algorithm of the last step taking some seconds."""
+    space = counted_space((2, 2))
+    history, seen = History(), set[str]()
+    for number, path in enumerate(space.paths()):
+        query = Query(default_configuration(space, path))
+        outcome = steps_of(query, seen, {"step1.a1": seconds})
+        history.record(Trial(number, query).started().completed(outcome))
+    return history
+
+
+def equal_scores(cost: str, **options: Any) -> PathScores:
+    given = FlashOptions(cost=cost, **options).resolved()  # type: ignore[arg-type]
+    return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
+
+
+@pytest.mark.parametrize("cost", ["steps", "total", "literal"])
+def test_of_equal_improvement_the_cheap_path_is_before_the_dear_one(cost: str) -> None:
+    for seconds, order in ((9.0, [0, 2, 1, 3]), (0.01, [1, 3, 0, 2])):
+        scores = equal_scores(cost)
+        # A path's logarithm is never below a floor, so that nothing below a second is told apart.
+        if cost == "steps" or seconds > 1:
+            found = ranked(scores.log_eips(equal_history(seconds)), None)
+            assert {*found[:2]} == {*order[:2]}
+    many = equal_scores(cost).log_eips_of_many_runs(equal_history(30.0))
+    assert min(many[[0, 2]]) > max(many[[1, 3]])
+
+
+def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
+    log_eips = equal_scores("steps").log_eips(equal_history(9.0))
+    # Both paths have run with their defaults, so nothing is held: 0.1 s and 9 s after 0.1 s.
+    assert log_eips[0] - log_eips[1] == pytest.approx(np.log(9.1 / 0.2))
+
+
+def test_costs_that_do_not_count_change_nothing() -> None:
+    one, other = (equal_scores("none").log_eips(equal_history(s)) for s in (0.01, 90.0))
+    assert one == pytest.approx(other)
+    assert np.ptp(one) < 1e-9
+
+
+def test_a_path_is_not_cheaper_than_a_hundredth_of_the_mean() -> None:
+    log_eips = equal_scores("steps").log_eips(equal_history(1e6))
+    assert log_eips[0] - log_eips[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
+
+
+def test_in_phase_two_the_papers_range_or_the_mean_deviation_does_not_count() -> None:
+    paths = one_hot_paths(TOY)
+    model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
+    mean, deviation = model.mean(paths), model.deviation(paths)
+
+    def expected(xi: float) -> np.ndarray:
+        return log_expected_improvement(mean, deviation, 18.0, xi)
+
+    history = toy_history()
+    given = {"cost": "none", "intercept": True}
+    assert scores_of(**given).log_eips(history) == pytest.approx(expected(deviation.mean()))
+    paper = scores_of(variant="paper", **given)
+    assert paper.log_eips(history) == pytest.approx(expected(100.0))
+    assert scores_of(xi=3.0, **given).log_eips(history) == pytest.approx(expected(3.0))
+    assert paper.log_eips_of_many_runs(history) == pytest.approx(expected(0.0))
+
+
+def test_failures_count_as_the_bound_or_the_worst() -> None:
+    history = toy_history()
+    failed = Trial(9, history[0].query).started()
+    history.record(failed.failed(Failure("error", "it failed", cost_seconds=1.0)))
+    given = {"cost": "none", "xi": 0.0}
+    paths = one_hot_paths(TOY)
+    for failure_cost, loss in (("bound", 100.0), ("worst", 30.0), ("chance", 45.0)):
+        model = PathLinear.fit(paths[[*SEEN, 5]], np.array([*LOSSES, loss]))
+        options = FlashOptions(failure_cost=failure_cost, **given).resolved()  # type: ignore[arg-type]
+        scores = PathModels(counted_space(TOY), 0, Objective(chance=45.0), options, {}).scores
+        assert scores.log_eips(history) == pytest.approx(
+            log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
+        )
+
+
+def test_equal_scores_are_ranked_at_random_given_a_generator() -> None:
+    scores = np.array([1.0, 2.0, 1.0 + 1e-13, 0.5])
+    assert ranked(scores, None) == [1, 0, 2, 3]
+    orders = {tuple(ranked(scores, np.random.default_rng(seed))) for seed in range(20)}
+    assert orders == {(1, 0, 2, 3), (1, 2, 0, 3)}

@@ -11,6 +11,8 @@ from prefect_tune.optimizers import History, Objective, Query, Trial
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
+from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
+from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -87,3 +89,25 @@ def test_failures_count_as_the_option_says(phase3: str) -> None:
         history.record(told(number, query, loss))
     late = [t.query.configuration.path[0] for t in history][15:]
     assert late.count("a0") < 10
+
+
+def test_the_papers_forest_is_that_of_its_time() -> None:
+    search = tuning(variant="paper")._inside
+    assert isinstance(search, ForestSearch)
+    assert search.options == SmacOptions(
+        n_startup=1, min_samples_split=10, random_share=0.5, failure_cost="bound", is_log=False
+    )
+    default = tuning()._inside
+    assert isinstance(default, ForestSearch)
+    assert default.options == SmacOptions(n_startup=1, failure_cost="worst")
+
+
+def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
+    part = SPACE.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
+    given = FlashOptions().resolved()
+    search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
+    history = history_of(12)
+    paths = {
+        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(12)
+    }
+    assert {path[0] for path in paths} == {"a1"}
