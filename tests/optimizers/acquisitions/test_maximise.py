@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space
 from worlds import finite_space
 
-from prefect_tune.optimizers import Configuration, Space
+from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.acquisitions.maximise import maximise
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind
@@ -75,3 +77,92 @@ def test_a_box_holds_the_numbers() -> None:
     )
     assert (ranked.units >= within[0] - 1e-12).all()
     assert (ranked.units <= within[1] + 1e-12).all()
+
+
+class Peak:
+    """An acquisition that is largest at one point of the inputs."""
+
+    def __init__(self, at: np.ndarray) -> None:
+        self.at = at
+
+    def score(self, inputs: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+        return -((inputs - self.at) ** 2).sum(axis=1) - penalties
+
+    def score_with_gradient(
+        self, inputs: np.ndarray, penalties: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.score(inputs, penalties), -2 * (inputs - self.at)
+
+
+def one_algorithm(*hyperparameters: object) -> GaussianSearch:
+    values = ConfigurationSpace(space=list(hyperparameters))  # type: ignore[arg-type]
+    algorithm = Algorithm(id="a", estimator="x.Y", hyperparameters=values)
+    return GaussianSearch(Space("one", (Step("s", (algorithm,)),)))
+
+
+def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) -> Candidates:
+    configurations = [Configuration.of(search.space, ("a",), [values]) for values in seen]
+    observed = search.inputs.encode(configurations)
+    peak = Peak(np.array(at))
+    ranked = maximise(peak, search.inputs, observed, np.random.default_rng(0))  # type: ignore[arg-type]
+    return ranked[:1]
+
+
+def test_numbers_are_polished_to_the_peak() -> None:
+    search = one_algorithm(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
+    at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
+    best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})
+    assert best.units[0] == pytest.approx(at, abs=1e-4)
+
+
+def test_an_integer_a_step_beside_the_best_is_tried() -> None:
+    others = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
+    search = one_algorithm(Integer("a_k", (1, 5000)), *others)
+    at = [(700 - 1) / 4999, 0.5, 0.5, 0.5, 0.5]
+    seen = {f"x{i}": 0.5 for i in range(4)}
+    for beside in (699, 701, 702):
+        best = best_for(search, at, {"a_k": beside, **seen})
+        found = search.candidates.decode(best, 0)
+        assert found is not None
+        assert dict(found["s"].values)["a_k"] == 700
+
+
+def test_every_other_category_is_tried_with_the_numbers_of_the_best() -> None:
+    numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
+    search = one_algorithm(Categorical("a_kind", [f"c{i}" for i in range(40)]), *numbers)
+    at = [*np.eye(40)[23] / np.sqrt(2), 0.2, 0.4, 0.6, 0.8]
+    best = best_for(search, at, {"a_kind": "c7", **{f"x{i}": 0.2 + 0.2 * i for i in range(4)}})
+    found = search.candidates.decode(best, 0)
+    assert found is not None
+    assert dict(found["s"].values)["a_kind"] == "c23"
+    assert best.units[0][1:] == pytest.approx([0.2, 0.4, 0.6, 0.8], abs=1e-3)
+
+
+def test_penalties_count_in_every_round() -> None:
+    search = one_algorithm(Integer("a_k", (1, 100)), Float("x", (0.0, 1.0)))
+    observed = search.inputs.encode(
+        [Configuration.of(search.space, ("a",), [{"a_k": 50, "x": 0.5}])]
+    )
+
+    def penalty(candidates: Candidates) -> np.ndarray:
+        return 100.0 * (np.abs(candidates.units[:, 0] - 0.3) > 0.006)
+
+    peak = Peak(np.array([0.9, 0.5]))
+    ranked = maximise(
+        peak,  # type: ignore[arg-type]
+        search.inputs,
+        observed,
+        np.random.default_rng(0),
+        penalty=penalty,
+    )
+    assert ranked.units[0][0] == pytest.approx(0.3, abs=0.006)
+
+
+def test_what_was_asked_for_is_passed_over() -> None:
+    space = finite_space()
+    search = GaussianSearch(space)
+    every = [*dict.fromkeys(drawn(space, 60))]
+    assert len(every) == 5
+    encoded = search.inputs.encode(every)
+    asked = {every[0], every[3]}
+    assert list(search.new_configurations(encoded, asked)) == [every[1], every[2], every[4]]

@@ -180,11 +180,71 @@ def test_a_quantity_that_is_no_number_is_not_within_its_limit() -> None:
 
 def test_decisions_say_where_the_iteration_stands() -> None:
     optimizer = Admm(counted_space((2, 3)), 0, UNIT, effort=2, effort_step=0)
-    run(optimizer, 14)
+    queries = run(optimizer, 14)
     decisions = json.loads(json.dumps(optimizer.decisions))
     assert decisions["iteration"] >= 1
-    assert decisions["path"] in [*decisions["tuned"], list(optimizer._state.path)]
+    assert tuple(decisions["path"]) in {q.configuration.path for q in queries}
+    assert decisions["tuned"]
     assert decisions["multipliers"] == {}
+    while optimizer._state.block != "theta" or optimizer._state.asked < 2:
+        number = len(optimizer.history)
+        query = optimizer.ask(Budget(trials_left=5))
+        optimizer.tell(told(number, query, 0.5))
+    # The last query is one of theta-min: it is the path that is tuned, the newest or one before.
+    assert optimizer.decisions["path"] == list(query.configuration.path)
+    assert optimizer.decisions["path"] in optimizer.decisions["tuned"]
+
+
+def tuned_after(iterations: int, **options: Any) -> list[tuple[str, ...]]:
+    """The paths tuned in so many iterations of a world in which the first path is the best."""
+    optimizer = Admm(counted_space((3, 4)), 0, UNIT, effort=3, effort_step=0, **options)
+    while optimizer._state.iteration < iterations:
+        number = len(optimizer.history)
+        query = optimizer.ask(Budget(trials_left=200))
+        path = query.configuration.path
+        optimizer.tell(told(number, query, 0.1 if path == ("a0", "a0") else 0.6))
+    return optimizer._state.tuned
+
+
+def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
+    assert tuned_after(6, z_solver="bandit", z_pick="best") == [("a0", "a0")]
+    tuned = tuned_after(6, z_solver="bandit", z_pick="alternate")
+    assert tuned[0] == ("a0", "a0")
+    assert len(tuned) == len(set(tuned)) == 4
+
+
+def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
+    """Of integers too, whose default is far from where z-min found them good."""
+    optimizer = Admm(counted_space((2, 3)), 0, UNIT, start="random", effort=3, effort_step=0)
+    chosen = set()
+    iteration = 0
+    for number in range(60):
+        query = optimizer.ask(Budget(trials_left=200))
+        state = optimizer._state
+        if state.iteration > iteration and state.block == "theta":
+            iteration, path = state.iteration, state.path
+            here = optimizer._positions.at(state, path)
+            known = {t.query.configuration for t in list(optimizer.history)[:number]}
+            assert here in known
+            chosen.add(path)
+        loss = sum(float(v) for _, c in query.configuration.choices for _, v in c.values) / 4
+        optimizer.tell(told(number, query, loss))
+    assert len(chosen) > 1
+
+
+def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
+    objective = replace(UNIT, constraints=(Constraint("size", 5.0),))
+    optimizer = Admm(counted_space((2, 3)), 0, objective, effort=2, effort_step=0)
+    pulls = []
+    for number in range(40):
+        query = optimizer.ask(Budget(trials_left=100))
+        outcome = Evaluation(0.5, (0.5,), constraints={"size": 10.0})
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+        pulls.append(optimizer.decisions["multipliers"].get("size<=5.0", 0.0))
+    assert pulls == sorted(pulls)
+    # The quantity is twice its bound, and a hundredth is kept as a margin: 10 (2 - 0.99) each time.
+    steps = np.diff([0.0, *dict.fromkeys(pulls)])
+    assert steps[steps > 0] == pytest.approx(10.1)
 
 
 def test_the_memo_stays_small() -> None:

@@ -1,0 +1,27 @@
+from flash_worlds import counted_space
+from worlds import mixed_space, ordered_space
+
+from prefect_tune.optimizers.methods.admm.first_paths import first_paths, plainest_path
+
+
+def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:
+    space = ordered_space(2)
+    paths = list(space.paths())
+    assert plainest_path(space, paths) == ("a_before_b", "none", "none", "tree")
+    space = counted_space((2, 3))
+    assert plainest_path(space, list(space.paths())) == ("a0", "a0")
+
+
+def test_where_it_cannot_run_it_is_the_one_most_like_it() -> None:
+    space = mixed_space()
+    left = [("unit", "svm"), ("unit", "bayes")]
+    assert plainest_path(space, left) == ("unit", "bayes")
+
+
+def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
+    space = mixed_space()
+    paths = list(space.paths())
+    plainest = plainest_path(space, paths)
+    assert first_paths(space, paths, "plainest") == [plainest]
+    # A support vector machine cannot run on data that was not scaled.
+    assert first_paths(space, paths, "models") == [plainest, ("none", "tree")]
