@@ -3,7 +3,8 @@
 `space` declares what can be chosen and `trials` holds what was observed. Methods learn with
 `surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
 that declares itself by a `method` with its `options`, and `registry` knows them by name.
-`optimizer` is the contract of all, told by a `budget` what is left, and `events` resume one.
+`optimizer` is the contract of all, told by a `budget` what is left, and `events` resume one;
+`racing` stands around any of them and ends after one fold what is clearly behind.
 Everything here is loaded when first touched: the libraries of some methods take seconds to import.
 """
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.tpe.tpe import Tpe
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
     from prefect_tune.optimizers.options import check_options
+    from prefect_tune.optimizers.racing.racing import Racing
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
     from prefect_tune.optimizers.space.configuration import Choice, Configuration
@@ -81,6 +83,7 @@ __all__ = [
     "Optimizer",
     "Path",
     "Query",
+    "Racing",
     "RandomSearch",
     "Retried",
     "Smac",
@@ -130,6 +133,7 @@ _HOMES = {
     "Optimizer": "optimizer",
     "Path": "space.space",
     "Query": "space.query",
+    "Racing": "racing.racing",
     "RandomSearch": "methods.random_search.random_search",
     "Retried": "events",
     "Smac": "methods.smac.smac",
