@@ -17,7 +17,7 @@ __all__ = ["print_studies", "print_summary"]
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Print a study: its best pipeline, its trials, its method's decisions, and the cache."""
     CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
-    for part in (_trials, _best, _ensemble, _constraints, _decisions, _cache, _next_commands):
+    for part in (_trials, _best, _ensemble, _constraints, _race, _decisions, _cache, _next_commands):
         for line in part(summary):
             CONSOLE.print(f"  {line}")
 
@@ -91,6 +91,13 @@ def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:
         value = best["constraints"].get(name) if best else None
         measured = "not measured" if value is None else f"{value:.4g}"
         yield f"{name}: {measured} of at most {bound:g}{nearest}"
+
+
+def _race(summary: Mapping[str, Any]) -> Iterator[str]:
+    race = summary["decisions"].get("race")
+    if race is not None:
+        begun = counted(race["begun"], "configuration")
+        yield f"race: of {begun} {race['stopped']} ended after the first fold, clearly behind"
 
 
 def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:

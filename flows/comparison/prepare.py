@@ -76,8 +76,9 @@ def prepare_comparison(
         found = read_input(settings, read)
         for entrant in design.entrants:  # all of them, before any study is entered
             check_method(
-                entrant.method, entrant.options, found.space, option="methods", value=entrant.label
-            )
+                entrant.method, entrant.options, found.space, option="methods",
+                value=entrant.label, race=bool(settings.race),
+            )  # fmt: skip
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
     out = _writable(parameters["out"] or f"{name}.parquet")
@@ -183,6 +184,12 @@ def _as_before(ledger: Ledger, studies: Mapping[str, int], settings: TuneSetting
     for field, before in known.items():
         given = getattr(settings, field)
         if given not in {None, before} and not (field == "space" and is_user_space(given)):
+            if given is True:
+                raise BadInput(
+                    f"the comparison was begun without {flag_of(field)}, and cannot be continued "
+                    "with it",
+                    remedy=_ANOTHER,
+                )
             current = "its default" if before is None else before
             raise BadInput(
                 f"the comparison has {flag_of(field)} {current}, and cannot be continued with "

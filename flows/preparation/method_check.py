@@ -1,8 +1,9 @@
-"""Whether a method takes the options that it is given."""
+"""Whether a method takes the options that it is given, and can be raced."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
@@ -20,6 +21,7 @@ def check_method(
     *,
     option: str,
     value: str | None = None,
+    race: bool = False,
 ) -> None:
     """Check a method's options by making it, which costs nothing.
 
@@ -30,14 +32,20 @@ def check_method(
         objective: What it is to minimise.
         option: Name of the option that errors speak of.
         value: What was given for that option, as errors show it.
+        race: Whether its configurations are to race.
 
     Raises:
         UnknownName: If there is no such method or option.
         BadInput: If the value of an option cannot be used.
     """
     try:
-        make_optimizer(method, space, 0, objective, options)
+        made = make_optimizer(method, space, 0, objective, options)
     except (UnknownName, BadInput):
         raise
     except (TypeError, ValueError) as error:
         raise BadInput(str(error), option=option, value=value) from error
+    if race:
+        try:
+            Racing(made)
+        except ValueError as error:
+            raise BadInput(str(error), option="race", remedy="leave it out") from error

@@ -57,7 +57,8 @@ def resolve(
         constraints=tuple(b.constraint for b in bounds),
         epochs=settings.epochs,
     )
-    check_method(method, settings.options, found.space, objective, option="option")
+    race = bool(settings.race)
+    check_method(method, settings.options, found.space, objective, option="option", race=race)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -87,10 +88,12 @@ def resolve(
         ensemble=settings.ensemble,
         use_cache=settings.use_cache,
         epochs=settings.epochs,
-        race=bool(settings.race),
+        race=race,
         execution=settings.execution,
     )
     notes = [*metric_notes, *found.notes(), *constraint_notes(bounds, dataset, split, method)]
+    if race and not settings.use_cache:
+        notes.append(Note("without a cache, what keeps up in the race runs its first fold again"))
     return plan, notes
 
 

@@ -112,6 +112,11 @@ def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:
     current = getattr(plan, field)
     if field == "space" and given is not None and is_user_space(given):
         _check_same_code(name, plan, given)
+    elif given is True and not current:
+        raise CannotContinue(
+            f"study {name!r} was begun without {flag_of(field)}, and cannot be continued with it",
+            remedy=_ANOTHER,
+        )
     elif given is not None and given != current:
         has = (
             f"the options {dict(current)} of its method"

@@ -235,10 +235,10 @@ def _known_policy(name: str | None) -> str | None:
 
 
 def _check_alternatives(parameters: Mapping[str, Any]) -> None:
-    """Check that of two ways to say the same thing only one is given.
+    """Check that nothing is given that excludes what else is given.
 
     Raises:
-        BadInput: If both are.
+        BadInput: If it is.
     """
     for one, other in (("test", "test_size"), ("folds", "holdout")):
         if parameters[one] is not None and parameters[other] is not None:
@@ -247,3 +247,9 @@ def _check_alternatives(parameters: Mapping[str, Any]) -> None:
             raise BadInput(
                 f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
             )
+    if parameters["race"] and parameters["holdout"] is not None:
+        raise BadInput(
+            f"a race needs several folds, and --holdout {parameters['holdout']} is one",
+            option="race",
+            remedy="use --folds, or leave it out",
+        )

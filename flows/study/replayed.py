@@ -6,6 +6,7 @@ from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.trial import Trial
@@ -42,6 +43,8 @@ def replayed_optimizer(
         epochs=plan.epochs,
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
+    if plan.race:
+        optimizer = Racing(optimizer)
     events = ledger.events(study)
     happened = [_EVENTS[e.kind].from_json(e.body, space) for e in events]
     replay(optimizer, happened, ledger.memo(study))

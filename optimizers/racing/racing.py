@@ -62,8 +62,9 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Those of the method, and under `race` how many configurations were `begun`, and of how
-        many one fold was enough: `stopped`.
+        """Those of the method, and the numbers of the race, as JSON values.
+
+        Under `race`: `begun` configurations, of which `stopped` ended after their first fold.
         """
         ended = [i for i in self._first if i not in self._rest and self._is_told(i)]
         stopped = [i for i in ended if self.inner.history[i].failure is None]
