@@ -1,21 +1,63 @@
 """Whether a configuration is clearly behind after its first fold.
 
-Bergman, Purucker and Hutter, "Don't Waste Your Time: Early Stopping Cross-Validation" (AutoML 2024,
-arXiv 2405.03389).
+What is compared is its loss on that fold with the incumbent's on the same fold: rows that are hard
+are so for both. How much of a difference is chance, those that ran all folds have shown.
 """
+
+from math import sqrt
+
+import numpy as np
 
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Evaluation
 
-__all__ = ["is_behind"]
+__all__ = ["is_behind", "margin"]
+
+_MULTIPLE = 0.5
+"""Of the standard deviation of a difference seen on one fold around the mean difference."""
+_LEAST_COMPARED = 3
+"""So many besides the incumbent must have run all folds before their spread is trusted."""
 
 
-def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> bool:  # noqa: ARG001
-    """Return whether it is worse on its first fold than the incumbent on its worst one.
+def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> bool:
+    """Return whether a configuration is worse on its first fold by more than a margin.
+
+    Before the margin is known, whether it is worse there than the incumbent on its worst fold
+    (Bergman, Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation",
+    arXiv 2405.03389: the forgiving rule, after one fold).
 
     Args:
         first: Of the first fold.
         incumbent: Of the best configuration, on all folds.
         history: The trials so far.
     """
-    return first.fold_losses[0] > max(incumbent.fold_losses)
+    known = margin(incumbent, history)
+    if known is None:
+        return first.fold_losses[0] > max(incumbent.fold_losses)
+    return first.fold_losses[0] - incumbent.fold_losses[0] > known
+
+
+def margin(incumbent: Evaluation, history: History) -> float | None:
+    """Return the difference on one fold that is not clearly one; None where too few are known.
+
+    With s the spread over K folds of a configuration's differences to the incumbent, pooled over
+    all that ran them, a difference on one fold lies around their mean with standard deviation
+    s sqrt(1 - 1/K).
+
+    Args:
+        incumbent: Of the best configuration, on all folds.
+        history: The trials so far.
+    """
+    n_folds = len(incumbent.fold_losses)
+    others = [
+        trial.evaluation.fold_losses
+        for trial in history.complete
+        if trial.evaluation is not None
+        and trial.evaluation is not incumbent
+        and len(trial.evaluation.fold_losses) == n_folds
+    ]
+    if n_folds < 2 or len(others) < _LEAST_COMPARED:
+        return None
+    differences = np.array(others) - np.array(incumbent.fold_losses)
+    spread = sqrt(float(np.mean(np.var(differences, axis=1, ddof=1))))
+    return _MULTIPLE * spread * sqrt(1 - 1 / n_folds)

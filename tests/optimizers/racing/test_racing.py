@@ -1,0 +1,321 @@
+"""A method whose configurations race: what it asks for, what the method inside is told."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from flash_worlds import counted_space
+from worlds import finite_space, mixed_space
+
+from prefect_tune.optimizers import (
+    METHODS,
+    Asked,
+    Budget,
+    Constraint,
+    Evaluation,
+    Event,
+    Failure,
+    Method,
+    NotYet,
+    Objective,
+    Query,
+    Racing,
+    RandomSearch,
+    SpaceExhausted,
+    Told,
+    Trial,
+    make_optimizer,
+    replay,
+)
+
+FOLDS = Objective(chance=50.0, n_folds=3)
+LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
+
+
+def raced(
+    method: str = "random", objective: Objective = FOLDS, space=None, seed: int = 0
+) -> Racing:
+    return Racing(make_optimizer(method, space or mixed_space(), seed, objective))
+
+
+def evaluation(*losses: float, seconds: float = 1.0, **constraints: float) -> Evaluation:
+    mean = sum(losses) / len(losses)
+    return Evaluation(mean, losses, seconds, seconds, constraints=constraints)
+
+
+def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Ask for a first fold, and tell it."""
+    query = optimizer.ask(Budget())
+    assert query.folds == 1
+    return tell(optimizer, losses[0], **about)
+
+
+def go_on(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Ask for the rest of what keeps up, and tell it."""
+    assert optimizer.ask(Budget()).is_full
+    return tell(optimizer, *losses, **about)
+
+
+def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Tell the outcome of the last ask."""
+    last = optimizer.history[len(optimizer.history) - 1]
+    ended = last.started().ended(evaluation(*losses, **about))
+    optimizer.tell(ended)
+    return ended
+
+
+def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about: float) -> Racing:
+    """One whose first configuration has losses 16, 20 and 24."""
+    optimizer = raced(method, objective)
+    begin(optimizer, 16.0, **about)
+    go_on(optimizer, 16.0, 20.0, 24.0, **about)
+    return optimizer
+
+
+def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
+    optimizer = raced()
+    first = optimizer.ask(Budget())
+    tell(optimizer, 16.0)
+    assert optimizer.ask(Budget()) == replace(first, folds=None)
+    assert optimizer.ask(Budget()).configuration != first.configuration
+
+
+def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
+    optimizer, alone = raced(), make_optimizer("random", mixed_space(), 0, FOLDS)
+    begun = []
+    for n in range(12):
+        query = optimizer.ask(Budget())
+        tell(optimizer, *([30.0 - n] * (3 if query.is_full else 1)))
+        if not query.is_full:
+            begun.append(query.configuration)
+    assert len(begun) == 6
+    assert begun == [alone.ask(Budget()).configuration for _ in begun]
+
+
+def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
+    optimizer = with_incumbent()
+    begin(optimizer, 40.0, seconds=1.5)
+    told = optimizer.inner.history[1]
+    assert told.loss == pytest.approx(20.0 + (40.0 - 16.0))
+    assert told.cost_seconds == 1.5
+    assert [t.number for t in optimizer.history.stopped] == [0, 2]
+    assert optimizer.ask(Budget()).folds == 1
+
+
+def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches() -> None:
+    optimizer = with_incumbent()
+    begin(optimizer, 17.0, seconds=2.0)
+    assert [t.number for t in optimizer.inner.history.pending] == [1]
+    go_on(optimizer, 17.0, 18.0, 19.0, seconds=3.0)
+    told = optimizer.inner.history[1]
+    assert (told.loss, told.cost_seconds) == (18.0, 5.0)
+    assert len(optimizer.inner.history) == 2
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.number == 3
+
+
+def test_the_first_configuration_goes_on_however_bad_it_is() -> None:
+    optimizer = raced()
+    begin(optimizer, 100.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_the_incumbents_own_configuration_is_never_stopped_by_itself() -> None:
+    class Same(RandomSearch):
+        def _propose(self, budget, rng) -> Query:
+            return Query(
+                next(iter(self.history.asked), super()._propose(budget, rng).configuration)
+            )
+
+    optimizer = Racing(Same(mixed_space(), 0, FOLDS))
+    begin(optimizer, 24.0)
+    go_on(optimizer, 24.0, 20.0, 16.0)
+    begin(optimizer, 24.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
+    optimizer = raced()
+    for _ in range(2):
+        optimizer.ask(Budget())
+    for number, loss in ((0, 16.0), (1, 90.0)):
+        trial = optimizer.history[number]
+        optimizer.tell(trial.started().ended(evaluation(loss)))
+    go_on(optimizer, 16.0, 20.0, 24.0)
+    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
+    assert optimizer.ask(Budget()).folds == 1
+
+
+@pytest.mark.parametrize("method", ["flash", "smac", "tpe", "admm"])
+def test_the_method_sees_what_races_as_pending(method) -> None:
+    optimizer = raced(method)
+    asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
+    assert len(set(asked)) == 6
+    tell(optimizer, 30.0)
+    assert len(optimizer.inner.history.pending) == 6
+
+
+def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
+    optimizer = with_incumbent()
+    optimizer.ask(Budget())
+    failed = optimizer.history[2].started().failed(Failure("error", "no", cost_seconds=0.5))
+    optimizer.tell(failed)
+    assert optimizer.inner.history[1].failure == failed.failure
+    optimizer.retry(2)
+    assert [t.number for t in optimizer.inner.history.pending] == [1]
+    optimizer.tell(failed.started().ended(evaluation(90.0)))
+    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
+
+
+def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
+    optimizer = raced()
+    begin(optimizer, 16.0, seconds=2.0)
+    optimizer.ask(Budget())
+    failed = optimizer.history[1].started().failed(Failure("timeout", "10 s", cost_seconds=10.0))
+    optimizer.tell(failed)
+    assert optimizer.inner.history[0].cost_seconds == 12.0
+    optimizer.retry(1)
+    assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
+    optimizer.tell(failed.started().ended(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
+    assert optimizer.inner.history[0].cost_seconds == 5.0
+
+
+def test_when_no_more_may_be_begun_those_begun_go_on() -> None:
+    optimizer = raced()
+    assert optimizer.can_go_on
+    optimizer.ask(Budget(trials_left=1))
+    with pytest.raises(NotYet):
+        optimizer.ask(Budget(trials_left=0))
+    tell(optimizer, 16.0)
+    assert optimizer.ask(Budget(trials_left=0)).is_full
+    tell(optimizer, 16.0, 20.0, 24.0)
+    with pytest.raises(SpaceExhausted):
+        optimizer.ask(Budget(trials_left=0))
+
+
+def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
+    optimizer = raced(space=finite_space())
+    for _ in range(5):
+        optimizer.ask(Budget())
+    with pytest.raises(NotYet):
+        optimizer.ask(Budget())
+    for number in range(5):
+        trial = optimizer.history[number]
+        optimizer.tell(trial.started().ended(evaluation(16.0 + number)))
+    for _ in range(5):
+        go_on(optimizer, 16.0, 20.0, 24.0)
+    with pytest.raises(SpaceExhausted, match="finite"):
+        optimizer.ask(Budget())
+
+
+def test_only_what_meets_the_constraints_stops_others() -> None:
+    optimizer = with_incumbent(objective=LIMITED, size=9.0)
+    begin(optimizer, 90.0, size=1.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_the_constraints_of_a_first_fold_are_told_with_its_estimate() -> None:
+    optimizer = with_incumbent(objective=LIMITED, size=1.0)
+    begin(optimizer, 90.0, size=7.0)
+    told = optimizer.inner.history[1]
+    assert told.evaluation is not None
+    assert told.evaluation.constraints == {"size": 7.0}
+
+
+def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configuration() -> None:
+    optimizer = with_incumbent(objective=LIMITED)  # nothing was measured: there is no incumbent
+    begin(optimizer, 90.0)
+    optimizer.measure(0, {"size": 3.0})
+    assert not optimizer.inner.history[0].evaluation.constraints  # type: ignore[union-attr]
+    optimizer.measure(1, {"size": 2.0})
+    assert optimizer.inner.history[0].evaluation.constraints == {"size": 2.0}  # type: ignore[union-attr]
+    assert optimizer.inner.history[1].loss == pytest.approx(94.0)  # now there is one
+    optimizer.measure(2, {"size": 1.0})
+    assert optimizer.inner.history[1].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
+
+
+def test_one_that_went_on_under_other_constraints_is_told_as_it_was() -> None:
+    """A looser constraint has made another incumbent, which would have stopped it."""
+    objective = replace(FOLDS, constraints=(Constraint("size", 1.0),))
+    before = with_incumbent(objective=objective, size=9.0)
+    begin(before, 90.0, size=0.5)
+    go_on(before, 90.0, 10.0, 10.0, size=0.5)
+    after = raced(objective=replace(FOLDS, constraints=(Constraint("size", 20.0),)))
+    replay(after, events_of(before))
+    assert after.inner.history[1].loss == pytest.approx(110 / 3)
+    assert not after.inner.history.pending
+
+
+def events_of(optimizer: Racing) -> list[Event]:
+    """Its asks and tells, trial by trial, as they happened where none was pending."""
+    events: list[Event] = []
+    for trial in optimizer.history:
+        events.append(Asked(trial.number, trial.query, Budget(), None))
+        if trial.is_told:
+            events.append(Told(trial))
+    return events
+
+
+@pytest.mark.parametrize("method", ["flash", "smac", "tpe", "admm", "random"])
+@pytest.mark.parametrize("n", [1, 7, 8, 15])
+def test_replay_with_stretches_pending_equals_never_having_stopped(method, n) -> None:
+    """Three stretches are pending most of the time; the last memo alone is kept."""
+    unbroken, space = raced(method, space=counted_space((3, 3))), counted_space((3, 3))
+    events = drive(unbroken, n)
+    stored = [type(e).from_json(json.loads(json.dumps(e.to_json())), space) for e in events]
+    resumed = raced(method, space=space)
+    replay(resumed, stored, unbroken.memo)
+    assert resumed.decisions == unbroken.decisions
+    assert [t.state for t in resumed.inner.history] == [t.state for t in unbroken.inner.history]
+    assert drive(resumed, 6) == drive(unbroken, 6)
+
+
+def drive(optimizer: Racing, n: int) -> list[Event]:
+    """Ask n times, and tell the trial that was asked for three asks before."""
+    events: list[Event] = []
+    for _ in range(n):
+        number = len(optimizer.history)
+        query = optimizer.ask(Budget())
+        events.append(Asked(number, query, Budget()))
+        if number >= 3:
+            trial = optimizer.history[number - 3]
+            level = 20.0 + sum(map(ord, trial.query.configuration.canonical)) % 37
+            losses = (level, level + 1, level + 2)[: trial.query.folds]
+            ended = trial.started().ended(evaluation(*losses, seconds=1 + level / 10))
+            optimizer.tell(ended)
+            events.append(Told(ended))
+    return events
+
+
+def test_how_many_were_stopped_is_among_the_decisions() -> None:
+    optimizer = with_incumbent("flash")
+    begin(optimizer, 90.0)
+    optimizer.ask(Budget())
+    assert optimizer.decisions["race"] == {"begun": 3, "stopped": 1}
+    assert optimizer.decisions["phase"] == 1
+    assert (optimizer.name, optimizer.method) == ("flash", METHODS["flash"])
+
+
+def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
+    class Parts(RandomSearch):
+        method = Method(
+            name="parts",
+            purpose="parts of the rows",
+            implementation=f"{__name__}:Parts",
+            fidelities=frozenset({"subset"}),
+        )
+
+    with pytest.raises(ValueError, match=r"'parts' cannot be raced: it chooses .* \(subset\)"):
+        Racing(Parts(mixed_space(), 0, FOLDS))
+
+
+def test_one_fold_is_no_race() -> None:
+    with pytest.raises(ValueError, match="2 folds or more; there is 1"):
+        raced(objective=Objective(n_folds=1))
+
+
+def test_going_on_with_what_was_never_begun_is_named() -> None:
+    optimizer = raced()
+    query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
+    with pytest.raises(ValueError, match="trial 0 goes on with a configuration"):
+        optimizer.restore(0, query, None)
