@@ -201,7 +201,7 @@ def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
         optimizer.ask(Budget())
     for number in range(5):
         trial = optimizer.history[number]
-        optimizer.tell(trial.started().ended(evaluation(16.0 + number)))
+        optimizer.tell(trial.started().ended(evaluation(16.0)))
     for _ in range(5):
         go_on(optimizer, 16.0, 20.0, 24.0)
     with pytest.raises(SpaceExhausted, match="finite"):
