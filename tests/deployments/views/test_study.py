@@ -78,3 +78,8 @@ def test_studies_are_a_line_each(capsys) -> None:
     assert [line.split()[0] for line in lines] == ["study", "s", "t"]
     print_studies([])
     assert capsys.readouterr().out == "no studies\n"
+
+
+def test_a_race_says_how_many_ended_early(shown) -> None:
+    said = shown(decisions={"race": {"begun": 12, "stopped": 7}})
+    assert "race: of 12 configurations 7 ended after the first fold" in said

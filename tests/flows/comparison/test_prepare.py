@@ -62,6 +62,7 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
         ({"metric": "auroc"}, "the comparison has --metric error"),
         ({"trial_timeout": "9s"}, "the comparison has --trial-timeout its default"),
         ({"no_cache": True}, "the comparison has a cache"),
+        ({"race": True}, "the comparison was begun without --race"),
     ],
 )
 def test_what_replicates_share_cannot_change(compared, options, message) -> None:
@@ -83,3 +84,9 @@ def test_methods_are_checked_before_any_study_is_entered(compared) -> None:
     with pytest.raises(BadInput, match="--methods flash:r=x: r must be a whole number"):
         compared(methods="random,flash:r=x", repeats=1, trials=3, name="c")
     assert "continues" not in " ".join(map(str, compared(methods="random,tpe", trials=3).notes))
+
+
+def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
+    given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
+    for comparison in (compared(**given, race=True), compared(**given)):
+        assert [replicate.plan.race for replicate in comparison.replicates] == [True, True]

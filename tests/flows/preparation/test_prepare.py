@@ -50,6 +50,7 @@ def test_what_the_user_said_it_is_is_not_said_to_be_found_out(prepared) -> None:
     [
         ({"test": "test.parquet", "test_size": 0.2}, "--test test.parquet with --test-size 0.2"),
         ({"folds": 3, "holdout": 0.2}, "--folds 3 with --holdout 0.2: use only one of them"),
+        ({"race": True, "holdout": 0.2}, "--race: a race needs several folds, and --holdout 0.2"),
     ],
 )
 def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) -> None:
@@ -75,3 +76,11 @@ def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepa
 def test_a_value_of_an_option_that_a_method_does_not_take_is_refused_by_its_name(prepared) -> None:
     with pytest.raises(BadInput, match="--option: r must be a whole number; got 'x'"):
         prepared("train.csv", target="target", drop=["patient"], option={"r": "x"})
+
+
+def test_a_race_without_a_cache_is_said_to_run_first_folds_twice(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "race": True}
+    assert "runs its first fold again" in " ".join(
+        map(str, prepared("train.csv", **given, no_cache=True).notes)
+    )
+    assert "first fold" not in " ".join(map(str, prepared("train.csv", **given).notes))

@@ -57,6 +57,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
         ({"folds": 4}, "--folds 3"),
         ({"test_size": 0.3}, "--test-size 0.2"),
         ({"option": {"r": 3}}, "the options {}"),
+        ({"race": True}, "begun without --race, and cannot be continued with it"),
     ],
 )
 def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, options, flag) -> None:
@@ -65,3 +66,10 @@ def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, option
     with pytest.raises(CannotContinue, match=flag) as refused:
         prepared("train.csv", **given, **options)
     assert refused.value.remedy == "choose another --study name"
+
+
+def test_a_race_goes_on_as_one_whether_that_is_said_or_not(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    prepared("train.csv", **given, race=True)
+    assert prepared("train.csv", **given).plan.race
+    assert prepared("train.csv", **given, race=True).plan.race
