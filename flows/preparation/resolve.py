@@ -43,22 +43,15 @@ def resolve(
     """
     method, seed = settings.method or DEFAULT_METHOD, settings.seed or 0
     folds, test_size = _folds_and_test_size(settings)
-    found = read_input(settings, read)
-    dataset = found.dataset
+    dataset = (found := read_input(settings, read)).dataset
     split = make_split(dataset, folds, test_size, seed, settings.holdout)
     bounds = settings.bounds or ()
     check_constraints(bounds, dataset, split)
-    y = dataset.y[split.fold != TEST]
-    metric, metric_notes = find_metric(settings, dataset, y)
-    objective = study_objective(
-        metric,
-        dataset,
-        split,
-        constraints=tuple(b.constraint for b in bounds),
-        epochs=settings.epochs,
-    )
-    race = bool(settings.race)
-    check_method(method, settings.options, found.space, objective, option="option", race=race)
+    metric, metric_notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
+    limits = tuple(b.constraint for b in bounds)
+    objective = study_objective(metric, dataset, split, constraints=limits, epochs=settings.epochs)
+    options, race = dict(settings.options), bool(settings.race)
+    check_method(method, options, found.space, objective, option="option", race=race)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -79,7 +72,7 @@ def resolve(
         positive=settings.positive,
         chance_loss=objective.chance,
         method=method,
-        options=dict(settings.options),
+        options=options,
         stop_rule=_stop_rule(settings),
         trial_seconds=settings.trial_seconds,
         trial_memory_bytes=settings.trial_memory_bytes,
@@ -91,10 +84,14 @@ def resolve(
         race=race,
         execution=settings.execution,
     )
-    notes = [*metric_notes, *found.notes(), *constraint_notes(bounds, dataset, split, method)]
-    if race and not settings.use_cache:
-        notes.append(Note("without a cache, what keeps up in the race runs its first fold again"))
-    return plan, notes
+    notes = constraint_notes(bounds, dataset, split, method)
+    return plan, [*metric_notes, *found.notes(), *notes, *_race_notes(plan)]
+
+
+def _race_notes(plan: StudyPlan) -> list[Note]:
+    if not plan.race or plan.use_cache:
+        return []
+    return [Note("without a cache, what keeps up in the race runs its first fold again", "race")]
 
 
 def _folds_and_test_size(settings: TuneSettings) -> tuple[int | None, float | None]:

@@ -27,8 +27,6 @@ __all__ = ["Racing"]
 class Racing(Optimizer):
     """A method whose configurations race, one fold at first and the others if they keep up.
 
-    Many methods: those of every optimizer, each passed on to the method inside under its numbers.
-
     The history has the stretches, each a trial of its own; that of `inner` has one trial for each
     configuration, pending until it is known how far it goes.
 

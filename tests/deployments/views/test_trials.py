@@ -48,7 +48,7 @@ def test_a_trial_of_less_than_everything_says_so(capsys) -> None:
         ({"subset": 0.25, "epochs": 9}, "(0.25 of the rows, 9 epochs)"),
     ):
         print_trials([{**TRIAL, "query": {**TRIAL["query"], **part}}])  # type: ignore[dict-item]
-        assert capsys.readouterr().out.splitlines()[1].endswith(said)
+        assert capsys.readouterr().out.splitlines()[1].rstrip().endswith(said)
 
 
 def test_no_trials_are_said(capsys) -> None:
