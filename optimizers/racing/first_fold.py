@@ -13,8 +13,6 @@ from prefect_tune.optimizers.trials.trial import Evaluation
 
 __all__ = ["is_behind", "margin"]
 
-_MULTIPLE = 0.5
-"""Of the standard deviation of a difference seen on one fold around the mean difference."""
 _LEAST_COMPARED = 3
 """So many besides the incumbent must have run all folds before their spread is trusted."""
 
@@ -42,7 +40,7 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
 
     With s the spread over K folds of a configuration's differences to the incumbent, pooled over
     all that ran them, a difference on one fold lies around their mean with standard deviation
-    s sqrt(1 - 1/K).
+    s sqrt(1 - 1/K): that is the margin.
 
     Args:
         incumbent: Of the best configuration, on all folds.
@@ -60,4 +58,4 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
         return None
     differences = np.array(others) - np.array(incumbent.fold_losses)
     spread = sqrt(float(np.mean(np.var(differences, axis=1, ddof=1))))
-    return _MULTIPLE * spread * sqrt(1 - 1 / n_folds)
+    return spread * sqrt(1 - 1 / n_folds)

@@ -26,15 +26,15 @@ def first(loss: float) -> Evaluation:
     return Evaluation(loss, (loss,))
 
 
-def test_the_margin_is_half_the_standard_deviation_of_a_difference_seen_on_one_fold() -> None:
+def test_the_margin_is_the_standard_deviation_of_a_difference_seen_on_one_fold() -> None:
     spread = ((1 + 0 + 4) / 3) ** 0.5
-    assert margin(INCUMBENT, THREE) == pytest.approx(0.5 * spread * (2 / 3) ** 0.5)
+    assert margin(INCUMBENT, THREE) == pytest.approx(spread * (2 / 3) ** 0.5)
 
 
 def test_behind_is_who_is_worse_on_the_same_fold_by_more_than_the_margin() -> None:
-    assert margin(INCUMBENT, THREE) == pytest.approx(0.527, abs=1e-3)
-    assert not is_behind(first(16.5), INCUMBENT, THREE)
-    assert is_behind(first(16.6), INCUMBENT, THREE)  # though the incumbent's mean is 20
+    assert margin(INCUMBENT, THREE) == pytest.approx(1.054, abs=1e-3)
+    assert not is_behind(first(17.0), INCUMBENT, THREE)
+    assert is_behind(first(17.1), INCUMBENT, THREE)  # though the incumbent's mean is 20
 
 
 def test_whose_differences_do_not_spread_need_no_margin() -> None:
