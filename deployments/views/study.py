@@ -17,16 +17,8 @@ __all__ = ["print_studies", "print_summary"]
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Print a study: its best pipeline, its trials, its method's decisions, and the cache."""
     CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
-    for part in (
-        _trials,
-        _best,
-        _ensemble,
-        _constraints,
-        _race,
-        _decisions,
-        _cache,
-        _next_commands,
-    ):
+    result = _trials, _best, _ensemble, _constraints
+    for part in (*result, _race, _decisions, _cache, _next_commands):
         for line in part(summary):
             CONSOLE.print(f"  {line}")
 

@@ -5,8 +5,8 @@ CONFIGURATION = {
     "fit model": {"algorithm": "tree", "hyperparameters": {}},
 }
 TRIAL = {
-    "number": 0, "state": "waiting", "evaluation": None, "failure": None, "attempts": 0,
-    "query": {"configuration": CONFIGURATION, "subset": 1.0, "folds": None, "epochs": None},
+    "number": 0, "state": "waiting", "query": {"configuration": CONFIGURATION},
+    "evaluation": None, "failure": None, "attempts": 0,
 }  # fmt: skip
 
 
@@ -40,15 +40,6 @@ def test_a_failed_trial_says_where_and_why(capsys) -> None:
     failure = {"step": "fit model", "fold": 2, "message": "no convergence", "cost_seconds": 0.5}
     print_trials([{**TRIAL, "state": "failed", "failure": failure}])
     assert "fit model, fold 2: no convergence" in capsys.readouterr().out
-
-
-def test_a_trial_of_less_than_everything_says_so(capsys) -> None:
-    for part, said in (
-        ({"folds": 1}, "(1 fold)"),
-        ({"subset": 0.25, "epochs": 9}, "(0.25 of the rows, 9 epochs)"),
-    ):
-        print_trials([{**TRIAL, "query": {**TRIAL["query"], **part}}])  # type: ignore[dict-item]
-        assert capsys.readouterr().out.splitlines()[1].rstrip().endswith(said)
 
 
 def test_no_trials_are_said(capsys) -> None:
