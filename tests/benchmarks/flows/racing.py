@@ -11,7 +11,6 @@ machine does. The home keeps what is done, and an interrupted benchmark goes on 
 
 import argparse
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from itertools import product
