@@ -113,6 +113,8 @@ class ArtifactStore:
                     value = decode(part.codec, self.files.read(folder, name, part))
                     self.memory.put(entry.place, name, value)
                     read_bytes += part.size_bytes
+                elif part.codec == "pickle":
+                    value = decode(part.codec, value)
                 read[name] = value
         except Damaged as error:
             self._found_damaged(entry, error)

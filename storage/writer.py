@@ -12,7 +12,7 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.eviction import Evicted
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.files import Files, new_place
+from prefect_tune.storage.files import Files, Part, new_place
 from prefect_tune.storage.journal import Publication
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Turn
@@ -23,6 +23,9 @@ PROVENANCE_FILE = "provenance.json"
 """File beside an artifact's parts that holds all its key was computed from."""
 FREE_BYTES_KEPT = 1000**3
 """The cache stops growing when the disk has no more than this left."""
+
+Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
+"""Parts as bytes, with their descriptions."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -35,11 +38,13 @@ class Made:
         parts: Values by name, in canonical form.
         summary: What keys of later steps need, as JSON values.
         seconds: Time to make it.
+        held: Names of pickled parts that this process is likely to read again.
     """
 
     parts: Mapping[str, Any]
     summary: Mapping[str, Any]
     seconds: float
+    held: tuple[str, ...] = ()
 
 
 class ArtifactWriter:
@@ -86,8 +91,10 @@ class ArtifactWriter:
         if not entry.place:
             entry = replace(entry, place=new_place())
             self._index.journal.begin(folder, entry.place)
+        encoded: Encoded = {}
         try:
-            entry, reason = self._published(entry, made, lineage)
+            encoded = self._encoded(entry, made, lineage)
+            entry, reason = self._published(entry, encoded, lineage)
         except Exception as error:  # a full disk, a value that no codec takes
             self._warn_not_kept(entry, error)
             reason = "it could not be written"
@@ -103,13 +110,20 @@ class ArtifactWriter:
         if not reason:
             for name, value in made.parts.items():
                 self._memory.put(entry.place, name, value)
+            for name in made.held:
+                self._memory.put_pickle(entry.place, name, encoded[name][1])
         return replace(entry, is_present=not reason)
 
-    def _published(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> tuple[Entry, str]:
+    def _encoded(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Encoded:
+        about = {"key": entry.key, "lineage": dict(lineage)}
+        return self._files.encode(artifact_folder(entry.key), made.parts, about)
+
+    def _published(
+        self, entry: Entry, encoded: Encoded, lineage: Mapping[str, Any]
+    ) -> tuple[Entry, str]:
         """Write an artifact to its place, or return why not."""
-        folder, about = artifact_folder(entry.key), {"key": entry.key, "lineage": dict(lineage)}
+        folder = artifact_folder(entry.key)
         besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
-        encoded = self._files.encode(folder, made.parts, about)
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())
         entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
         if reason := self._reason_to_refuse(entry):

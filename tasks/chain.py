@@ -1,21 +1,36 @@
 """The nodes of one fold, one after the other, and the deepest of them that the cache has."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.step import Step
+from prefect_tune.tasks.fitting.iterative import training_of
+from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.fold import Fold, FoldRows
+from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.node import Node
 
 __all__ = ["Chain"]
 
 
 class Chain:
-    """The nodes of one fold, one after the other."""
+    """The nodes of one fold, one after the other.
 
-    def __init__(self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]]) -> None:
-        self._steps = steps
+    Args:
+        fold: The fold.
+        steps: Per step, its declaration and the algorithm and values chosen.
+        epochs: How far to train an iterative model; None to fit it at once.
+    """
+
+    def __init__(
+        self,
+        fold: Fold,
+        steps: Sequence[tuple[Step, Algorithm, Choice]],
+        epochs: int | None = None,
+    ) -> None:
+        self._steps, self._epochs = steps, epochs
         self.tip: FoldRows | Node = FoldRows(fold)
         self.nodes: list[Node] = []
         self._is_balanced = False
@@ -43,7 +58,7 @@ class Chain:
 
     def planned_keys(self) -> list[str]:
         """Return the keys of what is cached and will be served or read."""
-        return [node.key for node in self._planned.values() if node.is_there]
+        return [key for node in self._planned.values() for key in node.keys_there]
 
     def _plan(self) -> None:
         """Plan as far as summaries are known, and find the last node in the cache."""
@@ -60,5 +75,15 @@ class Chain:
 
     def _node(self, parent: FoldRows | Node, position: int, is_balanced: bool) -> Node:
         step, algorithm, choice = self._steps[position]
+        assert parent.summary is not None  # noqa: S101 - the caller's duty
+        summary = replace(parent.summary, n_classes=len(parent.fold.dataset.classes))
+        how = recipe(algorithm, choice, summary, balanced=is_balanced)
         is_model = position == len(self._steps) - 1
-        return Node(parent, step.name, algorithm, choice, balanced=is_balanced, is_model=is_model)
+        iterative = training_of(how) if is_model and self._epochs is not None else None
+        node = (
+            IterativeNode(parent, step.name, how, iterative, target=self._epochs)
+            if iterative and self._epochs
+            else Node(parent, step.name, how, is_model=is_model)
+        )
+        node.look_up()
+        return node

@@ -1,9 +1,9 @@
 """Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows."""
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.measuring import measure
+from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
@@ -97,13 +98,12 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
 
 
 def _evaluation(path_run: PathRun, started: float) -> Evaluation:
-    metric = path_run.context.problem.find_metric()
-    n_classes = len(path_run.dataset.classes)
+    learning = path_run.learning
     models = [path_run.nodes(fold)[-1] for fold in path_run.folds]
-    losses = tuple(
-        metric.loss(path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes)
-        for model in models
-    )
+    if learning is None:
+        losses = _losses(path_run, models)
+    else:
+        losses = tuple(curve[learning.best_epoch - 1] for curve in learning.folds)
     records = [model.record for model in models]
     path_run.store.records.link(records, path_run.context.study)
     constraints = measure(path_run, path_run.context.quantities)
@@ -111,7 +111,8 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
     cost_seconds = perf_counter() - started
     steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
-    return Evaluation(
+    saved += sum(model.earlier_seconds for model in models if not model.hit)
+    evaluation = Evaluation(
         loss=sum(losses) / len(losses),
         fold_losses=losses,
         cost_seconds=cost_seconds,
@@ -119,7 +120,26 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
         steps=steps,
         constraints=constraints,
         resumed_from=sum(bool(model.hit) for model in models),
-        predictions=tuple(model.key for model in models),
+        predictions=tuple(model.predictions_key for model in models),
+    )
+    if learning is None:
+        return evaluation
+    return replace(
+        evaluation,
+        curve=learning.mean,
+        fold_curves=learning.folds,
+        best_epoch=learning.best_epoch,
+        resumed_from=learning.resumed_from,
+    )
+
+
+def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
+    """Return the loss of each fold's model."""
+    metric = path_run.context.problem.find_metric()
+    n_classes = len(path_run.dataset.classes)
+    return tuple(
+        metric.loss(path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes)
+        for model in models
     )
 
 

@@ -8,12 +8,11 @@ node hands on is in canonical form whether it was made, read, or never kept.
 from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
@@ -22,7 +21,7 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import recipe, step_seed
+from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.objective.metric import Predictions
 
@@ -32,51 +31,48 @@ __all__ = ["Node"]
 class Node:
     """One step of one fold.
 
+    Many methods: how it is looked up, made, kept and read, and what models do besides.
+
     Args:
         parent: The node that it is made from; its summary must be known.
         step: Name of the step.
-        algorithm: The algorithm, which makes something.
-        choice: The values of its hyperparameters.
-        balanced: Whether a step before asked for balanced class weights.
+        how: The recipe of what it does.
         is_model: Whether it predicts.
+        schedule: What else decides its result, as JSON values.
 
     Attributes:
         key: Prefix key.
         hit: Whether it was served; None before it was looked for.
         seconds: Time to make it, once.
         load_seconds: Time spent reading it.
+        earlier_seconds: Time that earlier trials spent on what it was made from, beside its parent.
     """
 
     def __init__(
         self,
         parent: "FoldRows | Node",
         step: str,
-        algorithm: Algorithm,
-        choice: Choice,
+        how: Recipe,
         *,
-        balanced: bool,
         is_model: bool,
+        schedule: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        assert parent.summary is not None  # noqa: S101 - the caller's duty
         self.fold: Fold = parent.fold
         self.parent, self.step, self.is_model = parent, step, is_model
-        summary = replace(parent.summary, n_classes=len(self.fold.dataset.classes))
-        self.recipe = recipe(algorithm, choice, summary, balanced=balanced)
+        self.recipe = how
         self.seed = step_seed(self.fold.context.problem.seed, step, self.fold.number)
         self.steps: tuple[Mapping[str, Any], ...] = (
             *parent.steps,
-            {"step": step, **self.recipe.to_json(self.seed)},
+            {"step": step, **self.recipe.to_json(self.seed), **schedule},
         )
         self.lineage = {**self.fold.origin, "steps": list(self.steps)}
         self.key = prefix_key(self.lineage)
-        self.record = predictions_record(self.key)
         self.hit: bool | None = None
         self.seconds = 0.0
         self.load_seconds = 0.0
+        self.earlier_seconds = 0.0
         self._made: Made | None = None
         self._entry: Entry | None = None
-        if self.fold.context.use_cache:
-            self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     @property
     def summary(self) -> MatrixSummary | None:
@@ -89,6 +85,26 @@ class Node:
     def is_there(self) -> bool:
         """Whether it can be served."""
         return self._entry is not None and self._entry.is_present and self._has_record()
+
+    @property
+    def predictions_key(self) -> str:
+        """Key of its held-out predictions."""
+        return self.key
+
+    @property
+    def record(self) -> str:
+        """Id of the record of its held-out predictions."""
+        return predictions_record(self.predictions_key)
+
+    @property
+    def keys_there(self) -> list[str]:
+        """Keys of what the cache has for it."""
+        return [self.key] if self.is_there else []
+
+    def look_up(self) -> None:
+        """Look up what the cache has of it."""
+        if self.fold.context.use_cache:
+            self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     def serve(self) -> None:
         """Count it as served, without reading it."""
@@ -128,11 +144,10 @@ class Node:
     def predictions(self) -> Predictions:
         """Return a model's predictions of the held-out rows."""
         try:
-            parts = self.fold.store.records.get(self.record)
+            return self._recorded()
         except RecordDamaged:
-            self._made = self._make()
-            parts = self.fold.store.records.get(self.record)
-        return Predictions(parts["label"], parts.get("score"))
+            self._predict_again()
+            return self._recorded()
 
     def release(self) -> None:
         """Let go of the matrices; the estimator stays."""
@@ -184,9 +199,21 @@ class Node:
             made = fit_transformer(self.recipe, self.seed, data)
         else:
             made, predictions = fit_model(self.recipe, self.seed, data)
-            parts = {"label": predictions.label}
-            if predictions.score is not None:
-                parts["score"] = np.ascontiguousarray(predictions.score)
-            self.fold.store.records.put(self.record, parts, self.fold.context.study)
+            self._record(predictions)
         self.parent.release()
         return made
+
+    def _predict_again(self) -> None:
+        """Make and keep again predictions that were lost."""
+        self._made = self._make()
+
+    def _recorded(self) -> Predictions:
+        parts = self.fold.store.records.get(self.record)
+        return Predictions(parts["label"], parts.get("score"))
+
+    def _record(self, predictions: Predictions) -> None:
+        """Keep a model's predictions of the held-out rows."""
+        parts = {"label": predictions.label}
+        if predictions.score is not None:
+            parts["score"] = np.ascontiguousarray(predictions.score)
+        self.fold.store.records.put(self.record, parts, self.fold.context.study)

@@ -12,6 +12,8 @@ from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fold import Fold
+from prefect_tune.tasks.iterative_node import IterativeNode
+from prefect_tune.tasks.joint_training import LearningCurves, train_together
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.worker.trial_note import note_step
@@ -59,6 +61,7 @@ class PathRun:
     Attributes:
         folds: Numbers of the folds.
         steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
+        learning: How its model learned, once it has run; None if it was fitted at once.
     """
 
     def __init__(
@@ -76,7 +79,9 @@ class PathRun:
             (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
             for step, algorithm in space.pipeline(query.configuration.path)
         )
-        self._chains = [Chain(self._fold(number), self.steps) for number in self.folds]
+        epochs = self._epochs()
+        self._chains = [Chain(self._fold(number), self.steps, epochs) for number in self.folds]
+        self.learning: LearningCurves | None = None
 
     def run(self, position: int) -> StepOutcome:
         """Run one step in every fold, after those before it.
@@ -90,6 +95,8 @@ class PathRun:
                 chain.run(position)
             except Exception as error:
                 raise StepFailed(self.steps[position][0].name, number) from error
+        if position == len(self.steps) - 1:
+            self._train()
         return StepOutcome(
             tuple(chain.tip.key for chain in self._chains),
             sum(bool(chain.tip.hit) for chain in self._chains),
@@ -131,6 +138,29 @@ class PathRun:
         if asked is not None and asked >= n_folds:
             raise ValueError(f"a query of the first {asked} of {n_folds} folds: all are folds=None")
         return range(asked or n_folds)
+
+    def _train(self) -> None:
+        """Train the model if it does so in epochs."""
+        nodes = [chain.tip for chain in self._chains if isinstance(chain.tip, IterativeNode)]
+        if not nodes:
+            return
+        step, worked_on = self.steps[-1][0].name, [self.folds[0]]
+        try:
+            self.learning = train_together(nodes, worked_on.append)
+        except Exception as error:
+            raise StepFailed(step, worked_on[-1]) from error
+
+    def _epochs(self) -> int | None:
+        """Return how far iterative models are to be trained; None to fit them at once.
+
+        Raises:
+            ValueError: If the query asks for epochs that a full training has not.
+        """
+        full, asked = self.context.epochs, self.query.epochs
+        if asked is not None and (full is None or asked > full):
+            has = f"has {full}" if full else "has none, as models are fitted at once"
+            raise ValueError(f"a query of {asked} epochs: a full training of the study {has}")
+        return asked or full
 
     def _fold(self, number: int) -> Fold:
         problem, query = self.context.problem, self.query

@@ -1,6 +1,7 @@
 """Decoded matrices of hot artifacts in the memory of one worker, least recently used goes first.
 
-Only what cannot be changed is held: read-only arrays. An entry is named by its place, so what was
+Only what cannot be changed is held: read-only arrays, and a few pickles as their checked bytes, of
+which each reader makes a value of its own. An entry is named by its place, so what was
 evicted from the store and made again is another one, and nothing stale is ever served.
 """
 
@@ -41,7 +42,15 @@ class MemoryTier:
         from prefect_tune.storage.matrices import frozen_bytes
 
         size_bytes = frozen_bytes(value)
-        if size_bytes is None or size_bytes > self.budget_bytes:
+        if size_bytes is not None:
+            self._hold(place, name, value, size_bytes)
+
+    def put_pickle(self, place: str, name: str, data: bytes | memoryview) -> None:
+        """Hold the bytes of a pickle if they fit."""
+        self._hold(place, name, data, len(data))
+
+    def _hold(self, place: str, name: str, value: Any, size_bytes: int) -> None:
+        if size_bytes > self.budget_bytes:
             return
         with self._lock:
             if (former := self._values.pop((place, name), None)) is not None:

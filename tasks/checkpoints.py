@@ -1,0 +1,100 @@
+"""Checkpoints of a training in the cache, by the number of epochs done.
+
+A checkpoint is an artifact like any other: the model, and its learning curve so far. Its key says
+how it was made, never how far it was to go on, in which trial or for which study, so whoever asks
+for more epochs finds it. Those that a longer one supersedes stay: another method or study that
+stops at the same epochs is served from them, and since the longer one was used later, they are
+evicted before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.key import prefix_key
+from prefect_tune.storage.store import ArtifactStore, Made
+from prefect_tune.tasks.fitting.training import Checkpoint
+
+__all__ = ["Checkpoints"]
+
+
+class Checkpoints:
+    """Checkpoints of one training.
+
+    Args:
+        store: Where they are.
+        about: Entry of the training in the index, under its own key.
+        lineage: All that this key was computed from.
+
+    Attributes:
+        found: Those that the cache has, by their epochs, as of the last look.
+        load_seconds: Time spent reading them.
+    """
+
+    def __init__(self, store: ArtifactStore, about: Entry, lineage: Mapping[str, Any]) -> None:
+        self._store, self._about, self._lineage = store, about, lineage
+        self.found: dict[int, Entry] = {}
+        self.load_seconds = 0.0
+
+    def key_after(self, epochs: int) -> str:
+        """Return the key of the checkpoint after some epochs."""
+        return prefix_key({"training": self._about.key, "epochs": epochs})
+
+    def look_up(self, most: int) -> None:
+        """Look, in one query, for all of up to some epochs."""
+        keys = {self.key_after(epochs): epochs for epochs in range(1, most + 1)}
+        entries = self._store.index.entries(list(keys))
+        self.found = {keys[key]: entry for key, entry in entries.items() if entry.is_present}
+
+    def largest(self, most: int, unless: int = 0) -> Checkpoint | None:
+        """Return the largest that can be read of up to some epochs.
+
+        Args:
+            most: The epochs.
+            unless: The model of a checkpoint of exactly so many epochs is not read, and is None.
+        """
+        for epochs in sorted(self.found, reverse=True):
+            if epochs <= most:
+                names = ["curve"] if epochs == unless else ["curve", "estimator"]
+                if (read := self._read(epochs, names)) is not None:
+                    return Checkpoint(epochs, read.get("estimator"), tuple(read["curve"]))
+        return None
+
+    def seconds_until(self, epochs: int) -> float:
+        """Return the time that training until a checkpoint once took."""
+        return self.found[epochs].cost_seconds if epochs in self.found else 0.0
+
+    def count_hit(self, epochs: int) -> None:
+        """Count a checkpoint as served."""
+        self._store.index.usage.count_hit(self.found[epochs])
+
+    def keep(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
+        """Keep a checkpoint; this process holds it in memory too, for the next stretch.
+
+        Args:
+            checkpoint: The checkpoint.
+            summary: Summary of the training matrix.
+            seconds: Time that training from the start took.
+        """
+        epochs = checkpoint.epochs
+        parts = {"estimator": checkpoint.estimator, "curve": list(checkpoint.curve)}
+        entry = replace(self._about, key=self.key_after(epochs))
+        lineage = {**self._lineage, "training": self._about.key, "epochs": epochs}
+        kept = self._store.write(entry, Made(parts, summary, seconds, ("estimator",)), lineage)
+        if kept.is_present:
+            self.found[epochs] = kept
+
+    def forget(self, epochs: int) -> None:
+        """Forget a checkpoint that nobody will ask for."""
+        if (entry := self.found.pop(epochs, None)) is not None:
+            self._store.forget(entry)
+
+    def _read(self, epochs: int, names: Sequence[str]) -> Mapping[str, Any] | None:
+        started = perf_counter()
+        read = self._store.read(self.found[epochs], names)
+        self.load_seconds += perf_counter() - started
+        if read is None:
+            del self.found[epochs]
+        return read

@@ -1,0 +1,213 @@
+"""A model of one fold that trains in epochs, side by side with those of the other folds."""
+
+from typing import Any
+
+from prefect_tune.tasks.checkpoints import Checkpoints
+from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.fitting.iterative import Iterative
+from prefect_tune.tasks.fitting.recipe import Recipe
+from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
+from prefect_tune.tasks.fold import FoldRows
+from prefect_tune.tasks.node import Node
+from prefect_tune.tasks.objective.metric import Predictions
+
+__all__ = ["IterativeNode"]
+
+
+class IterativeNode(Node):
+    """A model of one fold that trains in epochs, led by `joint_training`.
+
+    Many methods: those of a node, and those by which it is led.
+
+    Args:
+        parent: The node that it is made from.
+        step: Name of the step.
+        how: The recipe of the model.
+        iterative: How it trains in epochs.
+        target: How many epochs to train.
+
+    Attributes:
+        seconds: Time that this stretch took; of one that was served, all its epochs.
+        epochs: Epochs done.
+        curve: Loss on the held-out rows after each of them. Empty for the refit: its held-out rows
+            are the test rows, on which nothing may be chosen.
+        trouble: Why it cannot go on; None if it can.
+        resumed_from: Epochs that its checkpoint had.
+        best_epoch: The epoch whose predictions count.
+    """
+
+    def __init__(
+        self, parent: FoldRows | Node, step: str, how: Recipe, iterative: Iterative, *, target: int
+    ) -> None:
+        context = parent.fold.context
+        metric = context.problem.find_metric()
+        self.is_judged = parent.fold.number != REFIT
+        self.of_epochs = context.epochs or target
+        schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
+        if iterative.rounds:  # an epoch is a share of them; a pass is a pass
+            schedule["of_epochs"] = self.of_epochs
+        if self.is_judged:
+            schedule["curve"] = [metric.name, metric.positive]
+        super().__init__(parent, step, how, is_model=True, schedule=schedule)
+        self.target, self._iterative, self._metric = target, iterative, metric
+        self.training_key = self.key
+        self._checkpoints = Checkpoints(self.fold.store, self._new_entry(), self.lineage)
+        self.key = self._checkpoints.key_after(target)
+        self.epochs = self.resumed_from = 0
+        self.best_epoch = target
+        self.curve: tuple[float, ...] = ()
+        self.trouble: Exception | None = None
+        self._start: Checkpoint | None = None
+        self._training: EpochTraining | None = None
+        self._estimator: Any = None
+        self._best: tuple[int, Predictions | None] = (0, None)
+        self._passing = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the cache has the checkpoint at its target."""
+        return self.target in self._checkpoints.found
+
+    @property
+    def keys_there(self) -> list[str]:
+        """Key of the checkpoint that it will go on from, if there is one."""
+        found = self._checkpoints.found
+        return [self._checkpoints.key_after(max(found))] if found else []
+
+    @property
+    def predictions_key(self) -> str:
+        """Key of the held-out predictions after its best epoch."""
+        return self._checkpoints.key_after(self.best_epoch)
+
+    @property
+    def stops_after(self) -> int:
+        """Epochs that are trained at once: one pass, or a fifth of all rounds."""
+        return max(1, -(-self.of_epochs // 5)) if self._iterative.rounds else 1
+
+    def look_up(self) -> None:
+        """Look up its checkpoints."""
+        if self.fold.context.use_cache:
+            self._checkpoints.look_up(self.target)
+
+    def serve(self) -> None:
+        """Leave it to `joint_training`: the best epoch is that of all folds together."""
+
+    def obtain(self) -> None:
+        """Leave it to `joint_training`."""
+
+    def resume(self) -> None:
+        """Stand at the largest checkpoint at or below the target."""
+        self.hit = True
+        self._start = self._checkpoints.largest(self.target, unless=self.target)
+        if self._start is not None:
+            self.epochs = self.resumed_from = self._start.epochs
+            self.curve = self._start.curve
+            self._checkpoints.count_hit(self.epochs)
+
+    def advance(self, to: int) -> None:
+        """Train up to an epoch, or to the last one before the numbers are no longer finite."""
+        if self._training is None:
+            self._training = self._begun(self._start)
+            self.seconds += self._training.seconds
+        self._train(self._training, to)
+        self.epochs, self.trouble = self._training.good_epochs, self._training.trouble
+        self.curve = tuple(self._training.curve)
+
+    def mend(self) -> None:
+        """Stand at the last epoch before the trouble again."""
+        if self.trouble is not None:
+            self._training = self._trained(self.epochs)
+
+    def hold_best(self, epoch: int) -> None:
+        """Hold the predictions after an epoch if it is the last one and they would be lost."""
+        if self._training is not None and self.epochs == epoch and not self._iterative.rounds:
+            self._best = (epoch, self._training.predictions(epoch))
+
+    def keep_best(self, epoch: int) -> None:
+        """Keep the predictions after the best epoch, as a record."""
+        self.best_epoch = epoch
+        best, predictions = self._best
+        if best != epoch or predictions is None:
+            is_old = epoch <= self.resumed_from or (best == epoch and predictions is None)
+            if is_old and self.fold.store.records.exists(self.record):
+                return
+            predictions = self._predicted(epoch)
+        self._record(predictions)
+        self._best = (epoch, None)
+
+    def keep(self, *, in_passing: bool = False) -> None:
+        """Keep a checkpoint of where it stands.
+
+        Args:
+            in_passing: Whether training goes on at once, so that it is for accidents alone.
+        """
+        former, self._passing = self._passing, self.epochs if in_passing else 0
+        if self._training is None or not self.fold.context.use_cache:
+            return
+        assert self.parent.summary is not None  # noqa: S101 - it was made
+        if self.epochs not in self._checkpoints.found:
+            seconds = self.earlier_seconds + self._training.seconds
+            summary = self.parent.summary.to_json()
+            self._checkpoints.keep(self._training.checkpoint(), summary, seconds)
+        if former and former != self.epochs:
+            self._checkpoints.forget(former)
+
+    def finish(self) -> None:
+        """Let go of the matrices; say what it took."""
+        self.key = self._checkpoints.key_after(self.epochs)
+        self.load_seconds += self._checkpoints.load_seconds
+        if self.hit:
+            self.seconds = self._checkpoints.seconds_until(self.epochs)
+        elif self.fold.context.use_cache:
+            self.fold.store.index.usage.count_miss(self.step)
+        if self._training is not None:
+            self._estimator, self._training = self._training.estimator, None
+        self.parent.release()
+
+    def part(self, name: str) -> Any:
+        """Return the model after the last epoch."""
+        assert name == "estimator"  # noqa: S101 - it has no other
+        if self._estimator is None:
+            self._estimator = self._trained(self.epochs).estimator
+        return self._estimator
+
+    def _predicted(self, epoch: int) -> Predictions:
+        """Return the predictions after an epoch, by training up to it again if need be."""
+        found = self._training.predictions(epoch) if self._training is not None else None
+        if found is None:
+            again = self._trained(self.epochs if self._iterative.rounds else epoch)
+            found = again.predictions(epoch)
+        assert found is not None  # noqa: S101 - it stands at that epoch
+        return found
+
+    def _predict_again(self) -> None:
+        self._record(self._predicted(self.best_epoch))
+
+    def _trained(self, epochs: int) -> EpochTraining:
+        """Return the training at an epoch, from the largest checkpoint at or below it."""
+        start = self._checkpoints.largest(epochs)
+        training = self._begun(start)
+        if (done := start.epochs if start else 0) < epochs:
+            self.seconds += training.seconds
+            self._train(training, epochs)
+            self.resumed_from = min(self.resumed_from, done)
+        return training
+
+    def _begun(self, start: Checkpoint | None) -> EpochTraining:
+        self.earlier_seconds = self._checkpoints.seconds_until(start.epochs) if start else 0.0
+        fold = self.fold
+        y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
+        return EpochTraining(
+            self.recipe,
+            self._iterative,
+            self.seed,
+            fold.data(*self.parent.matrices()),
+            epochs=self.of_epochs,
+            loss=(lambda p: self._metric.loss(y, p, n_classes)) if self.is_judged else None,
+            start=start,
+        )
+
+    def _train(self, training: EpochTraining, to: int) -> None:
+        before, self.hit = training.seconds, False
+        training.advance(to)
+        self.seconds += training.seconds - before
