@@ -12,8 +12,11 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.fitting.training import Checkpoint
 
@@ -59,7 +62,7 @@ class Checkpoints:
             if epochs <= most:
                 names = ["curve"] if epochs == unless else ["curve", "estimator"]
                 if (read := self._read(epochs, names)) is not None:
-                    return Checkpoint(epochs, read.get("estimator"), tuple(read["curve"]))
+                    return Checkpoint(epochs, read.get("estimator"), tuple(read["curve"].tolist()))
         return None
 
     def seconds_until(self, epochs: int) -> float:
@@ -79,7 +82,8 @@ class Checkpoints:
             seconds: Time that training from the start took.
         """
         epochs = checkpoint.epochs
-        parts = {"estimator": checkpoint.estimator, "curve": list(checkpoint.curve)}
+        curve = canonical(np.array(checkpoint.curve))
+        parts = {"estimator": checkpoint.estimator, "curve": curve}
         entry = replace(self._about, key=self.key_after(epochs))
         lineage = {**self._lineage, "training": self._about.key, "epochs": epochs}
         kept = self._store.write(entry, Made(parts, summary, seconds, ("estimator",)), lineage)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.checkpoints import Checkpoints
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.iterative import Iterative
@@ -128,8 +129,7 @@ class IterativeNode(Node):
         self.best_epoch = epoch
         best, predictions = self._best
         if best != epoch or predictions is None:
-            is_old = epoch <= self.resumed_from or (best == epoch and predictions is None)
-            if is_old and self.fold.store.records.exists(self.record):
+            if (best == epoch or epoch <= self.resumed_from) and self._has_record():
                 return
             predictions = self._predicted(epoch)
         self._record(predictions)
@@ -179,6 +179,14 @@ class IterativeNode(Node):
             found = again.predictions(epoch)
         assert found is not None  # noqa: S101 - it stands at that epoch
         return found
+
+    def _has_record(self) -> bool:
+        """Return whether the predictions can be read; they decide nothing, so nobody else looks."""
+        try:
+            self._recorded()
+        except RecordDamaged:
+            return False
+        return True
 
     def _predict_again(self) -> None:
         self._record(self._predicted(self.best_epoch))
