@@ -63,6 +63,7 @@ class IterativeNode(Node):
         self._estimator: Any = None
         self._best: tuple[int, Predictions | None] = (0, None)
         self._passing = 0
+        self._is_served = True
 
     @property
     def is_there(self) -> bool:
@@ -98,7 +99,6 @@ class IterativeNode(Node):
 
     def resume(self) -> None:
         """Stand at the largest checkpoint at or below the target."""
-        self.hit = True
         self._start = self._checkpoints.largest(self.target, unless=self.target)
         if self._start is not None:
             self.epochs = self.resumed_from = self._start.epochs
@@ -156,6 +156,7 @@ class IterativeNode(Node):
         """Let go of the matrices; say what it took."""
         self.key = self._checkpoints.key_after(self.epochs)
         self.load_seconds += self._checkpoints.load_seconds
+        self.hit = self._is_served
         if self.hit:
             self.seconds = self._checkpoints.seconds_until(self.epochs)
         elif self.fold.context.use_cache:
@@ -216,6 +217,6 @@ class IterativeNode(Node):
         )
 
     def _train(self, training: EpochTraining, to: int) -> None:
-        before, self.hit = training.seconds, False
+        before, self._is_served = training.seconds, False
         training.advance(to)
         self.seconds += training.seconds - before

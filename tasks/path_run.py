@@ -126,7 +126,7 @@ class PathRun:
     def costs(self) -> tuple[StepCost, ...]:
         """Return the cost of each step of each fold that has ended so far, step by step."""
         by_step = zip_longest(*(chain.nodes for chain in self._chains))
-        return tuple(node.cost() for nodes in by_step for node in nodes if node is not None)
+        return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
 
     def _first_folds(self) -> range:
         """Return the folds that the query asks for.

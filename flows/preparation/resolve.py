@@ -48,8 +48,8 @@ def resolve(
     bounds = settings.bounds or ()
     check_constraints(bounds, dataset, split)
     metric, metric_notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
-    limits = tuple(b.constraint for b in bounds)
-    objective = study_objective(metric, dataset, split, constraints=limits, epochs=settings.epochs)
+    limits, space, epochs = tuple(b.constraint for b in bounds), found.space, settings.epochs
+    objective = study_objective(metric, dataset, split, space, constraints=limits, epochs=epochs)
     options, race = dict(settings.options), bool(settings.race)
     check_method(method, options, found.space, objective, option="option", race=race)
     plan = StudyPlan(

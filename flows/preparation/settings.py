@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _LEAST_MEMORY_BYTES = 500_000_000
+_LEAST_EPOCHS = 5
 _LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -224,6 +225,13 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
             option="store",
             value=parameters["store"],
             remedy="name a folder",
+        )
+    epochs = parameters["epochs"]
+    if epochs is not None and epochs < _LEAST_EPOCHS:
+        raise BadInput(
+            f"20 % of a full training would be less than one epoch; name {_LEAST_EPOCHS} or more",
+            option="epochs",
+            value=epochs,
         )
     _check_alternatives(parameters)
 

@@ -11,11 +11,12 @@ from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.fitting.iterative import ITERATIVE, iterative_algorithms
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.user_space import find_space
 
@@ -70,6 +71,8 @@ def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
     space_name = settings.space or _default_space(dataset)
     space, space_code = find_space(space_name)
     _check_space(space, settings, dataset)
+    if settings.epochs is not None:
+        _check_epochs(space, settings.epochs, len(dataset.classes))
     return StudyInput(source, dataset, space_name, space, space_code)
 
 
@@ -144,6 +147,29 @@ def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None
     )
     remedy = f"take --space {_default_space(dataset)}"
     raise BadInput(reason, option="space", value=space.name, remedy=remedy)
+
+
+def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
+    """Check that a model of the space trains in epochs.
+
+    Raises:
+        BadInput: If none does; names models that do, and spaces of the catalogue with them.
+    """
+    if iterative_algorithms(space.steps[-1], n_classes):
+        return
+    serving = [
+        f"take --space {name}"
+        for name, other in SPACES.items()
+        if (other.data, other.target) == (space.data, space.target)
+        and iterative_algorithms(other.steps[-1], n_classes)
+    ]
+    models = sorted({path.rsplit(".", 1)[1] for path in ITERATIVE})
+    raise BadInput(
+        f"no model of space {space.name!r} trains in epochs; {', '.join(models)} do",
+        option="epochs",
+        value=epochs,
+        remedy=" or ".join([*serving[:1], "leave it out"]),
+    )
 
 
 def _describe_target(dataset: Dataset) -> str:

@@ -1,13 +1,15 @@
-"""What a method may know of the objective of a study: the metric, its bounds, the data's size."""
+"""The objective of a study, as far as a method may know it: metric, bounds, the data's size."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import TEST, Split
+from prefect_tune.tasks.fitting.iterative import iterative_algorithms
 from prefect_tune.tasks.objective.metric import Metric
 
 __all__ = ["study_objective"]
@@ -17,6 +19,7 @@ def study_objective(
     metric: Metric,
     dataset: Dataset,
     split: Split,
+    space: Space,
     *,
     constraints: tuple[Constraint, ...] = (),
     epochs: int | None = None,
@@ -27,6 +30,7 @@ def study_objective(
         metric: What is minimised.
         dataset: The rows.
         split: Their folds and test part; the test part does not enter.
+        space: What is searched.
         constraints: What an incumbent must meet.
         epochs: Epochs of a full training; None when models are fitted at once.
     """
@@ -42,4 +46,5 @@ def study_objective(
         n_rarest=rarest,
         n_folds=split.n_folds,
         epochs=epochs,
+        iterative=iterative_algorithms(space.steps[-1], n_classes) if epochs else frozenset(),
     )

@@ -39,6 +39,7 @@ def replayed_optimizer(
         problem.find_metric(),
         load_dataset(store, problem.dataset),
         load_split(store, problem.split),
+        space,
         constraints=tuple(bounded.constraint for bounded in plan.bounds),
         epochs=plan.epochs,
     )

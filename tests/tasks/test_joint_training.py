@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from epoch_studies import EPOCHS, epoch_context, to_epoch
-from studies import configured, evaluate, outcome, store_of
+from studies import EPOCHS, configured, epoch_context, evaluate, outcome, store_of, to_epoch
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage.cache.entry import Selection
@@ -237,6 +236,7 @@ def test_numbers_that_are_not_finite_in_the_first_epoch_fail_the_trial(tmp_path)
     assert isinstance(came, Failure)
     assert came.step == "fit model"
     assert came.fold == 0
+    assert {step.step for step in came.steps} == {"impute", "encode", "rescale"}
 
 
 @pytest.mark.parametrize("model", ["neighbours", "lbfgs"])

@@ -8,6 +8,7 @@ from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.study import Study
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
@@ -56,6 +57,26 @@ def test_what_the_user_said_it_is_is_not_said_to_be_found_out(prepared) -> None:
 def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) -> None:
     with pytest.raises(BadInput, match=message):
         prepared("train.csv", target="target", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 4}, "--epochs 4: 20 % of a full training would be less than one epoch"),
+        ({"epochs": 10, "space": "svm"}, "no model of space 'svm' trains in epochs; .*MLPClass"),
+        ({"epochs": 10, "space": "mlp"}, "; take --space .* or leave it out"),
+    ],
+)
+def test_epochs_that_no_model_can_have_are_refused(prepared, options, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        prepared("train.csv", target="target", **options)
+
+
+def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
+    for epochs, known in ((None, set()), (10, {"extra_trees"})):
+        study = prepared("train.csv", target="target", space="small", epochs=epochs)
+        objective = Study(study.store, study.name).optimizer.objective
+        assert (objective.epochs, objective.iterative) == (epochs, known)
 
 
 def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepared) -> None:
