@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from prefect_tune.optimizers.method import Fidelity, Method, NoOptions
     from prefect_tune.optimizers.methods.admm.admm import Admm
+    from prefect_tune.optimizers.methods.bohb.bohb import Bohb
     from prefect_tune.optimizers.methods.flash.flash import Flash
     from prefect_tune.optimizers.methods.halving.halving import Halving
     from prefect_tune.optimizers.methods.hyperband.hyperband import Hyperband
@@ -59,6 +60,7 @@ __all__ = [
     "Admm",
     "Algorithm",
     "Asked",
+    "Bohb",
     "Budget",
     "Choice",
     "Configuration",
@@ -108,6 +110,7 @@ _HOMES = {
     "Admm": "methods.admm.admm",
     "Algorithm": "space.algorithm",
     "Asked": "events",
+    "Bohb": "methods.bohb.bohb",
     "Budget": "budget",
     "Choice": "space.configuration",
     "Configuration": "space.configuration",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
+from prefect_tune.optimizers.methods.bohb.declaration import BOHB
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.halving.declaration import HALVING
 from prefect_tune.optimizers.methods.hyperband.declaration import HYPERBAND
@@ -25,7 +26,7 @@ __all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method
 
 _METHODS: dict[str, Method] = {
     method.name: method
-    for method in (FLASH, ADMM, SMAC, TPE, HYPERBAND, HALVING, JOPT, RANDOM_SEARCH)
+    for method in (FLASH, ADMM, SMAC, TPE, BOHB, HYPERBAND, HALVING, JOPT, RANDOM_SEARCH)
 }
 METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 """By name, in the order in which they are shown; `register` adds to it."""

@@ -1,0 +1,128 @@
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from contracts.optimizer import OptimizerContract
+from flash_worlds import counted_space
+from worlds import told
+
+from prefect_tune.optimizers import Bohb, Budget, Constraint, Objective, Query, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
+
+OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
+
+
+class TestBohb(OptimizerContract):
+    method = "bohb"
+
+
+class TestBohbByFolds(OptimizerContract):
+    method = "bohb"
+    options: ClassVar[dict[str, Any]] = {"fidelity": "folds"}
+    margin = -0.5  # one fold of three saves little, and misleads here by up to 6.7 points
+    margin_share = 0.0
+
+
+def make(**options: Any) -> Bohb:
+    """Of one algorithm with two numbers: a rung has a model from 5 results on."""
+    return Bohb(counted_space((1,), 2), 0, OBJECTIVE, **options)
+
+
+def seen(optimizer: Bohb, losses: list[float | None], *, epochs: int | None, seed: int = 0) -> None:
+    """Enter runs of random configurations as if they had been asked for and told."""
+    rng = np.random.default_rng(seed)
+    for loss in losses:
+        number = len(optimizer.history)
+        query = Query(sample_configuration(optimizer.space, rng), epochs=epochs)
+        optimizer.restore(number, query, None)
+        optimizer.tell(told(number, query, loss))
+
+
+def numbers(trials: list[Trial]) -> list[int]:
+    return [t.number for t in trials]
+
+
+def test_the_model_sees_the_highest_rung_with_enough_results() -> None:
+    optimizer = make()
+    seen(optimizer, [float(i) for i in range(8)], epochs=1)
+    seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == [0, 1, 2]
+    seen(optimizer, [0.5], epochs=3, seed=2)
+    assert numbers(optimizer.modelled[0]) == [8, 12, 9]
+    assert numbers(optimizer.modelled[1]) == [10, 11]
+
+
+def test_there_is_no_model_before_any_rung_has_enough() -> None:
+    optimizer = make()
+    for epochs in (1, 3, None):
+        seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)
+    assert optimizer.modelled is None
+
+
+def test_failed_runs_are_bad_and_do_not_count() -> None:
+    optimizer = make()
+    seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
+    assert optimizer.modelled is None
+    seen(optimizer, [5.0], epochs=1, seed=1)
+    assert optimizer.modelled is not None
+    good, bad = optimizer.modelled
+    assert numbers(good) == [2, 3, 4]
+    assert numbers(bad) == [5, 6, 0, 1]
+
+
+def test_a_quarter_is_good_when_there_are_many() -> None:
+    optimizer = make()
+    seen(optimizer, [float(i) for i in range(40)], epochs=1)
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == list(range(10))
+
+
+def planted(random_share: float) -> np.ndarray:
+    """First numbers of 30 new configurations after results that are better the higher it is."""
+    optimizer = make(random_share=random_share)
+    rng = np.random.default_rng(3)
+    for number in range(40):
+        query = Query(sample_configuration(optimizer.space, rng), epochs=1)
+        optimizer.restore(number, query, None)
+        value = dict(query.configuration["step0"].values)["h0"]
+        optimizer.tell(told(number, query, 10 * (1 - float(value))))
+    drawn = []
+    while len(drawn) < 30:
+        configuration = optimizer.ask(Budget()).configuration
+        if configuration not in {optimizer.history[n].query.configuration for n in range(40)}:
+            drawn.append(float(dict(configuration["step0"].values)["h0"]))
+    return np.array(drawn)
+
+
+def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> None:
+    modelled, mixed, random = planted(0.0), planted(1 / 3), planted(1.0)
+    assert modelled.min() > 0.6
+    assert 0.1 < np.mean(mixed < 0.6) < 0.5
+    assert np.mean(random < 0.6) > 0.4
+
+
+def test_what_violates_a_constraint_is_bad() -> None:
+    bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
+    optimizer = Bohb(counted_space((1,), 2), 0, bounded)
+    seen(optimizer, [1.0, 2.0, 3.0, 4.0, 5.0], epochs=1)
+    for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
+        optimizer.measure(number, {"latency_us": latency})
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"random_share": 1.5}, "random_share must be in"),
+        ({"good_share": 1.0}, "good_share must be in"),
+        ({"n_samples": 0}, "n_samples must be >= 1"),
+        ({"bandwidth_factor": 0.0}, "bandwidth_factor must be > 0"),
+        ({"eta": 1}, "eta must be >= 2"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
