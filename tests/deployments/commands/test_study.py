@@ -27,7 +27,9 @@ def test_trials_are_listed_with_stable_fields(studied) -> None:
     assert [row["number"] for row in rows] == list(range(5))
     for row in rows:
         assert set(row) == {"number", "state", "query", "evaluation", "failure", "attempts"}
-        assert set(row["query"]) == {"configuration", "subset", "subset_draw", "epochs"}
+        assert set(row["query"]) == {
+            "configuration", "subset", "subset_draw", "epochs", "folds"
+        }  # fmt: skip
         assert set(row["evaluation"]) >= {
             "loss", "cost_seconds", "cost_uncached_seconds", "fold_losses", "steps"
         }  # fmt: skip
