@@ -1,4 +1,4 @@
-"""The objective of a study, as far as a method may know it: metric, bounds, the data's size."""
+"""The objective of a study as a method may know it: the metric, its bounds, the data's size."""
 
 from dataclasses import replace
 

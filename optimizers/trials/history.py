@@ -16,6 +16,8 @@ __all__ = ["History"]
 class History:
     """Trials by number; the only mutable state that optimizers share.
 
+    Many methods: each is a question that some model or method asks of the trials.
+
     A trial enters when it is asked for, and each later state of it replaces the earlier one.
 
     Args:
