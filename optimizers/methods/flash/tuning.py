@@ -107,6 +107,7 @@ class Tuning:
             forest = SmacOptions(
                 n_startup=1,
                 min_samples_split=10,
+                max_features=5 / 6,
                 random_share=0.5,
                 failure_cost=failure_cost,
                 is_log=False,

@@ -14,6 +14,9 @@ __all__ = ["SMAC", "SmacOptions"]
 class SmacOptions:
     """Options of `--method smac`.
 
+    Forest and improvement are by default those of SMAC3's facade for hyperparameters; its facade
+    for the configuration of algorithms has 3 runs and five sixths of the columns, and no logarithm.
+
     Attributes:
         n_startup: Random configurations before the forest is asked.
         n_trees: Trees of the forest.
@@ -23,17 +26,17 @@ class SmacOptions:
         failure_cost: What a failed trial counts as.
         is_log: Fit the forest to the logarithm of the loss, where the metric has a lower bound.
         improvement: Of what improvement is expected where the forest predicts logarithms: of the
-            loss itself, as in SMAC3's facade for hyperparameters, or of its logarithm.
+            loss itself (Hutter et al. 2009), or of its logarithm.
     """
 
     n_startup: int = 10
     n_trees: int = 10
-    min_samples_split: int = 3
-    max_features: float = 5 / 6
+    min_samples_split: int = 2
+    max_features: float = 1.0
     random_share: float = 0.2
     failure_cost: FailureCost = "worst"
     is_log: bool = True
-    improvement: Literal["loss", "logarithm"] = "logarithm"
+    improvement: Literal["loss", "logarithm"] = "loss"
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -1,7 +1,9 @@
 """SMAC: a random forest over the whole conditional space, and expected improvement.
 
-Hutter, Hoos and Leyton-Brown 2011; of the share of random asks, the trees and the
-logarithms, the settings are those of SMAC3's facade for hyperparameters.
+Hutter, Hoos and Leyton-Brown 2011; trees, logarithms, improvement and random asks are those of
+SMAC3's facade for hyperparameters (2.4). Unlike it, the forest is fitted at each ask, the variance
+in the leaves counts, improvement is on the best observed and not the best predicted, and the first
+query has default values.
 """
 
 from collections.abc import Callable

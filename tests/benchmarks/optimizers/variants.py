@@ -42,7 +42,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.tasks.catalogue.spaces import space_named
 
-_WHOLE = {"min_samples_split": 2, "max_features": 1.0}
+_SIXTHS = {"min_samples_split": 3, "max_features": 5 / 6}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("random", {}),
     "tpe:nothing": ("tpe", {"joint": "nothing"}),
@@ -50,10 +50,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tpe:groups": ("tpe", {"joint": "groups"}),
     "smac": ("smac", {}),
     "smac:log": ("smac", {"improvement": "logarithm"}),
-    "smac:whole": ("smac", _WHOLE),
-    "smac:whole,log": ("smac", {**_WHOLE, "improvement": "logarithm"}),
+    "smac:sixths": ("smac", _SIXTHS),
+    "smac:sixths,log": ("smac", {**_SIXTHS, "improvement": "logarithm"}),
 }
-"""By name, method and options; `whole` is the forest of SMAC3's facade for hyperparameters."""
+"""By name, method and options; `sixths` is the forest of SMAC3's facade for algorithms."""
 FIRST_WORLD = 100
 Loss = Callable[[Query], float | None]
 Run = dict[str, Any]

@@ -95,7 +95,12 @@ def test_the_papers_forest_is_that_of_its_time() -> None:
     search = tuning(variant="paper")._inside
     assert isinstance(search, ForestSearch)
     assert search.options == SmacOptions(
-        n_startup=1, min_samples_split=10, random_share=0.5, failure_cost="bound", is_log=False
+        n_startup=1,
+        min_samples_split=10,
+        max_features=5 / 6,
+        random_share=0.5,
+        failure_cost="bound",
+        is_log=False,
     )
     default = tuning()._inside
     assert isinstance(default, ForestSearch)

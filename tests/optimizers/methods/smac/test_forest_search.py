@@ -146,18 +146,17 @@ def test_local_search_climbs_to_the_top() -> None:
 
 
 def test_local_search_starts_at_the_best_observed() -> None:
-    """A narrow peak is found again from the one observation on it."""
+    """Some proposals have kept numbers of the one good configuration, to the last digit."""
     space, history, rng = counted_space((1,), 6), History(), np.random.default_rng(0)
     for number in range(60):
         query = Query(sample_configuration(space, rng))
         history.record(told(number, query, 50.0 + rng.random()))
     peak = sample_configuration(space, rng)
     history.record(told(60, Query(peak), 1.0))
-    at = np.array([float(v) for _, v in peak["step0"].values])
+    kept = set(peak["step0"].values)
     search = search_of(space)
-    found = [search.propose(history, np.random.default_rng(i)).configuration for i in range(8)]
-    away = [np.sort(np.abs([float(v) for _, v in c["step0"].values] - at)) for c in found]
-    assert sum(np.sum(distances < 1e-12) >= 4 for distances in away) >= 3
+    asked = [search.propose(history, np.random.default_rng(i)).configuration for i in range(12)]
+    assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 3
 
 
 def test_defaults_of_paths_are_candidates() -> None:
