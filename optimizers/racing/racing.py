@@ -78,7 +78,7 @@ class Racing(Optimizer):
         """Take an ask of an earlier process; a first fold was an ask of the method inside."""
         if number == self._n_asks and not query.is_full:
             whole = replace(query, folds=None)
-            self.inner.restore(len(self.inner.history), whole, memo)
+            self.inner.restore(len(self.inner.history), whole, None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
@@ -116,7 +116,7 @@ class Racing(Optimizer):
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        self.inner._restore(memo)  # noqa: SLF001 - the last ask was of a stretch, the memo is older
+        self.inner._restore(memo)  # noqa: SLF001 - its own, whichever ask was the last
 
     def _register(self, query: Query) -> None:
         """Enter a stretch; the first one of a configuration was asked of the method just now."""

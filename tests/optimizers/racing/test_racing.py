@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from flash_worlds import counted_space
@@ -92,6 +93,21 @@ def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
     assert begun == [alone.ask(Budget()).configuration for _ in begun]
 
 
+def test_the_method_is_told_of_as_many_trials_spent_as_it_knows_of() -> None:
+    class Noting(RandomSearch):
+        spent: ClassVar[list[int]] = []
+
+        def _propose(self, budget, rng) -> Query:
+            self.spent.append(budget.trials_spent)
+            return super()._propose(budget, rng)
+
+    optimizer = Racing(Noting(mixed_space(), 0, FOLDS))
+    begin(optimizer, 16.0)
+    go_on(optimizer, 16.0, 20.0, 24.0)
+    optimizer.ask(Budget(trials_spent=2))
+    assert Noting.spent == [0, 1]
+
+
 def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
     optimizer = with_incumbent()
     begin(optimizer, 40.0, seconds=1.5)
@@ -161,6 +177,7 @@ def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> Non
     failed = optimizer.history[2].started().failed(Failure("error", "no", cost_seconds=0.5))
     optimizer.tell(failed)
     assert optimizer.inner.history[1].failure == failed.failure
+    assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
     optimizer.retry(2)
     assert [t.number for t in optimizer.inner.history.pending] == [1]
     optimizer.tell(failed.started().ended(evaluation(90.0)))
