@@ -7,6 +7,10 @@ Each table has its class in the column `target`; 3,000 of its rows at most, or 7
 with three folds, the others are test rows, drawn anew for each split. Both arms have the same rows,
 folds and seeds and run at the same time, on one worker each, so that they share what else the
 machine does. The home keeps what is done, and an interrupted benchmark goes on where it was.
+
+What the rule loses is seen on the trials of the arm without a race, of which all folds are known:
+how many would have been stopped, how many of those that were better than all before them, whether
+the best one is among them, and how far the estimates are off.
 """
 
 import argparse
@@ -23,6 +27,11 @@ from machine import Goals, describe
 from processes import COMMAND, environment
 from scipy.stats import wilcoxon
 from sklearn.model_selection import train_test_split
+
+from prefect_tune.optimizers import History, Objective, Trial
+from prefect_tune.optimizers.racing.first_fold import is_behind
+from prefect_tune.optimizers.racing.told_evaluation import estimated
+from prefect_tune.tasks.user_space import find_space
 
 ROWS, TEST_ROWS = 3000, 6000
 ARMS = ("plain", "race")
@@ -48,6 +57,7 @@ def main() -> None:
             rows.append({"table": table.name.split(".")[0], "split": split, "method": method})
             for arm in ARMS:
                 rows[-1] |= outcome(chosen.home, f"{name}-{arm}-0-{method}", arm)
+            rows[-1] |= rule_on(chosen.home, f"{name}-plain-0-{method}")
             print(pd.DataFrame(rows[-1:]).to_string(index=False), flush=True)
     report(pd.DataFrame(rows))
 
@@ -110,6 +120,42 @@ def outcome(home: Path, study: str, arm: str) -> dict[str, Any]:
     return {f"{arm}_{name}": value for name, value in found.items()}
 
 
+def rule_on(home: Path, study: str) -> dict[str, float]:
+    """What the rule would have done with the trials of a study, of which all folds are known."""
+    said = subprocess.run(
+        [*COMMAND, "trials", study, "--json"],
+        env=environment(home),
+        capture_output=True,
+        check=True,
+    )
+    space, objective, history = find_space("flash")[0], Objective(), History()
+    n_stopped, improved, lost, errors, n = 0, 0, 0, [0.0], 0
+    losses: list[float] = []
+    for trial in (Trial.from_json(document, space) for document in json.loads(said.stdout)):
+        if trial.evaluation is None:
+            continue
+        n += 1
+        best = history.incumbent
+        known = best.evaluation if best else None
+        is_better = known is not None and trial.evaluation.loss < known.loss
+        improved += is_better
+        losses.append(trial.evaluation.loss)
+        if known is not None and is_behind(trial.evaluation, known, history):
+            n_stopped += 1
+            lost += is_better
+            errors.append(estimated(trial.evaluation, known, objective).loss - losses[-1])
+        else:
+            history.record(trial)
+    found = history.incumbent
+    return {
+        "would_stop": n_stopped / n,
+        "improved": improved,
+        "improved_stopped": lost,
+        "best_lost": float(found is None or found.loss != min(losses)),
+        "estimate_off": float(np.mean(np.abs(errors))),
+    }
+
+
 def report(rows: pd.DataFrame) -> None:
     rows["times"] = rows["race_per_minute"] / rows["plain_per_minute"]
     print(rows.round(2).to_string(index=False))
@@ -122,6 +168,11 @@ def report(rows: pd.DataFrame) -> None:
     test_rank = mean_rank(rows["race_test"] - rows["plain_test"])
     print(f"all: {np.exp(np.log(rows['times']).mean()):.2f} times, {paired(rows)}")
     print(describe())
+    print(
+        f"rule: {rows['would_stop'].mean():.2f} would be stopped; of {rows['improved'].sum():.0f} "
+        f"that were better than all before {rows['improved_stopped'].sum():.0f}; the best one in "
+        f"{rows['best_lost'].sum():.0f} of {len(rows)} studies"
+    )
     goals = Goals()
     goals.at_least(
         f"tables with {GOAL} times the configurations", (per_table >= GOAL).sum(), TABLES
