@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from queue import Queue
@@ -60,8 +61,9 @@ class Fault:
     wrong: str
     tests: str
 
+    @cached_property
     def planted(self) -> str:
-        """Return the text of the file with the fault.
+        """The text of the file with the fault.
 
         Raises:
             ValueError: If the line is not there, or is there twice: the table has fallen behind.
@@ -74,11 +76,11 @@ class Fault:
             )
         return text.replace(self.right, self.wrong)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Digest of the file with the fault and of its tests."""
         tests = ROOT / "tests" / "optimizers" / self.tests
-        return sha256((self.planted() + tests.read_text()).encode()).hexdigest()
+        return sha256((self.planted + tests.read_text()).encode()).hexdigest()
 
 
 def table() -> list[Fault]:
@@ -94,7 +96,7 @@ def table() -> list[Fault]:
         tests = of_file.get("tests", str(Path(folder, f"test_{name}")))
         faults += [Fault(path, *fault, tests) for fault in of_file["faults"]]
     for fault in faults:
-        assert fault.key, fault
+        assert fault.key, fault  # read now: the files may change meanwhile
     return faults
 
 
@@ -149,7 +151,7 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
     place = copy / "prefect_tune" / "optimizers" / fault.path
     right = place.read_text()
     try:
-        place.write_text(fault.planted())
+        place.write_text(fault.planted)
         noticed_by = failing_test(copy, [fault.tests])
     finally:
         place.write_text(right)

@@ -89,3 +89,11 @@ def test_small_graphs_are_filled_without_a_warning(
     order = design_order(paths, 7, criterion, np.random.default_rng(0))
     assert len(order) == 7
     assert set(order) == set(range(len(paths))) or len(paths) > 3
+
+
+def test_the_random_design_runs_every_path_before_one_again() -> None:
+    paths = one_hot_paths(TOY)
+    order = design_order(paths, 15, "random", np.random.default_rng(0))
+    assert sorted(order[:6]) == sorted(order[6:12]) == list(range(6))
+    assert order[:6] != order[6:12]
+    assert len(set(order[12:])) == 3

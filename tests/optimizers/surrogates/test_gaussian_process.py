@@ -333,3 +333,22 @@ def test_a_warm_start_and_the_same_seed_give_the_same_fit() -> None:
     assert (first.theta == again.theta).all()
     warm = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), warm_start=first.theta)
     assert warm.theta == pytest.approx(first.theta, abs=0.02)
+
+
+def test_of_several_starts_the_likeliest_end_is_kept() -> None:
+    """Started where all is noise, the process stays there."""
+    X, y = data(20, 2)
+    kernel = scaled_matern(2)
+    good = GaussianProcess.fit(kernel, X, y, rng=np.random.default_rng(0)).theta
+    lower = [p.lower for p in kernel.parameters]
+    bad = np.array([*lower, NOISE.upper])
+    for starts in ([good, bad], [bad, good]):
+        fitted = GaussianProcess.fit(
+            kernel,
+            X,
+            y,
+            rng=np.random.default_rng(0),
+            starts=np.array(starts),
+            max_iterations=1,
+        )
+        assert fitted.theta == pytest.approx(good, abs=0.1)

@@ -46,3 +46,8 @@ def test_logarithms_are_finite_and_keep_the_order(losses: list[float]) -> None:
 def test_without_a_smallest_loss_nothing_is_transformed() -> None:
     losses = np.array([-3.0, 4.0])
     assert log_losses(losses, Objective(lower=float("-inf"))) is losses
+
+
+def test_logarithms_are_of_the_distance_from_the_least_loss_and_a_hundredth_of_the_median() -> None:
+    losses = np.array([10.0, 12.0, 60.0])
+    assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
