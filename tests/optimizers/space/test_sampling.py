@@ -1,15 +1,9 @@
 from collections import Counter
 
 import numpy as np
-import pytest
-from worlds import finite_space, mixed_space
+from worlds import mixed_space
 
-from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
-from prefect_tune.optimizers.space.sampling import (
-    SpaceExhausted,
-    new_configuration,
-    sample_configuration,
-)
+from prefect_tune.optimizers.space.sampling import sample_configuration
 
 SPACE = mixed_space()
 
@@ -32,27 +26,3 @@ def test_paths_that_can_run_are_drawn_equally_often() -> None:
     counts = Counter(sample_configuration(SPACE, rng).path for _ in range(1000))
     assert len(counts) == 5
     assert all(abs(count - 200) < 63 for count in counts.values())  # five of them
-
-
-def test_values_that_are_forbidden_together_are_not_drawn() -> None:
-    space, rng = finite_space(), np.random.default_rng(0)
-    drawn = [sample_configuration(space, rng, ("grid",)) for _ in range(100)]
-    assert len(set(drawn)) == 3
-    assert all(is_allowed(space, c) for c in drawn)
-
-
-def test_what_was_asked_for_is_not_drawn_again_until_nothing_is_left() -> None:
-    space, asked, rng = finite_space(), set[Configuration](), np.random.default_rng(0)
-    for n in range(1, 6):
-        asked.add(new_configuration(space, asked, rng))
-        assert len(asked) == n
-    with pytest.raises(SpaceExhausted, match=r"'finite' .* \(5\)"):
-        new_configuration(space, asked, rng)
-
-
-def test_a_path_may_be_exhausted_before_its_space() -> None:
-    space, rng = finite_space(), np.random.default_rng(0)
-    only = new_configuration(space, set(), rng, ("one",))
-    with pytest.raises(SpaceExhausted):
-        new_configuration(space, {only}, rng, ("one",))
-    assert new_configuration(space, {only}, rng).path != ("one",)

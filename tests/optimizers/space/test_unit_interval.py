@@ -66,11 +66,3 @@ def test_discrete_values_survive_the_interval(hyperparameter) -> None:
 
 def test_the_values_of_an_integer_in_logarithms_are_all_of_them() -> None:
     assert values_of(Integer("k", (1, 50), log=True)) == list(range(1, 51))
-
-
-@pytest.mark.parametrize(
-    "hyperparameter", [Categorical("d", ["x", "y", "z"]), OrdinalHyperparameter("e", [1, 2, 5])]
-)
-def test_each_category_has_the_same_share_of_the_prior(hyperparameter) -> None:
-    drawn = [from_unit(hyperparameter, (i + 0.5) / 300) for i in range(300)]
-    assert [drawn.count(value) for value in values_of(hyperparameter)] == [100] * 3
