@@ -1,9 +1,11 @@
-"""What going on with a configuration costs besides training: one more fold, all before it served.
+"""What going on with a configuration costs besides training: by one more fold, or one more epoch.
 
-    tests/benchmarks/run flows/stretch_overhead [--configurations 20] [--folds 5] [--rows 2000]
+    tests/benchmarks/run flows/stretch_overhead [--fidelity folds|epochs] [--configurations 20]
+        [--folds 3] [--epochs 5] [--rows 2000]
 
 A study on one worker with all of its parts: flow, Prefect server, Dask, ledger, cache and records.
-Its method begins a configuration on the first fold and goes on with it one fold at a time. From one
+Its method begins a configuration on the first fold, or for an epoch on all folds, and goes on with
+it fold by fold or epoch by epoch; all before is served or goes on from its checkpoint. From one
 outcome told to the next, the time is measured that is not spent in fitting and transforming, and
 printed as its median and 90th percentile: of stretches that go on, and of those that begin. Beside
 it, how much of it passes in the trial, and around it (ask, Prefect, Dask, ledger). On a busy
@@ -16,10 +18,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import psutil
@@ -35,30 +38,47 @@ from prefect_tune.optimizers import Budget, Method, Optimizer, Query, Trial, reg
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, sample_configuration
 
 GOAL_SECONDS = 0.1
-PATH = ("standardize", "none", "pca", "gaussian_nb")
-"""Of space small: training takes some milliseconds, so that overhead shows."""
+PATHS = {
+    "folds": ("standardize", "none", "pca", "gaussian_nb"),
+    "epochs": ("standardize", "none", "pca", "sgd"),
+}
+"""Of space flash: training takes some milliseconds, so that overhead shows."""
 WARM_UP = 2
 """So many configurations at first are not counted: the worker is still importing."""
 
 
-class FoldByFold(Optimizer):
-    """Draws a configuration and evaluates it one fold more at a time; then the next one."""
+@dataclass(frozen=True)
+class Options:
+    """Options of `OneByOne`.
+
+    Attributes:
+        fidelity: What there is one more of in each stretch, folds or epochs.
+    """
+
+    fidelity: Literal["folds", "epochs"] = "folds"
+
+
+class OneByOne(Optimizer):
+    """Draws a configuration and evaluates it one fold or epoch more at a time; then the next."""
 
     method: ClassVar[Method] = Method(
-        name="fold_by_fold",
-        purpose="each configuration one fold more at a time",
-        implementation=f"{__name__}:FoldByFold",
-        fidelities=frozenset({"folds"}),
+        name="one_by_one",
+        purpose="each configuration one fold or epoch more at a time",
+        implementation=f"{__name__}:OneByOne",
+        options=Options,
+        fidelities=frozenset({"folds", "epochs"}),
         compared_by_default=False,
     )
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        fidelity = self.options.fidelity
         last = max(self.history, key=lambda t: t.number, default=None)
         if last is None or last.query.is_full or last.failure is not None:
             if budget.trials_left == 0:
                 raise SpaceExhausted("all are evaluated")
-            return Query(sample_configuration(self.space, rng, PATH), folds=1)
-        return Query(last.query.configuration, folds=(last.query.folds or 0) + 1)
+            query = Query(sample_configuration(self.space, rng, PATHS[fidelity]))
+            return replace(query, **{fidelity: 1})
+        return replace(last.query, **{fidelity: getattr(last.query, fidelity) + 1})
 
 
 class Clock:
@@ -108,8 +128,10 @@ def measured(options: argparse.Namespace, folder: Path) -> Clock:
         tune(
             data=str(folder / "table.parquet"),
             target="target",
-            space="small",
-            method="fold_by_fold",
+            space="flash",
+            method="one_by_one",
+            option={"fidelity": options.fidelity},
+            epochs=options.epochs if options.fidelity == "epochs" else None,
             folds=options.folds,
             trials=options.configurations + WARM_UP,
             workers=1,
@@ -123,12 +145,14 @@ def measured(options: argparse.Namespace, folder: Path) -> Clock:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--configurations", type=int, default=20)
-    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--fidelity", default="folds", choices=sorted(PATHS))
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--task-runs", default="auto", choices=("auto", "steps", "misses", "trial"))
     options = parser.parse_args()
     set_defaults(QUIET_CONSOLE)
-    register(FoldByFold.method)
+    register(OneByOne.method)
     print(describe())
     with tempfile.TemporaryDirectory() as home:
         os.environ["PREFECT_TUNE_HOME"] = home
