@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,6 +19,8 @@ from prefect.context import TaskRunContext
 from prefect_tune.optimizers.trials.trial import StepCost
 
 __all__ = ["note_path", "note_step", "read_note", "this_worker", "trial_noted"]
+
+_COST_FIELDS = tuple(f.name for f in fields(StepCost))
 
 
 @dataclass(slots=True)
@@ -85,7 +87,12 @@ def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tu
         costs: Says what each step and fold has taken that has ended.
     """
     if (note := _NOTED.get()) is not None:
-        note.write(step=step, fold=fold, steps=[asdict(cost) for cost in costs()])
+        note.write(step=step, fold=fold, steps=[_as_json(cost) for cost in costs()])
+
+
+def _as_json(cost: StepCost) -> dict[str, Any]:
+    # A note is written for each step and fold, and `asdict` copies all values deeply.
+    return {name: getattr(cost, name) for name in _COST_FIELDS}
 
 
 def read_note(path: Path) -> Mapping[str, Any]:
