@@ -73,7 +73,8 @@ def test_a_task_goes_to_the_worker_that_it_prefers_if_that_is_free(client) -> No
     address, pid = worker_of(client, busy)
     (other,) = set(pids.values()) - {pid}
     assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) == other
-    pool.end([busy])  # from now on the one that it prefers is gone
+    pool.end([busy])
+    pool.wait_for_worker(nothing)  # the one that it prefers is gone by then
     assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) != pid
 
 
