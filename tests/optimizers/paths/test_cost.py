@@ -35,6 +35,10 @@ def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
     held = 0.01 if is_cached else 8.0
     # Paths that ran with their defaults will draw new values, and nothing of them is held.
     assert predicted == pytest.approx([10 + 1, 10 + 2, held + 1, 8 + 2])
+    # A model is always made, though all before it may be held.
+    again = PathCost(space, paths).seconds(history, np.ones(4, dtype=np.bool_))
+    first, second = (0.01, 0.01) if is_cached else (10.0, 8.0)
+    assert again == pytest.approx([first + 1, first + 2, second + 1, second + 2])
 
 
 def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:

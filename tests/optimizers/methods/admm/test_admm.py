@@ -14,6 +14,7 @@ from prefect_tune.optimizers import (
     Algorithm,
     Asked,
     Budget,
+    Configuration,
     Constraint,
     Evaluation,
     Event,
@@ -26,6 +27,7 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
+from prefect_tune.optimizers.methods.admm.state import observations
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
@@ -230,6 +232,22 @@ def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
         loss = sum(float(v) for _, c in query.configuration.choices for _, v in c.values) / 4
         optimizer.tell(told(number, query, loss))
     assert len(chosen) > 1
+
+
+def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
+    """A little better and far away is worse than what is near."""
+    values = ConfigurationSpace(space=[Integer("k", (1, 100), default=20)])
+    algorithm = Algorithm(id="a", estimator="x.Y", hyperparameters=values)
+    space = Space("one", (Step("s", (algorithm,)),))
+    for rho, k in ((10.0, 20), (0.0, 80)):
+        optimizer = Admm(space, 0, UNIT, rho=rho)
+        for number, (seen, loss) in enumerate([(20, 0.30), (80, 0.29)]):
+            query = Query(Configuration.of(space, ("a",), [{"k": seen}]))
+            replay(optimizer, [Asked(number, query, Budget()), Told(told(number, query, loss))])
+        optimizer._state.path = ("a",)
+        optimizer._end_theta(observations(optimizer.history, UNIT, "worst", 0.7, 0.0))
+        here = optimizer._positions.at(optimizer._state, ("a",))
+        assert here == Configuration.of(space, ("a",), [{"k": k}])
 
 
 def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:

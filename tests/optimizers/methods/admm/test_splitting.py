@@ -71,6 +71,12 @@ def test_the_value_chosen_is_the_one_projected(n: int, start: int, chosen: int) 
     assert delta == grid.positions[min(chosen, n - 1)]
 
 
+def test_the_multiplier_moves_what_integers_are_pulled_to() -> None:
+    grid = one_to(10)
+    assert distances(grid, 3 / 9, 0.2) == pytest.approx(distances(grid, 3 / 9 - 0.2, 0.0))
+    assert distances(grid, 3 / 9, -0.5).argmin() == 7
+
+
 def test_an_inactive_integer_remembers_and_clears_its_multiplier() -> None:
     grid = one_to(10)
     relaxed, delta, dual = integer_update(grid, 3 / 9, 0.03, None)

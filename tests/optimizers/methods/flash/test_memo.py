@@ -34,11 +34,11 @@ def test_memos_of_studies_begun_before_stay_as_they_are(document: dict[str, Any]
 
 
 def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
-    memo = FlashMemo(design=[0])
+    memo = FlashMemo(design=[0], notes=["before"])
     handed_out = memo.to_json()
     memo.notes.append("later")
     memo.subspace = {"model": ["tree"]}
-    assert handed_out == {"phase": 1, "design": [0]}
+    assert handed_out == {"phase": 1, "design": [0], "notes": ["before"]}
 
 
 def test_nothing_shared_is_decided_but_not_shown() -> None:

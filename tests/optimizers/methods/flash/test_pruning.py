@@ -24,7 +24,7 @@ def test_the_algorithms_of_the_paths_are_kept_in_the_order_of_the_space() -> Non
 
 def test_a_share_is_kept_besides_by_the_least_loss_seen_with_each_algorithm() -> None:
     history = history_of({
-        ("a1", "a2"): 10.0, ("a2", "a0"): 20.0, ("a3", "a3"): 30.0, ("a0", "a2"): None,
+        ("a3", "a3"): 30.0, ("a2", "a0"): 20.0, ("a1", "a2"): 10.0, ("a0", "a2"): None,
     })  # fmt: skip
     kept = subspace_of(SPACE, [("a0", "a1")], history, 0.5)
     assert kept == {"step0": ["a0", "a1", "a2"], "step1": ["a0", "a1", "a2"]}
