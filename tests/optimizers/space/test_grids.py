@@ -76,3 +76,17 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
 def test_positions_are_the_range_from_end_to_end() -> None:
     assert one_to(10).positions == pytest.approx(np.arange(10) / 9)
     assert one_to(16, log=True).positions[[0, 1, 3, 15]] == pytest.approx([0, 0.25, 0.5, 1])
+
+
+@given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
+def test_the_point_of_each_cell_is_projected_to_its_own_value(
+    n: int, log: bool, target: float
+) -> None:
+    grid = one_to(n, log=log)
+    points = grid.nearest_in_cells(target)
+    assert [grid.projected(float(x)) for x in points] == list(range(n))
+
+
+def test_on_the_border_above_a_cell_its_point_stays_inside() -> None:
+    grid = one_to(10)
+    assert grid.projected(float(grid.nearest_in_cells(1.0)[2])) == 2

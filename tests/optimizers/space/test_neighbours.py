@@ -29,6 +29,19 @@ def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
     assert ((near.units >= 0) & (near.units <= 1)).all()
 
 
+def test_whatever_can_change_does_evenly() -> None:
+    space, rng = counted_space((2, 3), 2), np.random.default_rng(0)
+    table = CandidateSpace(space)
+    points = table.encode([sample_configuration(space, rng)])
+    near, _ = neighbours(table, points, 3000, rng)
+    changed = (near.algorithms != points.algorithms).sum(axis=0)
+    moved = (near.units != points.units).sum(axis=0)
+    # Two steps with a choice, and the two numbers of each algorithm chosen: 500 of each.
+    assert all(abs(count - 500) < 105 for count in changed)  # five standard errors
+    assert sorted(moved.tolist())[:-4] == [0] * (len(moved) - 4)
+    assert all(abs(count - 500) < 105 for count in sorted(moved.tolist())[-4:])
+
+
 def test_a_neighbour_keeps_the_prefix_before_what_it_changes() -> None:
     space = space_named("flash")
     rng = np.random.default_rng(0)

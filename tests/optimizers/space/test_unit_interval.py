@@ -30,6 +30,15 @@ def test_each_integer_has_the_same_share_of_the_prior_the_ends_too(lower: int, u
     assert [drawn.count(value) for value in range(lower, upper + 1)] == [100] * n
 
 
+@pytest.mark.parametrize(
+    "hyperparameter", [Categorical("c", ["x", "y", "z"]), OrdinalHyperparameter("o", [1, 2, 5, 9])]
+)
+def test_categories_share_the_prior_evenly(hyperparameter) -> None:
+    n = int(hyperparameter.size)
+    drawn = [from_unit(hyperparameter, (i + 0.5) / (100 * n)) for i in range(100 * n)]
+    assert [drawn.count(value) for value in values_of(hyperparameter)] == [100] * n
+
+
 def test_in_logarithms_the_ends_have_their_whole_rounding_cell() -> None:
     """The share of k is ln (k + 1/2) / (k - 1/2) of ln (16.5 / 0.5)."""
     k = Integer("k", (1, 16), log=True)

@@ -69,7 +69,10 @@ def test_expected_improvement_over_paths_leaves_out_what_was_drawn() -> None:
     paths = list(space.paths())
     values = {p: int(p[0][1:]) + int(p[1][1:]) for p in paths[3:]}
     rng = np.random.default_rng(0)
-    assert table.improving(values, set(values), rng)[0] == "a0"
+    first = table.improving(values, set(values), rng)
+    second = table.improving(values, {*values, first}, rng)
+    assert first[0] == second[0] == "a0"
+    assert first != second
     assert table.improving(values, set(paths), rng) in paths
 
 
