@@ -127,14 +127,15 @@ def test_an_integer_a_step_beside_the_best_is_tried() -> None:
         assert dict(found["s"].values)["a_k"] == 700
 
 
-def test_every_other_category_is_tried_with_the_numbers_of_the_best() -> None:
+@pytest.mark.parametrize("kind", [111, 611, 823, 1037])
+def test_every_other_category_is_tried_with_the_numbers_of_the_best(kind: int) -> None:
     numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
-    search = one_algorithm(Categorical("a_kind", [f"c{i}" for i in range(300)]), *numbers)
-    at = [*np.eye(300)[223] / np.sqrt(2), 0.2, 0.4, 0.6, 0.8]
+    search = one_algorithm(Categorical("a_kind", [f"c{i}" for i in range(1200)]), *numbers)
+    at = [*np.eye(1200)[kind] / np.sqrt(2), 0.2, 0.4, 0.6, 0.8]
     best = best_for(search, at, {"a_kind": "c7", **{f"x{i}": 0.2 + 0.2 * i for i in range(4)}})
     found = search.candidates.decode(best, 0)
     assert found is not None
-    assert dict(found["s"].values)["a_kind"] == "c223"
+    assert dict(found["s"].values)["a_kind"] == f"c{kind}"
     assert best.units[0][1:] == pytest.approx([0.2, 0.4, 0.6, 0.8], abs=1e-3)
 
 
