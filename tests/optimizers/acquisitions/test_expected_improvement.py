@@ -46,3 +46,10 @@ def test_loss_and_xi_in_another_unit_give_the_same_order(scale: float, xi: float
     one = log_expected_improvement(mean, deviation, 20.0, xi)
     other = log_expected_improvement(mean * scale, deviation * scale, 20.0 * scale, xi * scale)
     assert other - np.log(scale) == pytest.approx(one, rel=1e-9)
+
+
+def test_improvement_by_less_than_xi_does_not_count() -> None:
+    mean, deviation = np.array([18.0, 25.0]), np.array([1.0, 4.0])
+    with_xi = log_expected_improvement(mean, deviation, 20.0, 3.0)
+    assert with_xi == pytest.approx(log_expected_improvement(mean, deviation, 17.0))
+    assert (with_xi < log_expected_improvement(mean, deviation, 20.0)).all()
