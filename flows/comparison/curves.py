@@ -1,5 +1,6 @@
 """The curve of a study as a table: its best loss after each trial, from what the ledger has."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -71,19 +72,22 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
         "incumbent_loss": None,
     }
     rows, asking, configurations = [row], 0.0, set[str]()
+    losses: dict[int, float] = {}
     for event in ledger.events(study):
         if event.kind == Asked.kind:
             asking += event.body["seconds"]
         if event.kind == Told.kind:
             told = TrialDocument(event.body)
             configurations.add(told.configuration_text)
-            row = _after(row, told) | {"trials": len(configurations), "ask_seconds": asking}
+            losses |= {told.number: told.loss} if told.document["evaluation"] else {}
+            row = _after(row, told, losses)
+            row |= {"trials": len(configurations), "ask_seconds": asking}
             rows.append(row)
     return rows
 
 
-def _after(row: dict[str, Any], told: TrialDocument) -> dict[str, Any]:
-    """Return the row of a trial that has ended, from the row before it."""
+def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]) -> dict[str, Any]:
+    """Return the row of a trial that has ended, from the row before it and the losses so far."""
     failure = told.document["failure"]
     row = {
         **row,
@@ -94,6 +98,9 @@ def _after(row: dict[str, Any], told: TrialDocument) -> dict[str, Any]:
         "failure": failure["kind"] if failure else None,
         "loss": told.loss if told.is_full else None,
     }
+    if "incumbent" in told.document:  # the method's choice, which 0.1 did not note
+        number = told.document["incumbent"]
+        return row | {"incumbent": number, "incumbent_loss": losses.get(number)}
     best = row["incumbent_loss"]
     if told.is_full and (best is None or told.loss < best):
         row |= {"incumbent": told.number, "incumbent_loss": told.loss}

@@ -20,9 +20,10 @@ from prefect_tune.flows.preparation.prepare import (
     prepare,
     study_name_from,
 )
+from prefect_tune.flows.preparation.resolve import pose
 from prefect_tune.flows.preparation.resume import CannotContinue
 from prefect_tune.flows.preparation.settings import TuneSettings, check_study_name
-from prefect_tune.flows.preparation.study_input import Read, read_input
+from prefect_tune.flows.preparation.study_input import Read, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
@@ -74,11 +75,7 @@ def prepare_comparison(
     read: Read = cache(read_source)
     if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
         found = read_input(settings, read)
-        for entrant in design.entrants:  # all of them, before any study is entered
-            check_method(
-                entrant.method, entrant.options, found.space, option="methods",
-                value=entrant.label, race=bool(settings.race),
-            )  # fmt: skip
+        _check_entrants(settings, design, found)  # all of them, before any study is entered
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
     out = _writable(parameters["out"] or f"{name}.parquet")
@@ -210,6 +207,26 @@ def _check_stop_rule(settings: TuneSettings) -> None:
         raise BadInput(
             "methods are compared at equal time or at equal trials: name --budget, for instance "
             "--budget 2m for each replicate, or --trials, and not both"
+        )
+
+
+def _check_entrants(settings: TuneSettings, design: _Design, found: StudyInput) -> None:
+    """Check that each method can minimise what each repeat asks of it.
+
+    Raises:
+        BadInput, UnknownName: If one cannot.
+    """
+    seeds = [(settings.seed or 0) + repeat for repeat in range(design.n_repeats)]
+    objectives = [pose(replace(settings, seed=seed), found).objective for seed in seeds]
+    for repeat, entrant in design:
+        check_method(
+            entrant.method,
+            entrant.options,
+            found.space,
+            objectives[repeat],
+            option="methods",
+            value=entrant.label,
+            race=bool(settings.race),
         )
 
 

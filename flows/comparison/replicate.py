@@ -138,9 +138,11 @@ def _message(study: Study, incumbent: Trial) -> str:
     trials = study.trials.values()
     n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
     test = study.result.get("test_loss")
+    n_begun = study.n_begun
+    stretches = "" if n_begun == len(trials) else f" (stretches of {n_begun} configurations)"
     return (
         f"{study.plan.metric} {incumbent.loss:.4g}"
         + (f", on the test rows {test:.4g}" if test is not None else "")
-        + f"; {n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
+        + f"; {n_told} trials{stretches}, {n_failed} failed, in {format_seconds(study.seconds())} "
         f"({format_seconds(sum(study.ask_seconds))} of asking)"
     )

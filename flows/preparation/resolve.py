@@ -1,5 +1,7 @@
 """A new study: its input read, and everything resolved that was left out."""
 
+from dataclasses import dataclass
+
 from prefect_tune.flows.preparation.constraints import (
     check_constraints,
     constraint_notes,
@@ -8,22 +10,63 @@ from prefect_tune.flows.preparation.constraints import (
 from prefect_tune.flows.preparation.method_check import check_method
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.preparation.study_input import Read, find_metric, read_input
+from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_metric, read_input
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import import_dataset
-from prefect_tune.tasks.data.split import TEST, import_split, make_split
+from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
-__all__ = ["resolve"]
+__all__ = ["Posed", "pose", "resolve"]
 
 _DEFAULT_FOLDS = 3
 _DEFAULT_TEST_SIZE = 0.2
 _DEFAULT_STOP_RULE = StopRule(seconds=600.0)
 _DEMO_STOP_RULE = StopRule(trials=20, seconds=120.0)
 """For a study of the demo cohort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """The question that a study puts to its method.
+
+    Attributes:
+        split: The folds and the test part.
+        metric: What is minimised.
+        objective: What a method may know of it.
+        notes: What a user should know of the metric.
+    """
+
+    split: Split
+    metric: Metric
+    objective: Objective
+    notes: tuple[Note, ...]
+
+
+def pose(settings: TuneSettings, found: StudyInput) -> Posed:
+    """Split the rows and find the metric; nothing is imported.
+
+    Args:
+        settings: As given.
+        found: What is to be learned, and the space.
+
+    Raises:
+        BadInput, UnknownName: If something cannot be used.
+    """
+    folds, test_size = _folds_and_test_size(settings)
+    dataset, bounds = found.dataset, settings.bounds or ()
+    split = make_split(dataset, folds, test_size, settings.seed or 0, settings.holdout)
+    check_constraints(bounds, dataset, split)
+    metric, notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
+    limits = tuple(bounded.constraint for bounded in bounds)
+    objective = study_objective(
+        metric, dataset, split, found.space, constraints=limits, epochs=settings.epochs
+    )
+    return Posed(split, metric, objective, tuple(notes))
 
 
 def resolve(
@@ -41,15 +84,12 @@ def resolve(
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
-    method, seed = settings.method or DEFAULT_METHOD, settings.seed or 0
+    method = settings.method or DEFAULT_METHOD
     folds, test_size = _folds_and_test_size(settings)
     dataset = (found := read_input(settings, read)).dataset
-    split = make_split(dataset, folds, test_size, seed, settings.holdout)
+    posed = pose(settings, found)
+    split, metric, objective = posed.split, posed.metric, posed.objective
     bounds = settings.bounds or ()
-    check_constraints(bounds, dataset, split)
-    metric, metric_notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
-    limits, space, epochs = tuple(b.constraint for b in bounds), found.space, settings.epochs
-    objective = study_objective(metric, dataset, split, space, constraints=limits, epochs=epochs)
     options, race = dict(settings.options), bool(settings.race)
     check_method(method, options, found.space, objective, option="option", race=race)
     plan = StudyPlan(
@@ -62,7 +102,7 @@ def resolve(
             space_digest=found.space.digest,
             algorithms=algorithm_ids(found.space),
             metric=metric.name,
-            seed=seed,
+            seed=split.seed,
             space_code=found.space_code,
             positive=metric.positive,
         ),
@@ -85,7 +125,7 @@ def resolve(
         execution=settings.execution,
     )
     notes = constraint_notes(bounds, dataset, split, method)
-    return plan, [*metric_notes, *found.notes(), *notes, *_race_notes(plan)]
+    return plan, [*posed.notes, *found.notes(), *notes, *_race_notes(plan)]
 
 
 def _race_notes(plan: StudyPlan) -> list[Note]:

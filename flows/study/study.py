@@ -93,6 +93,7 @@ class Study:
         with held_study(store, name):
             study = cls(store, name, plan)
             study.put_back_running()
+            study._note_incumbent()  # other constraints may choose another
             yield study
 
     @property
@@ -160,9 +161,10 @@ class Study:
     def tell(self, trial: Trial) -> None:
         """Note the outcome of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
-        body = {**trial.to_json(), "elapsed_seconds": self.seconds()}
-        self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self.trials[trial.number] = trial
+        chosen = None if self.incumbent is None else self.incumbent.number
+        body = {**trial.to_json(), "elapsed_seconds": self.seconds(), "incumbent": chosen}
+        self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self._note_incumbent()
         if self.incumbent == trial:
             self._pin_incumbent()
@@ -181,18 +183,22 @@ class Study:
         event = ConstraintsMeasured(number, constraints)
         self.ledger.append(self.name, event.kind, event.to_json(), trial.to_json())
         self.trials[number] = trial
+        self._note_incumbent()
 
     def without_quantities(self) -> list[Trial]:
-        """Return the trials that could be chosen and lack a quantity which is bounded now.
+        """Return the trials that lack a quantity which is bounded now, and that it matters for.
 
-        Those are the full ones, and a stopped one that the method has chosen already.
+        Those are the full ones; and the stopped ones where the method searches inside constraints,
+        or where nothing is full, so that one of them may be the answer.
         """
         texts = {bounded.quantity.text for bounded in self.plan.bounds}
-        chosen = self.incumbent.number if self.incumbent else None
+        counts_all = (
+            self.optimizer.method.honours_constraints or not self.optimizer.history.complete
+        )
         return [
             t
             for t in self.trials.values()
-            if t.state == TrialState.COMPLETE or (t.number == chosen and t.evaluation)
+            if t.state == TrialState.COMPLETE or counts_all
             if t.evaluation is not None and not texts <= set(t.evaluation.constraints)
         ]
 

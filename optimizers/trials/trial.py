@@ -178,10 +178,11 @@ class Trial:
     def refit_query(self) -> Query:
         """The query of its final model: all rows and folds, and the epochs that were best.
 
-        A training that was not seen to its end goes to the end.
+        A training that was best when it was stopped goes to the end.
         """
-        seen = self.evaluation if self.state == TrialState.COMPLETE else None
-        return Query(self.query.configuration, epochs=seen.best_epoch if seen else None)
+        epochs = self.evaluation.best_epoch if self.evaluation else None
+        rises = self.state == TrialState.STOPPED and epochs == self.query.epochs
+        return Query(self.query.configuration, epochs=None if rises else epochs)
 
     def completed(self, evaluation: Evaluation) -> Self:
         """Return the trial of a full query with its outcome."""

@@ -90,3 +90,18 @@ def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
     given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
     for comparison in (compared(**given, race=True), compared(**given)):
         assert [replicate.plan.race for replicate in comparison.replicates] == [True, True]
+
+
+def test_methods_are_checked_against_what_the_study_asks_before_any_is_entered(compared) -> None:
+    given = {"methods": "random,bohb:fidelity=folds", "repeats": 1, "trials": 3}
+    assert len(compared(**given, name="a").replicates) == 2
+    with pytest.raises(BadInput, match=r"--methods bohb:fidelity=folds: .*at least 2 folds"):
+        compared(**given, holdout=0.2, name="c")
+    epochs = {**given, "methods": "random,bohb:fidelity=epochs"}
+    assert len(compared(**epochs, epochs=9, name="b").replicates) == 2
+    with pytest.raises(BadInput, match="no number of epochs"):
+        compared(**epochs, name="c")
+    assert names(compared(methods="random,tpe", trials=3, repeats=1, name="c")) == [
+        "c-0-random",
+        "c-0-tpe",
+    ]

@@ -8,6 +8,7 @@ import pytest
 from studies import context_of, draw, evaluate, store_of
 
 from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -27,15 +28,18 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
     return replace(context_of(tmp_path_factory.mktemp("stretches")), study=NAME)
 
 
-@pytest.fixture(scope="module")
-def study(context: StudyContext) -> Iterator[Study]:
-    """Three configurations begun on some folds or half the rows; two of them went on to the end."""
-    plan = StudyPlan(
+def plan_of(context: StudyContext) -> StudyPlan:
+    return StudyPlan(
         source=Source(str(Path("table.csv")), target="target"), data_name="table",
         problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
         chance_loss=40.0, method="random",
     )  # fmt: skip
-    store = store_of(context)
+
+
+@pytest.fixture(scope="module")
+def study(context: StudyContext) -> Iterator[Study]:
+    """Three configurations begun on some folds or half the rows; two of them went on to the end."""
+    plan, store = plan_of(context), store_of(context)
     Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
     with Study.opened(store, NAME) as study:
         first, second, third = (draw(context, seed) for seed in (1, 7, 4))
@@ -92,8 +96,34 @@ def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
 def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(study) -> None:
     study.plan = replace(study.plan, bounds=(SIZE,))
     assert [t.number for t in study.without_quantities()] == [3, 4]
-    chosen = study.trials[2]
-    study.optimizer.__class__ = type(
-        "Chooser", (type(study.optimizer),), {"incumbent": property(lambda _: chosen)}
-    )
-    assert [t.number for t in study.without_quantities()] == [2, 3, 4]
+
+
+def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(context) -> None:
+    store, name = store_of(context), "only stopped"
+    plan = replace(plan_of(context), method="halving", options={"fidelity": "folds"})
+    Ledger(store.database).create_study(name, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, name, plan) as study:
+        for seed in (1, 7):
+            tell(study, replace(draw(context, seed), folds=1), context)
+        best = study.incumbent
+        assert best is not None
+        assert study.result["incumbent"] == best.number
+    with Study.opened(store, name, replace(plan, bounds=(SIZE,))) as study:
+        assert study.incumbent is None  # nothing says that it is small enough
+        assert study.result["incumbent"] is None
+        missing = study.without_quantities()
+        assert [t.number for t in missing] == [0, 1]
+        for trial in missing:
+            study.measure(trial.number, {"model_size_bytes": 7.0})
+        assert study.incumbent is not None
+        assert study.result["incumbent"] == study.incumbent.number == best.number
+
+
+def test_a_curve_has_the_choice_of_the_method_at_its_time(study) -> None:
+    ledger = Ledger(study.store.database)
+    stored = ledger.study("only stopped")
+    assert stored is not None
+    curve = curve_of(ledger, stored)
+    told = [TrialDocument(event.body) for event in ledger.events("only stopped", "tell")]
+    assert curve["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
+    assert curve["incumbent_loss"].tolist()[2] == min(t.loss for t in told)

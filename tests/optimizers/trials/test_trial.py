@@ -75,9 +75,11 @@ def test_a_trial_is_complete_only_if_its_query_is_full(less) -> None:
         part.completed(evaluation(1.0))
 
 
-def test_the_final_model_is_of_all_rows_and_of_the_best_epoch_of_a_full_training() -> None:
+def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> None:
     outcome = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
-    full, part = Trial(0, query(0)), Trial(1, query(0, epochs=3, subset=0.5, folds=1))
-    assert full.ended(outcome).refit_query == query(0, epochs=2)
-    assert full.ended(evaluation(1.0)).refit_query == query(0)
-    assert part.ended(outcome).refit_query == query(0)
+    assert Trial(0, query(0)).ended(outcome).refit_query == query(0, epochs=2)
+    assert Trial(0, query(0)).ended(evaluation(1.0)).refit_query == query(0)
+    part = Trial(1, query(0, epochs=3, subset=0.5, folds=1))
+    assert part.ended(outcome).refit_query == query(0, epochs=2)
+    rising = replace(outcome, curve=(3.0, 2.0, 1.0), best_epoch=3)
+    assert part.ended(rising).refit_query == query(0)
