@@ -15,6 +15,7 @@ from prefect.states import Completed, Failed
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
+from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.measuring import measure
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
@@ -129,7 +130,7 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
-        resumed_from=learning.resumed_from,
+        resumed_from=min(m.resumed_from for m in models if isinstance(m, IterativeNode)),
     )
 
 

@@ -60,6 +60,7 @@ class IterativeNode(Node):
         self.trouble: Exception | None = None
         self._start: Checkpoint | None = None
         self._training: EpochTraining | None = None
+        self._before = 0.0  # seconds that training to where `_training` began once took
         self._estimator: Any = None
         self._best: tuple[int, Predictions | None] = (0, None)
         self._passing = 0
@@ -103,12 +104,13 @@ class IterativeNode(Node):
         if self._start is not None:
             self.epochs = self.resumed_from = self._start.epochs
             self.curve = self._start.curve
+            self.earlier_seconds = self._checkpoints.seconds_until(self.epochs)
             self._checkpoints.count_hit(self.epochs)
 
     def advance(self, to: int) -> None:
         """Train up to an epoch, or to the last one before the numbers are no longer finite."""
         if self._training is None:
-            self._training = self._begun(self._start)
+            self._training, self._before = self._begun(self._start)
             self.seconds += self._training.seconds
         self._train(self._training, to)
         self.epochs, self.trouble = self._training.good_epochs, self._training.trouble
@@ -117,7 +119,7 @@ class IterativeNode(Node):
     def mend(self) -> None:
         """Stand at the last epoch before the trouble again."""
         if self.trouble is not None:
-            self._training = self._trained(self.epochs)
+            self._training, self._before = self._trained(self.epochs)
 
     def hold_best(self, epoch: int) -> None:
         """Hold the predictions after an epoch if it is the last one and they would be lost."""
@@ -146,7 +148,7 @@ class IterativeNode(Node):
             return
         assert self.parent.summary is not None  # noqa: S101 - it was made
         if self.epochs not in self._checkpoints.found:
-            seconds = self.earlier_seconds + self._training.seconds
+            seconds = self._before + self._training.seconds
             summary = self.parent.summary.to_json()
             self._checkpoints.keep(self._training.checkpoint(), summary, seconds)
         if former and former != self.epochs:
@@ -155,7 +157,7 @@ class IterativeNode(Node):
     def finish(self) -> None:
         """Let go of the matrices; say what it took."""
         self.key = self._checkpoints.key_after(self.epochs)
-        self.load_seconds += self._checkpoints.load_seconds
+        self.load_seconds = self._checkpoints.load_seconds
         self.hit = self._is_served
         if self.hit:
             self.seconds = self._checkpoints.seconds_until(self.epochs)
@@ -169,14 +171,30 @@ class IterativeNode(Node):
         """Return the model after the last epoch."""
         assert name == "estimator"  # noqa: S101 - it has no other
         if self._estimator is None:
-            self._estimator = self._trained(self.epochs).estimator
+            self._estimator = self._read_or_trained()
+            self.load_seconds = self._checkpoints.load_seconds
         return self._estimator
+
+    def _read_or_trained(self) -> Any:
+        """Return the model; trained and kept again if it was evicted after it was looked up."""
+        found = self._checkpoints.largest(self.epochs)
+        if found is not None and found.epochs == self.epochs:
+            return found.estimator
+        if self.hit:
+            self.hit, self.seconds = False, 0.0
+            self.fold.store.index.usage.count_miss(self.step)
+        self._training, self._before = self._trained(self.epochs)
+        self.earlier_seconds = self._before
+        self.keep()
+        estimator, self._training = self._training.estimator, None
+        self.parent.release()
+        return estimator
 
     def _predicted(self, epoch: int) -> Predictions:
         """Return the predictions after an epoch, by training up to it again if need be."""
         found = self._training.predictions(epoch) if self._training is not None else None
         if found is None:
-            again = self._trained(self.epochs if self._iterative.rounds else epoch)
+            again, _ = self._trained(self.epochs if self._iterative.rounds else epoch)
             found = again.predictions(epoch)
         assert found is not None  # noqa: S101 - it stands at that epoch
         return found
@@ -192,21 +210,25 @@ class IterativeNode(Node):
     def _predict_again(self) -> None:
         self._record(self._predicted(self.best_epoch))
 
-    def _trained(self, epochs: int) -> EpochTraining:
-        """Return the training at an epoch, from the largest checkpoint at or below it."""
+    def _trained(self, epochs: int) -> tuple[EpochTraining, float]:
+        """Return the training at an epoch, from the largest checkpoint at or below it.
+
+        Returns:
+            The training, and the seconds that training to its checkpoint once took.
+        """
         start = self._checkpoints.largest(epochs)
-        training = self._begun(start)
+        training, before = self._begun(start)
         if (done := start.epochs if start else 0) < epochs:
             self.seconds += training.seconds
             self._train(training, epochs)
             self.resumed_from = min(self.resumed_from, done)
-        return training
+        return training, before
 
-    def _begun(self, start: Checkpoint | None) -> EpochTraining:
-        self.earlier_seconds = self._checkpoints.seconds_until(start.epochs) if start else 0.0
+    def _begun(self, start: Checkpoint | None) -> tuple[EpochTraining, float]:
+        """Return a training from a checkpoint, and the seconds that training to it once took."""
         fold = self.fold
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
-        return EpochTraining(
+        training = EpochTraining(
             self.recipe,
             self._iterative,
             self.seed,
@@ -215,6 +237,7 @@ class IterativeNode(Node):
             loss=(lambda p: self._metric.loss(y, p, n_classes)) if self.is_judged else None,
             start=start,
         )
+        return training, self._checkpoints.seconds_until(start.epochs) if start else 0.0
 
     def _train(self, training: EpochTraining, to: int) -> None:
         before, self._is_served = training.seconds, False

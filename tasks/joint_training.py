@@ -25,11 +25,9 @@ class LearningCurves:
     Attributes:
         folds: Per fold, the loss on its held-out rows after each epoch; equally many. Empty for a
             refit.
-        resumed_from: Epochs that all folds' checkpoints had.
     """
 
     folds: tuple[tuple[float, ...], ...]
-    resumed_from: int
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -99,7 +97,7 @@ def _trained(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> Le
 def _curves(nodes: Sequence[IterativeNode]) -> LearningCurves:
     common = min(len(node.curve) for node in nodes)
     folds = tuple(node.curve[:common] for node in nodes)
-    return LearningCurves(folds, min(node.resumed_from for node in nodes))
+    return LearningCurves(folds)
 
 
 def _best_epoch(nodes: Sequence[IterativeNode]) -> int:

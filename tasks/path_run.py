@@ -145,8 +145,13 @@ class PathRun:
         if not nodes:
             return
         step, worked_on = self.steps[-1][0].name, [self.folds[0]]
+
+        def begin(fold: int) -> None:
+            worked_on.append(fold)
+            note_step(step, fold, self.costs)
+
         try:
-            self.learning = train_together(nodes, worked_on.append)
+            self.learning = train_together(nodes, begin)
         except Exception as error:
             raise StepFailed(step, worked_on[-1]) from error
 

@@ -48,8 +48,8 @@ class Evaluation:
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
         fold_curves: Per fold, the loss after each epoch.
         best_epoch: The epoch, from 1, of the least loss in `curve`; None without epochs.
-        resumed_from: Epochs that were trained in earlier stretches; of a query of folds, the folds
-            that were served.
+        resumed_from: With a curve, the epochs that were trained in earlier stretches; without one,
+            the folds that were served.
         predictions: Key of the held-out predictions, per fold.
     """
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,15 @@ from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.record_ids import predictions_record
-from prefect_tune.tasks import joint_training
+from prefect_tune.tasks import evaluate as evaluate_module
+from prefect_tune.tasks import joint_training, path_run
 from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.fitting import training
 from prefect_tune.tasks.iterative_node import IterativeNode
+from prefect_tune.tasks.measuring import measure
+from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -54,6 +60,11 @@ def models_of(evaluation: Evaluation) -> list:
 
 def checkpoints(context: StudyContext) -> list:
     return store_of(context).index.select(Selection(step="fit model"))
+
+
+def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:
+    for key in evaluation.predictions:
+        shutil.rmtree(store_of(context).files.path("records", "predictions", key[:2], key))
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
@@ -145,12 +156,77 @@ def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) 
 def test_predictions_that_are_lost_are_made_again(tmp_path, model) -> None:
     context = epoch_context(tmp_path)
     first = evaluate(context, query_of(context, model))
-    for key in first.predictions:
-        shutil.rmtree(store_of(context).files.path("records", "predictions", key[:2], key))
+    lose_predictions(context, first)
     again = evaluate(context, query_of(context, model))
     assert results(again) == results(first)
     assert all(step.hit for step in models_of(again)) == (model in ("boosting", "forest"))
     assert verify(store_of(context)).is_sound
+
+
+def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_made_again(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
+    context = epoch_context(tmp_path)
+    begun = evaluate(context, query_of(context, "mlp", 5))
+    lose_predictions(context, begun)
+    ended = evaluate(context, query_of(context, "mlp", 6))
+    assert ended.best_epoch == begun.best_epoch  # so they are made again
+    kept = {e.key: e.cost_seconds for e in checkpoints(context)}
+    for first, second in zip(models_of(begun), models_of(ended), strict=True):
+        assert kept[first.key] == first.seconds == 1 + 5
+        assert kept[second.key] == kept[first.key] + 1 + 1
+        assert second.seconds > 1 + 1
+
+
+def test_a_checkpoint_that_was_evicted_after_the_plan_is_trained_again_and_told_as_such(
+    tmp_path, monkeypatch
+) -> None:
+    context = epoch_context(tmp_path)
+    first = evaluate(context, query_of(context, "sgd"))
+    measured = replace(context, quantities=(Quantity("model_size_bytes"),))
+
+    def evict_and_measure(path_run: PathRun, quantities) -> dict[str, float]:
+        for entry in checkpoints(context):
+            store_of(context).forget(entry)
+        return measure(path_run, quantities)
+
+    monkeypatch.setattr(evaluate_module, "measure", evict_and_measure)
+    again = evaluate(measured, query_of(context, "sgd"))
+    assert results(again) == results(first)
+    assert again.resumed_from == 0
+    kept = {e.key: e.cost_seconds for e in checkpoints(context) if e.is_present}
+    for step in models_of(again):
+        assert not step.hit
+        assert step.seconds == kept[step.key]
+
+
+def test_a_model_that_is_served_is_read_without_its_rows(tmp_path, monkeypatch) -> None:
+    context = epoch_context(tmp_path)
+    evaluate(context, query_of(context, "sgd"))
+    read: list[str] = []
+    part = Node.part
+    monkeypatch.setattr(Node, "part", lambda node, name: read.append(name) or part(node, name))
+    measured = replace(context, quantities=(Quantity("model_size_bytes"),))
+    assert all(step.hit for step in models_of(evaluate(measured, query_of(context, "sgd"))))
+    assert set(read) == {"estimator"}
+
+
+def test_the_note_of_a_trial_names_the_fold_that_is_trained(tmp_path, monkeypatch) -> None:
+    noted: list[tuple[str, int]] = []
+    monkeypatch.setattr(path_run, "note_step", lambda step, fold, _: noted.append((step, fold)))
+    advanced: list[tuple[str, int]] = []
+    advance = IterativeNode.advance
+
+    def note_and_advance(node: IterativeNode, to: int) -> None:
+        advanced.append(noted[-1])
+        assert advanced[-1] == (node.step, node.fold.number)
+        advance(node, to)
+
+    monkeypatch.setattr(IterativeNode, "advance", note_and_advance)
+    context = epoch_context(tmp_path)
+    evaluate(context, query_of(context, "sgd", 2))
+    assert advanced == [("fit model", fold) for fold in (0, 1, 2)] * 2
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path) -> None:
