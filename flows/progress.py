@@ -38,6 +38,7 @@ class Progress:
         seconds_saved: What that saved.
         n_stopped: Those with a loss that are not the whole evaluation.
         n_begun: Configurations begun.
+        can_go_on: Whether a configuration may take several trials.
     """
 
     study: str
@@ -54,6 +55,7 @@ class Progress:
     seconds_saved: float
     n_stopped: int = 0
     n_begun: int = 0
+    can_go_on: bool = False
 
 
 class Observer(Protocol):

@@ -77,6 +77,7 @@ def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progre
         cache_hits=len(hits),
         seconds_saved=sum(step.seconds - step.load_seconds for step in hits),
         n_stopped=sum(t.state == TrialState.STOPPED for t in trials),
+        can_go_on=study.optimizer.can_go_on,
         n_begun=study.n_begun,
     )
 
@@ -112,6 +113,8 @@ class _Search:
                 return reason
             for ended in self.running.collect(_TICK_SECONDS):
                 self._settle(ended)
+            if reason and self.study.next_waiting(self.only) is not None:
+                reason = ""  # a worker died meanwhile, and its trial waits
             self.observer.tick(self._progress())
             if self._seconds_left() <= 0:
                 for trial in self.running.cut("the study's time is spent"):

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.flows.units import format_seconds, loss_name
+from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -102,11 +102,12 @@ def _outcome(trial: Trial) -> str:
 
 def _standing(progress: Progress) -> str:
     of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
-    if progress.n_stopped:
+    n_trials = counted(progress.n_trials, "trial")
+    if progress.can_go_on:
         begun = f"{progress.n_begun}{of_trials} configurations begun"
-        parts = [begun, f"{progress.n_trials} trials, {progress.n_stopped} stopped"]
+        parts = [begun, f"{n_trials}, {progress.n_stopped} stopped"]
     else:
-        parts = [f"{progress.n_trials}{of_trials} trials"]
+        parts = [f"{progress.n_trials}{of_trials} trials" if of_trials else n_trials]
     if progress.n_failed:
         parts.append(f"{progress.n_failed} failed")
     if progress.incumbent is not None:

@@ -114,6 +114,7 @@ class _Session:
             seconds_saved=sum(p.seconds_saved for p in standing),
             n_stopped=sum(p.n_stopped for p in standing),
             n_begun=sum(p.n_begun for p in standing),
+            can_go_on=any(p.can_go_on for p in standing),
         )
 
 

@@ -362,3 +362,9 @@ def test_an_ask_knows_the_workers_and_the_seconds_of_the_last_asks() -> None:
     budget = Searched(trials=1).study.budgets[0]
     assert (budget.n_workers, budget.ask_seconds) == (2, 3.0)
     assert budget.last_ask_seconds == (0.25,) * 10
+
+
+def test_a_trial_whose_worker_dies_when_no_more_may_be_begun_is_still_run() -> None:
+    done = Searched({(2, 1): "dies"}, trials=3)
+    assert done.study.numbers("complete") == [0, 1, 2]
+    assert done.reason == "all trials are done"
