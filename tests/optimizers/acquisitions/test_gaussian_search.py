@@ -63,3 +63,11 @@ def test_what_is_under_way_is_taken_to_return_the_mean() -> None:
     there = search.inputs.of(search.inputs.encode([twin]))
     assert busy.predict(there)[0] == pytest.approx(alone.predict(there)[0], abs=1e-3)
     assert busy.predict(there)[1] < 0.7 * alone.predict(there)[1]
+
+
+def test_configurations_are_new_and_in_order() -> None:
+    search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
+    drawn = [sample_configuration(search.space, rng) for _ in range(6)]
+    asked = {drawn[0], drawn[3]}
+    ranked = search.inputs.encode(drawn)
+    assert list(search.new_configurations(ranked, asked)) == [drawn[i] for i in (1, 2, 4, 5)]

@@ -157,13 +157,3 @@ def test_penalties_count_in_every_round() -> None:
         penalty=penalty,
     )
     assert ranked.units[0][0] == pytest.approx(0.3, abs=0.006)
-
-
-def test_what_was_asked_for_is_passed_over() -> None:
-    space = finite_space()
-    search = GaussianSearch(space)
-    every = [*dict.fromkeys(drawn(space, 60))]
-    assert len(every) == 5
-    encoded = search.inputs.encode(every)
-    asked = {every[0], every[3]}
-    assert list(search.new_configurations(encoded, asked)) == [every[1], every[2], every[4]]

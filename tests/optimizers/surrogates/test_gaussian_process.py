@@ -167,6 +167,8 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     imagined = process.imagining(pending)
     assert imagined.predict(X)[0] == pytest.approx(process.predict(X)[0], abs=1e-8)
     assert (imagined.predict(pending)[1] < process.predict(pending)[1]).all()
+    told = process.appended(pending, process.predict(pending)[0])
+    assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1])
 
 
 def test_several_targets_with_one_theta_are_several_processes() -> None:

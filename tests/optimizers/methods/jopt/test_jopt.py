@@ -85,3 +85,17 @@ def test_memos_of_studies_begun_before_are_read() -> None:
     optimizer._restore({"theta": theta})
     optimizer.ask(Budget())
     assert optimizer.memo["fitted"] == 4
+
+
+def test_where_a_query_is_under_way_no_other_is_asked_for() -> None:
+    space = counted_space((1,), 1)
+    apart = []
+    for seed in range(6):
+        optimizer = Jopt(space, seed, Objective(), n_startup=6)
+        for number in range(6):
+            query = optimizer.ask(Budget())
+            x = float(dict(query.configuration["step0"].values)["h0"])
+            optimizer.tell(told(number, query, 10 + 50 * (x - 0.3) ** 2))
+        pair = [optimizer.ask(Budget()).configuration["step0"].values[0][1] for _ in range(2)]
+        apart.append(abs(float(pair[0]) - float(pair[1])))
+    assert np.median(apart) > 0.005
