@@ -39,11 +39,14 @@ class Checkpoints:
     def __init__(self, store: ArtifactStore, about: Entry, lineage: Mapping[str, Any]) -> None:
         self._store, self._about, self._lineage = store, about, lineage
         self.found: dict[int, Entry] = {}
+        self._keys: dict[int, str] = {}
         self.load_seconds = 0.0
 
     def key_after(self, epochs: int) -> str:
         """Return the key of the checkpoint after some epochs."""
-        return prefix_key({"training": self._about.key, "epochs": epochs})
+        if epochs not in self._keys:
+            self._keys[epochs] = prefix_key({"training": self._about.key, "epochs": epochs})
+        return self._keys[epochs]
 
     def look_up(self, most: int) -> None:
         """Look, in one query, for all of up to some epochs."""

@@ -125,13 +125,20 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
     )
     if learning is None:
         return evaluation
+    trained = [model for model in models if isinstance(model, IterativeNode)]
     return replace(
         evaluation,
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
-        resumed_from=min(m.resumed_from for m in models if isinstance(m, IterativeNode)),
+        resumed_from=min(model.resumed_from for model in trained),
+        trouble=next((_trouble(model) for model in trained if model.trouble), ""),
     )
+
+
+def _trouble(model: IterativeNode) -> str:
+    what = f"{type(model.trouble).__name__}: {model.trouble}".split("\n", 1)[0]
+    return f"no epoch {model.epochs + 1} in fold {model.fold.number}: {what}"
 
 
 def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:

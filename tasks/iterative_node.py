@@ -154,6 +154,12 @@ class IterativeNode(Node):
         if former and former != self.epochs:
             self._checkpoints.forget(former)
 
+    def keep_in_passing(self, best: int) -> None:
+        """Keep where it stands, and its predictions after the best epoch, in case of accidents."""
+        if self.is_judged:  # of a refit, nobody reads the predictions before the last
+            self.keep_best(best)
+        self.keep(in_passing=True)
+
     def finish(self) -> None:
         """Let go of the matrices; say what it took."""
         self.key = self._checkpoints.key_after(self.epochs)

@@ -81,8 +81,7 @@ def _trained(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> Le
             node.hold_best(best)
         if perf_counter() - kept > CHECKPOINT_SECONDS and to < nodes[0].target:
             for node in nodes:
-                node.keep_best(best)
-                node.keep(in_passing=True)
+                node.keep_in_passing(best)
             kept = perf_counter()
     best = _best_epoch(nodes)
     for node in nodes:

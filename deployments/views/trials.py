@@ -42,6 +42,7 @@ def print_trials(
             f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
             path
             + (f"\n{where}{failure['message']}" if failure else "")
+            + (f"\n{evaluation['trouble']}" if evaluation and evaluation.get("trouble") else "")
             + (f"\n{_measured(measured)}" if measured else ""),
         )
     CONSOLE.print(table if rows else "no trials")

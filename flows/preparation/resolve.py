@@ -14,10 +14,12 @@ from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_me
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
+from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -125,13 +127,21 @@ def resolve(
         execution=settings.execution,
     )
     notes = constraint_notes(bounds, dataset, split, method)
-    return plan, [*posed.notes, *found.notes(), *notes, *_race_notes(plan)]
+    epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes))
+    return plan, [*posed.notes, *found.notes(), *notes, *_race_notes(plan), *epoch_notes]
 
 
 def _race_notes(plan: StudyPlan) -> list[Note]:
     if not plan.race or plan.use_cache:
         return []
     return [Note("without a cache, what keeps up in the race runs its first fold again", "race")]
+
+
+def _epoch_notes(plan: StudyPlan, space: Space, n_classes: int) -> list[Note]:
+    """Return the note on algorithms that could be expected to train in epochs, and do not."""
+    reasons = reasons_at_once(space.steps[-1], n_classes) if plan.epochs else {}
+    said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return [Note(f"fitted at once, without epochs: {said}", "epochs")] if said else []
 
 
 def _folds_and_test_size(settings: TuneSettings) -> tuple[int | None, float | None]:

@@ -27,6 +27,8 @@ __all__ = [
 
 _LEAST_MEMORY_BYTES = 500_000_000
 _LEAST_EPOCHS = 5
+_MOST_EPOCHS = 1000
+"""Each stretch looks for a checkpoint at every epoch."""
 _LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -233,6 +235,8 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
             option="epochs",
             value=epochs,
         )
+    if epochs is not None and epochs > _MOST_EPOCHS:
+        raise BadInput(f"must be at most {_MOST_EPOCHS}", option="epochs", value=epochs)
     _check_alternatives(parameters)
 
 

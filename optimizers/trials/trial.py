@@ -50,6 +50,7 @@ class Evaluation:
         best_epoch: The epoch, from 1, of the least loss in `curve`; None without epochs.
         resumed_from: With a curve, the epochs that were trained in earlier stretches; without one,
             the folds that were served.
+        trouble: Why `curve` ended before the epochs that were asked for; empty if it did not.
         predictions: Key of the held-out predictions, per fold.
     """
 
@@ -64,6 +65,7 @@ class Evaluation:
     best_epoch: int | None = None
     resumed_from: int = 0
     predictions: tuple[str, ...] = ()
+    trouble: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

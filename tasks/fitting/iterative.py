@@ -7,7 +7,8 @@ a second pass adds nothing to naive Bayes, and AdaBoost, support vector machines
 discriminants, Gaussian processes and single trees have no epochs: they are fitted at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "Iterative",
     "epoch_seed",
     "iterative_algorithms",
+    "reasons_at_once",
     "rounds_after",
     "training_of",
     "why_at_once",
@@ -144,14 +146,39 @@ def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
     return frozenset(a.id for a in step.algorithms if _can_train_in_epochs(a, n_classes))
 
 
+def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
+    """Return why algorithms whose kind trains in epochs do not, with some values or always.
+
+    Args:
+        step: The step of models.
+        n_classes: Number of classes; 0 when numbers are predicted.
+
+    Returns:
+        By id of the algorithm, the reason. Those whose kind has no epochs are left out.
+    """
+    reasons: dict[str, str] = {}
+    for algorithm in step.algorithms:
+        for how in _recipes(algorithm, n_classes):
+            with suppress(Exception):  # one that cannot be made says why when it is fitted
+                model = model_in(build(how, seed=0), how)
+                if _path_of(model) and (why := why_at_once(model)):
+                    reasons.setdefault(algorithm.id, why)
+    return reasons
+
+
 def _can_train_in_epochs(algorithm: Algorithm, n_classes: int) -> bool:
+    return any(training_of(how) for how in _recipes(algorithm, n_classes))
+
+
+def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:
+    """Yield what an algorithm is with its default values and with some drawn ones."""
     if algorithm.is_passthrough:
-        return False
+        return
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
     rng = np.random.default_rng(0)
     drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
     choices = dict.fromkeys([default_choice(algorithm), *drawn])
-    return any(training_of(recipe(algorithm, c, summary, balanced=False)) for c in choices)
+    yield from (recipe(algorithm, choice, summary, balanced=False) for choice in choices)
 
 
 def _path_of(estimator: Any) -> str:

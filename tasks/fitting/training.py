@@ -135,13 +135,17 @@ class EpochTraining:
         """Return the predictions of the held-out rows after an epoch.
 
         Of passes, only those after the last one are known; None for others.
+
+        Raises:
+            ValueError: If they are not finite.
         """
         if self._iterative.rounds:
-            return next(self._staged([epoch]))
+            return _finite(next(self._staged([epoch])), epoch)
         if epoch != self.epochs:
             return None
         if self._latest is None:
-            self._latest = predict(self._model, self._held_out, self._data.classes)
+            found = predict(self._model, self._held_out, self._data.classes)
+            self._latest = _finite(found, epoch)
         return self._latest
 
     def checkpoint(self) -> Checkpoint:
@@ -159,7 +163,7 @@ class EpochTraining:
             self._latest = None
             if self._loss is not None:
                 found = predict(self._model, self._held_out, self._data.classes)
-                self.curve.append(_checked(self._loss, found))
+                self.curve.append(self._loss(_finite(found, epoch)))
                 self._latest = found
             self.epochs = epoch
 
@@ -170,14 +174,13 @@ class EpochTraining:
             counted = {self._iterative.rounds: self._rounds(to)}
             self._model.set_params(warm_start=True, **counted)
             self._model.fit(self._train, self._data.y, **self._weights)
-            self._model.set_params(
-                warm_start=False
-            )  # or the user's next `fit` would not begin anew
+            # Or the user's next `fit` would not begin anew.
+            self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
         if self._loss is not None:
-            for predictions in self._staged(new):
-                self.curve.append(_checked(self._loss, predictions))
+            for epoch, predictions in zip(new, self._staged(new), strict=True):
+                self.curve.append(self._loss(_finite(predictions, epoch)))
 
     def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
         rounds = [self._rounds(epoch) for epoch in epochs]
@@ -205,13 +208,13 @@ class EpochTraining:
         return repairs.transform(self._data.train), repairs.transform(self._data.held_out)
 
 
-def _checked(loss: Loss, predictions: Predictions) -> float:
-    """Return a loss.
+def _finite(predictions: Predictions, epoch: int) -> Predictions:
+    """Return the predictions after an epoch.
 
     Raises:
-        ValueError: If it or the predictions are not finite.
+        ValueError: If they are not finite.
     """
     for values in (predictions.label, predictions.score):
         if values is not None and not np.isfinite(values).all():
-            raise ValueError("the predictions are not finite")
-    return loss(predictions)
+            raise ValueError(f"the predictions after epoch {epoch} are not finite")
+    return predictions

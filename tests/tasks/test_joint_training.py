@@ -299,10 +299,13 @@ def test_numbers_that_are_not_finite_end_a_training_with_its_best_epoch(tmp_path
     assert 1 <= n < EPOCHS
     assert {len(curve) for curve in ended.fold_curves} == {n}
     assert ended.loss == min(ended.curve)
+    assert ended.trouble.startswith(f"no epoch {n + 1} in fold ")
+    assert "ValueError: " in ended.trouble
     assert all(step.key for step in models_of(ended))
     stretches = [evaluate(context, query_of(context, "growing", e)) for e in range(1, EPOCHS)]
     assert results(stretches[-1]) == results(ended)
     assert stretches[0].curve == ended.curve[:1]
+    assert (stretches[0].trouble, stretches[-1].trouble) == ("", ended.trouble)
     assert results(evaluate(context, query_of(context, "growing"))) == results(ended)
 
 
@@ -375,3 +378,13 @@ def test_a_refit_trains_the_epochs_that_were_best_and_chooses_nothing(tmp_path, 
     classes = path_run.dataset.classes
     label = [classes[i] for i in node.predictions().label]
     assert label == list(fitted.predict(X))
+
+
+def test_a_refit_keeps_the_predictions_of_its_last_epoch_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(joint_training, "CHECKPOINT_SECONDS", 0.0)
+    context = epoch_context(tmp_path)
+    refit = PathRun(context, query_of(context, "sgd", 3), [REFIT])
+    for position in range(len(refit.steps)):
+        refit.run(position)
+    kept = Path(store_of(context).files.path("records", "predictions"))
+    assert [folder.name for folder in kept.glob("*/*")] == [refit.nodes(REFIT)[-1].predictions_key]

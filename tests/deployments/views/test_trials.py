@@ -42,6 +42,16 @@ def test_a_failed_trial_says_where_and_why(capsys) -> None:
     assert "fit model, fold 2: no convergence" in capsys.readouterr().out
 
 
+def test_a_trial_whose_training_could_not_go_on_says_why(capsys) -> None:
+    trouble = "no epoch 7 in fold 1: ValueError: the predictions after epoch 7 are not finite"
+    evaluation = {
+        "loss": 1.0, "cost_seconds": 2.0, "constraints": {}, "steps": [], "trouble": trouble
+    }  # fmt: skip
+    print_trials([{**TRIAL, "state": "complete", "evaluation": evaluation}])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith(trouble)
+
+
 def test_no_trials_are_said(capsys) -> None:
     print_trials([])
     assert capsys.readouterr().out == "no trials\n"

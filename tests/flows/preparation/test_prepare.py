@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from inputs import write_meds, write_omop_log, write_synthea_log
+from studies import ITERATIVE_SPACES
 
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.prepare import prepare
@@ -63,6 +64,7 @@ def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) ->
     ("options", "message"),
     [
         ({"epochs": 4}, "--epochs 4: 20 % of a full training would be less than one epoch"),
+        ({"epochs": 1001}, "--epochs 1001: must be at most 1000"),
         ({"epochs": 10, "space": "svm"}, "no model of space 'svm' trains in epochs; .*MLPClass"),
         ({"epochs": 10, "space": "mlp"}, "; take --space .* or leave it out"),
     ],
@@ -105,3 +107,15 @@ def test_a_race_without_a_cache_is_said_to_run_first_folds_twice(prepared) -> No
         map(str, prepared("train.csv", **given, no_cache=True).notes)
     )
     assert "first fold" not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
+    prepared, tmp_path
+) -> None:
+    (tmp_path / "space.py").write_text(ITERATIVE_SPACES)
+    given = {"target": "target", "drop": ["patient"], "space": f"{tmp_path / 'space.py'}:classes"}
+    notes = " ".join(map(str, prepared("train.csv", **given, epochs=10).notes))
+    said = "lbfgs: MLPClassifier with solver='lbfgs' makes no passes to stop after"
+    assert f"fitted at once, without epochs: {said}" in notes
+    assert "neighbours" not in notes  # nobody expects epochs of them
+    assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))

@@ -308,3 +308,11 @@ def test_an_error_that_is_not_of_the_numbers_is_raised_at_any_epoch() -> None:
     )
     with pytest.raises(MemoryError):
         training.advance(10)
+
+
+def test_predictions_that_are_not_finite_are_refused_though_nothing_judges_them() -> None:
+    training = begun(recipe_of("sklearn.linear_model.SGDRegressor", {}), scored=False)
+    training.advance(2)
+    training.estimator.intercept_[:] = np.nan
+    with pytest.raises(ValueError, match="the predictions after epoch 2 are not finite"):
+        training.predictions(2)
