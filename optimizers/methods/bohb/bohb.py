@@ -15,14 +15,13 @@ from prefect_tune.optimizers.methods.bohb.densities import KernelDensity
 from prefect_tune.optimizers.methods.halving.brackets import ranked
 from prefect_tune.optimizers.methods.hyperband.hyperband import Hyperband
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Bohb"]
 
-_LEAST_GOOD = 3
-"""Results that count as good, however few there are."""
 _MORE_RESULTS = 3
 """Than numbers and choices, before a rung has a model."""
 
@@ -54,10 +53,14 @@ class Bohb(Hyperband):
             results = [t for t in told if self.rungs.level(t.query) == level]
             best_first = ranked(results, self.history)
             if len(best_first) >= self._dimension + _MORE_RESULTS:
-                n_good = max(_LEAST_GOOD, int(self.options.good_share * len(best_first)))
+                n_good = max(self._dimension + 1, int(self.options.good_share * len(best_first)))
                 failed = [t for t in results if t.state == TrialState.FAILED]
                 return best_first[:n_good], [*best_first[n_good:], *failed]
         return None
+
+    def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
+        """Return draws around the good ones, from a wider density than theirs."""
+        return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
 
     def _by_model(self, rng: np.random.Generator) -> Configuration | None:
         """Return the draw of the largest ratio that is new; None without a model or such a draw."""
@@ -71,7 +74,7 @@ class Bohb(Hyperband):
             )
             for trials in split
         )
-        drawn = good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
+        drawn = self.near(good, rng)
         ratio = good.log_density(drawn) - bad.log_density(drawn)
         asked = self.history.asked
         for row in np.argsort(-ratio, kind="stable"):

@@ -19,14 +19,15 @@ class BohbOptions(BracketOptions):
         eta: One in so many of a rung goes on to the next, which has so many times as much.
         n_rungs: Most rungs; as many as its epochs or folds allow by default, up to 4 of subsets.
         random_share: Share of the new configurations that are drawn from the prior (rho).
-        good_share: Share of a rung's results that counts as good, at least three (the paper: 0.15,
-            and at least one more than a configuration has numbers and choices).
-        n_samples: Draws around the good ones, of which the best is taken (the paper's N_s: 64).
+        good_share: Share of a rung's results that counts as good, but at least one more of them
+            than a configuration has numbers and choices.
+        n_samples: Draws around the good ones, of which the best is taken (N_s; the paper: 64,
+            no better on recorded curves and worse where many paths differ).
         bandwidth_factor: How much wider than the density of the good ones is drawn (b_w).
     """
 
     random_share: float = 1 / 3
-    good_share: float = 0.25
+    good_share: float = 0.15
     n_samples: int = 24
     bandwidth_factor: float = 3.0
 

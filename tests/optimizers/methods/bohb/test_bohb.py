@@ -72,11 +72,11 @@ def test_failed_runs_are_bad_and_do_not_count() -> None:
     assert numbers(bad) == [5, 6, 0, 1]
 
 
-def test_a_quarter_is_good_when_there_are_many() -> None:
+def test_a_share_is_good_when_there_are_many() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(40)], epochs=1)
     assert optimizer.modelled is not None
-    assert numbers(optimizer.modelled[0]) == list(range(10))
+    assert numbers(optimizer.modelled[0]) == list(range(6))
 
 
 def planted(random_share: float) -> np.ndarray:
