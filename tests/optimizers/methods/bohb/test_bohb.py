@@ -7,7 +7,16 @@ from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from worlds import told
 
-from prefect_tune.optimizers import Bohb, Budget, Constraint, Objective, Query, Trial
+from prefect_tune.optimizers import (
+    Bohb,
+    Budget,
+    Choice,
+    Configuration,
+    Constraint,
+    Objective,
+    Query,
+    Trial,
+)
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
@@ -79,28 +88,38 @@ def test_a_share_is_good_when_there_are_many() -> None:
     assert numbers(optimizer.modelled[0]) == list(range(6))
 
 
-def planted(random_share: float) -> np.ndarray:
-    """First numbers of 30 new configurations after results that are better the higher it is."""
+def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
+    """First numbers of 30 new configurations after results of these first numbers."""
     optimizer = make(random_share=random_share)
     rng = np.random.default_rng(3)
-    for number in range(40):
-        query = Query(sample_configuration(optimizer.space, rng), epochs=1)
+    for number, (value, loss) in enumerate(zip(values, losses, strict=True)):
+        choice = Choice.of("a0", {"h0": value, "h1": float(rng.random())})
+        query = Query(Configuration((("step0", choice),)), epochs=1)
         optimizer.restore(number, query, None)
-        value = dict(query.configuration["step0"].values)["h0"]
-        optimizer.tell(told(number, query, 10 * (1 - float(value))))
-    drawn = []
-    while len(drawn) < 30:
-        configuration = optimizer.ask(Budget()).configuration
-        if configuration not in {optimizer.history[n].query.configuration for n in range(40)}:
-            drawn.append(float(dict(configuration["step0"].values)["h0"]))
-    return np.array(drawn)
+        optimizer.tell(told(number, query, loss))
+    queries = [optimizer.ask(Budget()) for _ in range(60)]
+    new = [q.configuration for q in queries if q.configuration not in _seen(optimizer, len(values))]
+    return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
+
+
+def _seen(optimizer: Bohb, n: int) -> set[Configuration]:
+    return {optimizer.history[number].query.configuration for number in range(n)}
 
 
 def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> None:
-    modelled, mixed, random = planted(0.0), planted(1 / 3), planted(1.0)
-    assert modelled.min() > 0.6
+    values = list(np.random.default_rng(0).random(40))
+    losses = [10 * (1 - value) for value in values]
+    modelled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
+    assert np.mean(modelled < 0.6) <= 0.1
     assert 0.1 < np.mean(mixed < 0.6) < 0.5
     assert np.mean(random < 0.6) > 0.4
+
+
+def test_of_two_places_that_are_as_good_the_one_with_fewer_bad_ones_is_taken() -> None:
+    near = list(np.linspace(0.18, 0.22, 20))
+    values = [*near[:3], 0.78, 0.8, 0.82, *near[3:], *np.linspace(0.02, 0.18, 17)]
+    taken = first_numbers(values, [1.0] * 6 + [5.0] * 34, 0.0)
+    assert np.mean(taken > 0.6) > 0.8
 
 
 def test_what_violates_a_constraint_is_bad() -> None:

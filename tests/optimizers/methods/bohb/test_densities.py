@@ -29,6 +29,15 @@ def test_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
     assert np.exp(density.log_density(at(*x))) == pytest.approx(expected)
 
 
+def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
+    space = CandidateSpace(counted_space((2,), 0))
+    points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
+    density = KernelDensity.fit(space, points, 1)
+    leaving = 3 ** (-1 / 5) * (1 - (3 / 4) ** 2 - (1 / 4) ** 2)
+    other = Candidates(np.ones((1, 1), dtype=np.intp), np.empty((1, 0)))
+    assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
+
+
 def test_a_density_is_one_in_the_mean_over_the_prior() -> None:
     space = CandidateSpace(mixed_space())
     rng = np.random.default_rng(0)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -6,7 +7,16 @@ from contracts.optimizer import OptimizerContract
 from simulation import Outcome, Simulation, share_to_do
 from worlds import mixed_space, told
 
-from prefect_tune.optimizers import Budget, Halving, Objective, Query, TrialState
+from prefect_tune.optimizers import (
+    Budget,
+    Constraint,
+    Evaluation,
+    Halving,
+    Objective,
+    Query,
+    Trial,
+    TrialState,
+)
 from prefect_tune.optimizers.methods.halving.rendering import bracket_lines
 
 OBJECTIVE = OptimizerContract.objective
@@ -84,6 +94,20 @@ def test_the_answer_is_the_best_of_the_highest_rung_until_one_is_full() -> None:
     assert optimizer.incumbent.state == TrialState.STOPPED
     optimizer.tell(told(4, optimizer.ask(Budget()), 20.0))
     assert optimizer.incumbent == optimizer.history[4]
+
+
+def test_what_violates_a_constraint_is_no_answer_however_high_it_is() -> None:
+    bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
+    optimizer = Halving(mixed_space(), 0, bounded, n=3)
+    for number, query in enumerate(begun(optimizer, 3)):
+        seen = Evaluation(float(number), constraints={"latency_us": 40.0})
+        optimizer.tell(Trial(number, query).started().ended(seen))
+    for number in (3, 4):
+        query = optimizer.ask(Budget())
+        assert query.configuration == optimizer.history[0].query.configuration
+        slow = Evaluation(0.0, constraints={"latency_us": 60.0})
+        optimizer.tell(Trial(number, query).started().ended(slow))
+        assert optimizer.incumbent == optimizer.history[0]
 
 
 def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> None:
