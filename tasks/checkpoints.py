@@ -19,6 +19,7 @@ from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.fitting.training import Checkpoint
+from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["Checkpoints"]
 
@@ -63,10 +64,20 @@ class Checkpoints:
         """
         for epochs in sorted(self.found, reverse=True):
             if epochs <= most:
-                names = ["curve"] if epochs == unless else ["curve", "estimator"]
+                has_history = "history" in self.found[epochs].parts
+                whole = ["curve", "estimator", *(("history",) if has_history else ())]
+                names = ["curve"] if epochs == unless else whole
                 if (read := self._read(epochs, names)) is not None:
-                    return Checkpoint(epochs, read.get("estimator"), tuple(read["curve"].tolist()))
+                    curve, history = tuple(read["curve"].tolist()), read.get("history", {})
+                    return Checkpoint(epochs, read.get("estimator"), curve, history)
         return None
+
+    def predictions(self, epochs: int, epoch: int) -> Predictions | None:
+        """Return the predictions after an epoch if the checkpoint after `epochs` has them."""
+        if epochs not in self.found or "history" not in self.found[epochs].parts:
+            return None
+        read = self._read(epochs, ["history"])
+        return read["history"].get(epoch) if read is not None else None
 
     def seconds_until(self, epochs: int) -> float:
         """Return the time that training until a checkpoint once took."""
@@ -86,7 +97,9 @@ class Checkpoints:
         """
         epochs = checkpoint.epochs
         curve = canonical(np.array(checkpoint.curve))
-        parts = {"estimator": checkpoint.estimator, "curve": curve}
+        parts: dict[str, Any] = {"estimator": checkpoint.estimator, "curve": curve}
+        if checkpoint.history:
+            parts["history"] = checkpoint.history
         entry = replace(self._about, key=self.key_after(epochs))
         lineage = {**self._lineage, "training": self._about.key, "epochs": epochs}
         kept = self._store.write(entry, Made(parts, summary, seconds, ("estimator",)), lineage)

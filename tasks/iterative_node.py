@@ -14,6 +14,9 @@ from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["IterativeNode"]
 
+_MOST_HISTORY_BYTES = 64_000_000
+"""Predictions of all epochs that would be larger are not kept; they are made again if needed."""
+
 
 class IterativeNode(Node):
     """A model of one fold that trains in epochs, led by `joint_training`.
@@ -35,6 +38,8 @@ class IterativeNode(Node):
         trouble: Why it cannot go on; None if it can.
         resumed_from: Epochs that its checkpoint had.
         best_epoch: The epoch whose predictions count.
+        is_alone: Whether folds that are trained later may find another epoch to be the best, so
+            that the predictions of all epochs are kept.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class IterativeNode(Node):
         self.best_epoch = target
         self.curve: tuple[float, ...] = ()
         self.trouble: Exception | None = None
+        self.is_alone = False
         self._start: Checkpoint | None = None
         self._training: EpochTraining | None = None
         self._before = 0.0  # seconds that training to where `_training` began once took
@@ -198,7 +204,10 @@ class IterativeNode(Node):
 
     def _predicted(self, epoch: int) -> Predictions:
         """Return the predictions after an epoch, by training up to it again if need be."""
-        found = self._training.predictions(epoch) if self._training is not None else None
+        if self._training is not None:
+            found = self._training.predictions(epoch)
+        else:
+            found = self._checkpoints.predictions(self.epochs, epoch)
         if found is None:
             again, _ = self._trained(self.epochs if self._iterative.rounds else epoch)
             found = again.predictions(epoch)
@@ -242,6 +251,8 @@ class IterativeNode(Node):
             epochs=self.of_epochs,
             loss=(lambda p: self._metric.loss(y, p, n_classes)) if self.is_judged else None,
             start=start,
+            keeps_history=self.is_alone
+            and 8 * len(y) * (n_classes + 1) * self.of_epochs <= _MOST_HISTORY_BYTES,
         )
         return training, self._checkpoints.seconds_until(start.epochs) if start else 0.0
 

@@ -144,6 +144,8 @@ class PathRun:
         nodes = [chain.tip for chain in self._chains if isinstance(chain.tip, IterativeNode)]
         if not nodes:
             return
+        for node in nodes:
+            node.is_alone = self.query.folds is not None
         step, worked_on = self.steps[-1][0].name, [self.folds[0]]
 
         def begin(fold: int) -> None:

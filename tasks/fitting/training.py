@@ -6,8 +6,8 @@ same to the last bit.
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -50,11 +50,13 @@ class Checkpoint:
         epochs: How many.
         estimator: The model, behind its repairs.
         curve: Loss on the held-out rows after each of them; empty if it was not looked at.
+        history: Predictions of the held-out rows after passes, as far as they are kept.
     """
 
     epochs: int
     estimator: Any
     curve: tuple[float, ...] = ()
+    history: Mapping[int, Predictions] = field(default_factory=dict)
 
 
 class EpochTraining:
@@ -68,6 +70,7 @@ class EpochTraining:
         epochs: Epochs of a full training.
         loss: Judges it after each epoch; None to train without a curve.
         start: What to go on from; None for the beginning. It is copied.
+        keeps_history: Whether the predictions after each pass are kept, if there is a loss.
 
     Attributes:
         epochs: Epochs done.
@@ -86,6 +89,7 @@ class EpochTraining:
         epochs: int,
         loss: Loss | None,
         start: Checkpoint | None = None,
+        keeps_history: bool = False,
     ) -> None:
         started = perf_counter()
         check_fits(how, data)
@@ -105,6 +109,7 @@ class EpochTraining:
         is_weighted = how.weights == "sample_weight"
         self._weights = {"sample_weight": sample_weights(data.y)} if is_weighted else {}
         self._latest: Predictions | None = None
+        self._keeps_history, self._history = keeps_history, dict(start.history) if start else {}
         self.trouble: Exception | None = None
         self.seconds = perf_counter() - started
 
@@ -134,7 +139,7 @@ class EpochTraining:
     def predictions(self, epoch: int) -> Predictions | None:
         """Return the predictions of the held-out rows after an epoch.
 
-        Of passes, only those after the last one are known; None for others.
+        Of passes, those after the last one are known, and those kept; None for others.
 
         Raises:
             ValueError: If they are not finite.
@@ -142,7 +147,7 @@ class EpochTraining:
         if self._iterative.rounds:
             return _finite(next(self._staged([epoch])), epoch)
         if epoch != self.epochs:
-            return None
+            return self._history.get(epoch)
         if self._latest is None:
             found = predict(self._model, self._held_out, self._data.classes)
             self._latest = _finite(found, epoch)
@@ -150,7 +155,8 @@ class EpochTraining:
 
     def checkpoint(self) -> Checkpoint:
         """Return where it stands; what it holds is trained further."""
-        return Checkpoint(self.epochs, self.estimator, tuple(self.curve))
+        history = dict(self._history) if self._keeps_history else {}
+        return Checkpoint(self.epochs, self.estimator, tuple(self.curve), history)
 
     def _pass_over(self, to: int) -> None:
         """Make passes over the rows, each with a seed of its own."""
@@ -165,6 +171,8 @@ class EpochTraining:
                 found = predict(self._model, self._held_out, self._data.classes)
                 self.curve.append(self._loss(_finite(found, epoch)))
                 self._latest = found
+                if self._keeps_history:
+                    self._history[epoch] = found
             self.epochs = epoch
 
     def _add_rounds(self, to: int) -> None:

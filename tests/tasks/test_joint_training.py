@@ -388,3 +388,27 @@ def test_a_refit_keeps_the_predictions_of_its_last_epoch_alone(tmp_path, monkeyp
         refit.run(position)
     kept = Path(store_of(context).files.path("records", "predictions"))
     assert [folder.name for folder in kept.glob("*/*")] == [refit.nodes(REFIT)[-1].predictions_key]
+
+
+def test_a_fold_that_was_trained_alone_is_not_trained_again_for_the_best_epoch_of_all(
+    tmp_path, monkeypatch
+) -> None:
+    context, model = epoch_context(tmp_path), "mlp"
+    first = evaluate(context, to_epoch(query_of(context, model), None, folds=1))
+    trained: set[int] = set()
+    train = IterativeNode._train
+
+    def note_and_train(node: IterativeNode, *given) -> None:
+        trained.add(node.fold.number)
+        train(node, *given)
+
+    monkeypatch.setattr(IterativeNode, "_train", note_and_train)
+    ended = evaluate(context, query_of(context, model))
+    assert ended.best_epoch != first.best_epoch
+    assert trained == {1, 2}
+    assert [step.hit for step in models_of(ended)] == [True, False, False]
+    assert results(ended) == results(straight(tmp_path, model))
+    key = ended.predictions[0]
+    kept = store_of(context).records.get(predictions_record(key))
+    fresh = store_of(epoch_context(tmp_path / "straight")).records.get(predictions_record(key))
+    assert kept["label"].tolist() == fresh["label"].tolist()
