@@ -74,6 +74,26 @@ class Racing(Optimizer):
         """Configurations that keep up go on, also when no more may be begun."""
         return True
 
+    @property
+    def incumbent(self) -> Trial | None:
+        """The trial of the configuration that the method would choose, if that ran all folds."""
+        chosen = self.inner.incumbent
+        if chosen is None or chosen == self.inner.history.incumbent:
+            return self.history.incumbent
+        whole = self._whole(chosen.number)
+        return self.history.incumbent if whole is None else self.history[whole]
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """Those of the method, shared out again among the configurations that ran all folds."""
+        chosen, weights = self.inner.incumbent, self.inner.weights
+        if chosen is None or weights == {chosen.number: 1.0}:
+            return super().weights
+        wholes = {self._whole(i): weight for i, weight in weights.items()}
+        known = {number: weight for number, weight in wholes.items() if number is not None}
+        total = sum(known.values())
+        return {n: weight / total for n, weight in known.items()} if total else super().weights
+
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Take an ask of an earlier process; a first fold was an ask of the method inside."""
         if number == self._n_asks and not query.is_full:
@@ -186,6 +206,12 @@ class Racing(Optimizer):
             and not self._is_told(i)
             and self.history[number].state == TrialState.STOPPED
         ]
+
+    def _whole(self, i: int) -> int | None:
+        """Return the trial of all folds of a configuration of the method, if it is complete."""
+        number = self._rest.get(i)
+        is_complete = number is not None and self.history[number].state == TrialState.COMPLETE
+        return number if is_complete else None
 
     def _is_told(self, i: int) -> bool:
         return self.inner.history[i].is_told

@@ -1,6 +1,7 @@
 """A method whose configurations race: what it asks for, what the method inside is told."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -237,6 +238,48 @@ def test_the_constraints_of_a_first_fold_are_told_with_its_estimate() -> None:
     told = optimizer.inner.history[1]
     assert told.evaluation is not None
     assert told.evaluation.constraints == {"size": 7.0}
+
+
+def test_quantities_of_a_stopped_first_fold_reach_the_method() -> None:
+    optimizer = with_incumbent("tpe", LIMITED, size=1.0)
+    begin(optimizer, 90.0)
+    assert optimizer.inner.history.incumbent == optimizer.inner.history[0]
+    optimizer.measure(2, {"size": 7.0})
+    told = optimizer.inner.history[1]
+    assert told.evaluation is not None
+    assert told.evaluation.constraints == {"size": 7.0}
+    assert told.loss == pytest.approx(94.0)
+
+
+class Choosing(RandomSearch):
+    """Chooses its configuration of a number, and weighs those that it is told to."""
+
+    chosen = 0
+    shares: ClassVar[dict[int, float]] = {}
+
+    @property
+    def incumbent(self) -> Trial | None:
+        return self.history.get(self.chosen)
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        return self.shares or super().weights
+
+
+def test_the_choice_of_the_method_is_the_trial_of_all_folds_of_its_configuration() -> None:
+    inner = Choosing(mixed_space(), 0, FOLDS)
+    optimizer = Racing(inner)
+    for losses in ((16.0, 20.0, 24.0), (14.0, 18.0, 22.0)):
+        begin(optimizer, *losses)
+        go_on(optimizer, *losses)
+    begin(optimizer, 90.0)
+    assert optimizer.incumbent == optimizer.history[1]  # and not the best, which is 3
+    assert optimizer.weights == {1: 1.0}
+    inner.shares = {0: 0.5, 1: 0.25, 2: 0.25}  # type: ignore[misc]
+    assert dict(optimizer.weights) == pytest.approx({1: 2 / 3, 3: 1 / 3})
+    inner.chosen, inner.shares = 2, {2: 1.0}  # type: ignore[misc]  # it was stopped
+    assert optimizer.incumbent == optimizer.history[3]
+    assert optimizer.weights == {3: 1.0}
 
 
 def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configuration() -> None:
