@@ -49,11 +49,16 @@ def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
 
 
 def failed_later(first: Evaluation, failure: Failure) -> Failure:
-    """Return the failure of a configuration that had its first fold behind it, with its cost."""
+    """Return the failure of a configuration that had its first fold behind it, with its cost.
+
+    What its first fold took is known, though the failure may not say what was served.
+    """
+    told = {(cost.step, cost.fold) for cost in failure.steps}
+    unsaid = [cost for cost in first.steps if (cost.step, cost.fold) not in told]
     return replace(
         failure,
         cost_seconds=first.cost_seconds + failure.cost_seconds,
-        steps=_made_steps(first.steps, failure.steps),
+        steps=(*unsaid, *_made_steps(first.steps, failure.steps)),
     )
 
 

@@ -68,3 +68,15 @@ def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
     told = failed_later(first, failure)
     assert (told.kind, told.cost_seconds) == ("timeout", 12.0)
     assert told.steps == first.steps
+
+
+def test_a_failure_that_says_no_steps_keeps_those_of_the_first_fold() -> None:
+    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.4)))
+    assert failed_later(first, Failure("crashed", "", cost_seconds=1.0)).steps == first.steps
+    began = Failure("timeout", "", steps=(step("pca", 0, 0.5, hit=True), step("pca", 1, 0.6)))
+    told = failed_later(first, began).steps
+    assert sorted((s.step, s.fold, s.hit) for s in told) == [
+        ("pca", 0, False),
+        ("pca", 1, False),
+        ("svm", 0, False),
+    ]
