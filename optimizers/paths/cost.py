@@ -17,6 +17,7 @@ from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["PathCost"]
 
@@ -101,7 +102,7 @@ class PathCost:
         of_candidates = CandidatePrefixes(space, self._order)
         known: Sequence[NDArray[np.void]] = ()
         if _is_served(history):
-            ran = space.encode(t.query.configuration for t in history.complete)
+            ran = space.encode(t.query.configuration for t in _of_all_folds(history.complete))
             known = of_candidates.of(ran, space.features(ran))[:-1]
 
         def seconds(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,7 +124,7 @@ class PathCost:
         if not _is_served(history):
             return np.zeros(self._codes.shape, dtype=np.bool_)
         known: set[int] = set()
-        for trial in (*history.complete, *history.failed):
+        for trial in _of_all_folds((*history.complete, *history.failed)):
             if trial.number not in self._known_codes:
                 made = self._default_prefixes(trial.query.configuration)
                 self._known_codes[trial.number] = dict(made)
@@ -161,6 +162,21 @@ def _default_choices(
         if step.name in shared:
             found[k][shared[step.name].algorithm] = shared[step.name]
     return found
+
+
+def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials whose steps were made on all folds, as far as that is known.
+
+    In a race the others ended in their first fold, and losses on the rest of them are estimates.
+    """
+    known = list(trials)
+    n_folds = max((len(t.evaluation.fold_losses) for t in known if t.evaluation), default=1)
+
+    def n_made(trial: Trial) -> int:
+        outcome = trial.evaluation or trial.failure
+        return len({cost.fold for cost in outcome.steps}) if outcome else 0
+
+    return [t for t in known if not 0 < n_made(t) < n_folds]
 
 
 def _is_served(history: History) -> bool:
