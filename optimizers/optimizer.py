@@ -32,6 +32,8 @@ class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the
 class Optimizer(ABC):
     """A method of search behind ask and tell; cheap to call in any order with queries pending.
 
+    Many methods: the whole contract, of which most methods implement `_propose` alone.
+
     Subclasses implement `_propose`, and `_observe` and `_restore` where they keep state that the
     history does not hold.
 
@@ -78,6 +80,11 @@ class Optimizer(ABC):
     def can_go_on(self) -> bool:
         """Whether it may go on with configurations when no more may be begun."""
         return bool(self.method.fidelities)
+
+    @property
+    def least_begun(self) -> int:
+        """Configurations that it begins before one of them runs to its end."""
+        return 1
 
     @property
     def incumbent(self) -> Trial | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.naming import UnknownName
@@ -22,8 +23,8 @@ def check_method(
     option: str,
     value: str | None = None,
     race: bool = False,
-) -> None:
-    """Check a method's options by making it, which costs nothing.
+) -> Optimizer:
+    """Check a method's options by making it, which costs nothing; return it.
 
     Args:
         method: Name of the method.
@@ -39,13 +40,14 @@ def check_method(
         BadInput: If the value of an option cannot be used.
     """
     try:
-        made = make_optimizer(method, space, 0, objective, options)
+        made: Optimizer = make_optimizer(method, space, 0, objective, options)
     except (UnknownName, BadInput):
         raise
     except (TypeError, ValueError) as error:
         raise BadInput(str(error), option=option, value=value) from error
     if race:
         try:
-            Racing(made)
+            made = Racing(made)
         except ValueError as error:
             raise BadInput(str(error), option="race", remedy="leave it out") from error
+    return made

@@ -13,6 +13,7 @@ from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_metric, read_input
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
@@ -93,7 +94,7 @@ def resolve(
     split, metric, objective = posed.split, posed.metric, posed.objective
     bounds = settings.bounds or ()
     options, race = dict(settings.options), bool(settings.race)
-    check_method(method, options, found.space, objective, option="option", race=race)
+    made = check_method(method, options, found.space, objective, option="option", race=race)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -128,13 +129,30 @@ def resolve(
     )
     notes = constraint_notes(bounds, dataset, split, method)
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes))
-    return plan, [*posed.notes, *found.notes(), *notes, *_race_notes(plan), *epoch_notes]
+    notes += [*_stretch_notes(plan, made), *epoch_notes]
+    return plan, [*posed.notes, *found.notes(), *notes]
 
 
-def _race_notes(plan: StudyPlan) -> list[Note]:
-    if not plan.race or plan.use_cache:
-        return []
-    return [Note("without a cache, what keeps up in the race runs its first fold again", "race")]
+def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
+    """Say what a user should know where trials are less than a full evaluation."""
+    notes, trials = [], plan.stop_rule.trials
+    if plan.race and not plan.use_cache:
+        said = "without a cache, what keeps up in the race runs its first fold again"
+        notes.append(Note(said, "race"))
+    if method.method.fidelities and not plan.use_cache:
+        said = f"without a cache, what method {plan.method} goes on with is trained again from its"
+        notes.append(Note(f"{said} start", "no_cache"))
+    if trials is not None and trials < (least := method.least_begun):
+        said = f"method {plan.method} begins {least} configurations before one is run in full"
+        notes.append(
+            Note(
+                f"{said}, and {trials} are fewer: it goes on with the best of those",
+                "trials",
+                str(trials),
+                f"--trials {least} or more is what it asks for",
+            )
+        )
+    return notes
 
 
 def _epoch_notes(plan: StudyPlan, space: Space, n_classes: int) -> list[Note]:

@@ -54,6 +54,11 @@ class Halving(Optimizer):
         return new_configuration(self.space, self.history.asked, rng)
 
     @property
+    def least_begun(self) -> int:
+        """The configurations of the first bracket."""
+        return self.plan(0).size
+
+    @property
     def incumbent(self) -> Trial | None:
         """The best full trial; before there is one, the best of the highest rung reached."""
         if (best := self.history.incumbent) is not None:
@@ -84,8 +89,8 @@ class Halving(Optimizer):
             "levels": list(self.rungs.levels),
             "rungs": rungs,
         }
-        if runs and not self.history.complete:
-            size = self.plan(0).size
+        if not self.history.complete and (self.history.stopped or (runs and self.history.pending)):
+            size = self.least_begun
             note = f"the budget is smaller than a bracket, which begins {size} configurations"
             decided["notes"] = [f"nothing was evaluated in full: {note}"]
         return decided

@@ -119,3 +119,28 @@ def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
     assert f"fitted at once, without epochs: {said}" in notes
     assert "neighbours" not in notes  # nobody expects epochs of them
     assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+def test_a_method_of_stretches_without_a_cache_is_said_to_train_again(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "trials": 99}
+    for method, no_cache, is_said in (
+        ("halving", True, True),
+        ("halving", False, False),
+        ("random", True, False),
+    ):
+        study = prepared("train.csv", **given, method=method, no_cache=no_cache)
+        assert ("trained again from its start" in " ".join(map(str, study.notes))) == is_said
+
+
+@pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
+def test_fewer_trials_than_a_bracket_are_said_before_the_start(prepared, method) -> None:
+    given = {"target": "target", "drop": ["patient"], "method": method}
+    option = {"fidelity": "folds"}
+    (note,) = [
+        n
+        for n in prepared("train.csv", **given, option=option, trials=2).notes
+        if n.option == "trials"
+    ]
+    assert str(note).startswith(f"method {method} begins 3 configurations before one is run in")
+    enough = prepared("train.csv", **given, option=option, trials=3)
+    assert "before one is run" not in " ".join(map(str, enough.notes))

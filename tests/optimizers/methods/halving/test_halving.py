@@ -130,6 +130,14 @@ def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> Non
     ]
 
 
+def test_where_all_runs_failed_the_budget_is_not_to_blame() -> None:
+    optimizer = make()
+    for number, query in enumerate(begun(optimizer, 9)):
+        optimizer.tell(told(number, query, None))
+    assert optimizer.least_begun == 9
+    assert "notes" not in optimizer.decisions
+
+
 def test_shares_of_rows_are_shown_short() -> None:
     optimizer = make(fidelity="subset")
     assert bracket_lines(optimizer.decisions)[0] == (
