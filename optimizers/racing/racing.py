@@ -27,6 +27,8 @@ __all__ = ["Racing"]
 class Racing(Optimizer):
     """A method whose configurations race, one fold at first and the others if they keep up.
 
+    Many methods: all of the contract that speak of trials must speak of configurations.
+
     The history has the stretches, each a trial of its own; that of `inner` has one trial for each
     configuration, pending until it is known how far it goes.
 
