@@ -13,6 +13,7 @@ from prefect_tune.flows.study.clock import StudyClock
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import read_trials, replayed_optimizer
+from prefect_tune.flows.study.stretch_pins import StretchPins
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
 from prefect_tune.optimizers.trials.state import TrialState
@@ -24,7 +25,7 @@ from prefect_tune.tasks.bad_input import BadInput
 __all__ = ["Study", "StudyFailed"]
 
 _PIN_SECONDS = 86_400.0
-"""Longest time that the incumbent's artifacts stay pinned after a session was killed."""
+"""Longest time that artifacts in use stay pinned after a session was killed."""
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -78,6 +79,7 @@ class Study:
         )
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, space)}
         self._begun = {trial.query.configuration for trial in self.trials.values()}
+        self._stretch_pins: StretchPins | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
@@ -168,6 +170,8 @@ class Study:
         self._note_incumbent()
         if self.incumbent == trial:
             self._pin_incumbent()
+        if self._stretch_pins is not None:
+            self._stretch_pins.tell(trial)
 
     def retry(self, number: int) -> None:
         """Let a failed trial wait for another start."""
@@ -218,12 +222,19 @@ class Study:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Count the time of the body as the study's, and keep the incumbent's artifacts."""
+        """Count the time of the body as the study's, and keep what is in use.
+
+        That is the incumbent's artifacts, and the models that configurations can go on from.
+        """
         with self._clock.running():
             self._pin_incumbent()
+            self._pin_stretches()
             try:
                 yield
             finally:
+                if self._stretch_pins is not None:
+                    self._stretch_pins.release()
+                    self._stretch_pins = None
                 self.store.index.pins.release(study_lease(self.name))
 
     def _note_incumbent(self) -> None:
@@ -237,6 +248,12 @@ class Study:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
+
+    def _pin_stretches(self) -> None:
+        if self.optimizer.can_go_on:
+            owner, model = f"{study_lease(self.name)} stretches", self.optimizer.space.steps[-1]
+            self._stretch_pins = StretchPins(self.store.index.pins, owner, model.name, _PIN_SECONDS)
+            self._stretch_pins.begin(self.trials.values())
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sqlalchemy import Column, Double, Select, String, Table, delete, insert, select
+from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, metadata
 
@@ -33,15 +34,29 @@ class Pins:
         with self._database.write() as connection:
             is_over = (table.owner == owner) | (table.expires < epoch())
             connection.execute(delete(pin_table).where(is_over))
-            if keys:
-                connection.execute(
-                    insert(pin_table).values(expires=epoch() + seconds),
-                    [{"key": key, "owner": owner} for key in dict.fromkeys(keys)],
-                )
+            self._insert(connection, keys, owner, seconds)
+
+    def change(
+        self, keys: Sequence[str], released: Sequence[str], owner: str, seconds: float
+    ) -> None:
+        """Pin artifacts for some time and release others; the owner's other pins stay."""
+        table = pin_table.c
+        with self._database.write() as connection:
+            is_meant = (table.owner == owner) & table.key.in_({*keys, *released})
+            connection.execute(delete(pin_table).where(is_meant))
+            self._insert(connection, keys, owner, seconds)
 
     def release(self, owner: str) -> None:
         """Release all pins of an owner."""
         self.set([], owner, 0.0)
+
+    @staticmethod
+    def _insert(connection: Connection, keys: Sequence[str], owner: str, seconds: float) -> None:
+        if keys:
+            connection.execute(
+                insert(pin_table).values(expires=epoch() + seconds),
+                [{"key": key, "owner": owner} for key in dict.fromkeys(keys)],
+            )
 
 
 def pinned_keys() -> Select[tuple[str]]:
