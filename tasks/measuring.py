@@ -28,7 +28,9 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
     Folds in which a quantity is not defined are left out, and so is one that is defined in none.
 
     A value measured of the pipeline is a record beside the model's predictions. No two measurements
-    of a latency are alike, so the first one holds for all trials that the same model serves.
+    of a latency are alike, so the first one holds for all trials that the same model serves. Of a
+    model that trains in epochs the pipeline is that of the last epoch, which is at hand; what is
+    measured of predictions is of the best one.
 
     Args:
         path_run: A query that has run to its end.

@@ -50,11 +50,14 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
         f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
     )
-    for step in (document["lineage"] or {}).get("steps", []):
+    lineage = document["lineage"] or {}
+    for step in lineage.get("steps", []):
         values = ", ".join(f"{name}={value}" for name, value in step["arguments"].items())
         CONSOLE.print(
             f"    {step['step']}: {step['algorithm']}" + (f" ({values})" if values else "")
         )
+    if "epochs" in lineage:
+        CONSOLE.print(f"    a checkpoint after {counted(lineage['epochs'], 'epoch')}")
     for file in document["files"]:
         print_contents(file, document["contents"][file["name"]])
     for child in document["children"]:

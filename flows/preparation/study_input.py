@@ -11,7 +11,7 @@ from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
@@ -153,22 +153,19 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
     """Check that a model of the space trains in epochs.
 
     Raises:
-        BadInput: If none does; names models that do, and spaces of the catalogue with them.
+        BadInput: If none does; names models that do, and a space with some of them.
     """
     if iterative_algorithms(space.steps[-1], n_classes):
         return
-    serving = [
-        f"take --space {name}"
-        for name, other in SPACES.items()
-        if (other.data, other.target) == (space.data, space.target)
-        and iterative_algorithms(other.steps[-1], n_classes)
-    ]
-    models = sorted({path.rsplit(".", 1)[1] for path in ITERATIVE})
+    fitting = DEFAULT_SPACES.get((space.data, space.target))
+    is_serving = fitting and iterative_algorithms(space_named(fitting).steps[-1], n_classes)
+    names = sorted(path.rsplit(".", 1)[1] for path in ITERATIVE)
+    models = [name for name in names if name.endswith("Regressor") == (not n_classes)]
     raise BadInput(
         f"no model of space {space.name!r} trains in epochs; {', '.join(models)} do",
         option="epochs",
         value=epochs,
-        remedy=" or ".join([*serving[:1], "leave it out"]),
+        remedy=f"take --space {fitting}, or leave it out" if is_serving else "leave it out",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,28 @@ from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from prefect_tune.tasks.fitting.fitting import as_predictions
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["staged_predictions"]
+__all__ = ["MemberSum", "staged_predictions"]
+
+
+@dataclass(slots=True)
+class MemberSum:
+    """The sum of what the first members of a forest or bag predict.
+
+    Attributes:
+        n: How many members.
+        total: The sum, of one shape with the predictions.
+    """
+
+    n: int = 0
+    total: Any = 0.0
 
 
 def staged_predictions(
-    ensemble: Any, X: Any, classes: NDArray[Any], rounds: Sequence[int]
+    ensemble: Any,
+    X: Any,
+    classes: NDArray[Any],
+    rounds: Sequence[int],
+    begun: MemberSum | None = None,
 ) -> Iterator[Predictions]:
     """Yield the predictions after each of some numbers of rounds, in one go over the rounds.
 
@@ -27,52 +45,70 @@ def staged_predictions(
         X: Rows to predict.
         classes: All classes, sorted; empty when numbers are predicted.
         rounds: In rising order, equal ones allowed; at most as many as it has.
+        begun: Where an earlier call for the same rows ended, to go on from; it is moved on. Only
+            forests and bags make use of it.
     """
-    stages = _boosted if hasattr(ensemble, "staged_predict") else _averaged
-    found = enumerate(stages(ensemble, X, is_classifier=bool(len(classes))), 1)
-    at, predictions = 0, Predictions(np.empty(0))
+    is_classifier, predictions, at = bool(len(classes)), Predictions(np.empty(0)), 0
+    if hasattr(ensemble, "staged_predict"):
+        found = _boosted(ensemble, X, is_classifier=is_classifier)
+    else:
+        found = _averaged(ensemble, X, begun or MemberSum(), is_classifier=is_classifier)
     for wanted in rounds:
         while at < wanted:
-            at, (label, score) = next(found)
+            at, label, score = next(found)
             if at == wanted:
                 predictions = as_predictions(label, score, classes, ensemble)
         yield predictions
 
 
-Stages = Iterator[tuple[NDArray[Any], NDArray[np.float64] | None]]
-"""Labels or numbers and probabilities, after each round."""
+Stages = Iterator[tuple[int, NDArray[Any], NDArray[np.float64] | None]]
+"""The number of rounds, labels or numbers, and probabilities."""
 
 
 def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
     if not is_classifier:
-        yield from ((label, None) for label in ensemble.staged_predict(X))
+        yield from ((n, found, None) for n, found in enumerate(ensemble.staged_predict(X), 1))
         return
     both = zip(ensemble.staged_predict(X), ensemble.staged_predict_proba(X), strict=True)
-    yield from ((np.atleast_1d(label), score) for label, score in both)
+    yield from ((n, np.atleast_1d(label), score) for n, (label, score) in enumerate(both, 1))
 
 
-def _averaged(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
+def _averaged(ensemble: Any, X: Any, begun: MemberSum, *, is_classifier: bool) -> Stages:
     """Yield the mean of the members so far; they are added in their order, as `predict` does."""
-    total: Any = 0.0
-    for n, member in enumerate(_members(ensemble, X, is_classifier=is_classifier), 1):
-        total = total + member
-        mean = total / n
-        if is_classifier:
-            yield ensemble.classes_.take(mean.argmax(axis=1), axis=0), mean
-        else:
-            yield mean, None
+    members = _members(ensemble, X, begun.n, is_classifier=is_classifier)
+    while True:
+        if begun.n:
+            mean = begun.total / begun.n
+            if is_classifier:
+                yield begun.n, ensemble.classes_.take(mean.argmax(axis=1), axis=0), mean
+            else:
+                yield begun.n, mean, None
+        begun.total = begun.total + next(members)
+        begun.n += 1
 
 
-def _members(ensemble: Any, X: Any, *, is_classifier: bool) -> Iterator[NDArray[np.float64]]:
+def _members(
+    ensemble: Any, X: Any, first: int, *, is_classifier: bool
+) -> Iterator[NDArray[np.float64]]:
     """Yield the probabilities, or numbers, that each member predicts."""
     what = "predict_proba" if is_classifier else "predict"
     if isinstance(ensemble, BaggingClassifier | BaggingRegressor):
         alone = copy(ensemble).set_params(n_estimators=1)
-        for i, member in enumerate(ensemble.estimators_):
-            alone.estimators_, columns = [member], ensemble.estimators_features_
-            alone.estimators_features_ = columns[i : i + 1]
+        for i in range(first, len(ensemble.estimators_)):
+            alone.estimators_ = ensemble.estimators_[i : i + 1]
+            alone.estimators_features_ = ensemble.estimators_features_[i : i + 1]
             yield getattr(alone, what)(X)
         return
-    X = sparse.csr_matrix(X, dtype=np.float32) if sparse.issparse(X) else np.float32(X)
-    for tree in ensemble.estimators_:
-        yield getattr(tree, what)(X)
+    checked = _as_trees_take_it(X)
+    for tree in ensemble.estimators_[
+        first:
+    ]:  # checked for each, it would cost more than the prediction
+        yield getattr(tree, what)(checked, check_input=False)
+
+
+def _as_trees_take_it(X: Any) -> Any:
+    if not sparse.issparse(X):
+        return np.ascontiguousarray(X, dtype=np.float32)
+    rows = sparse.csr_matrix(X, dtype=np.float32)
+    rows.indices, rows.indptr = rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
+    return rows

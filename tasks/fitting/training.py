@@ -27,7 +27,7 @@ from prefect_tune.tasks.fitting.iterative import (
     rounds_after,
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
-from prefect_tune.tasks.fitting.staged import staged_predictions
+from prefect_tune.tasks.fitting.staged import MemberSum, staged_predictions
 from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["Checkpoint", "EpochTraining", "Loss"]
@@ -110,6 +110,7 @@ class EpochTraining:
         self._weights = {"sample_weight": sample_weights(data.y)} if is_weighted else {}
         self._latest: Predictions | None = None
         self._keeps_history, self._history = keeps_history, dict(start.history) if start else {}
+        self._sum = MemberSum()
         self.trouble: Exception | None = None
         self.seconds = perf_counter() - started
 
@@ -187,12 +188,14 @@ class EpochTraining:
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
         if self._loss is not None:
-            for epoch, predictions in zip(new, self._staged(new), strict=True):
+            for epoch, predictions in zip(new, self._staged(new, self._sum), strict=True):
                 self.curve.append(self._loss(_finite(predictions, epoch)))
 
-    def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
+    def _staged(
+        self, epochs: Sequence[int], begun: MemberSum | None = None
+    ) -> Iterator[Predictions]:
         rounds = [self._rounds(epoch) for epoch in epochs]
-        return staged_predictions(self._model, self._held_out, self._data.classes, rounds)
+        return staged_predictions(self._model, self._held_out, self._data.classes, rounds, begun)
 
     def _rounds(self, epoch: int) -> int:
         return rounds_after(epoch, self._of, self._total)

@@ -318,6 +318,26 @@ def test_numbers_that_are_not_finite_in_the_first_epoch_fail_the_trial(tmp_path)
     assert {step.step for step in came.steps} == {"impute", "encode", "rescale"}
 
 
+def test_quantities_are_measured_of_the_model_at_hand_once(tmp_path) -> None:
+    quantities = (Quantity("model_size_bytes"), Quantity("false_positive_rate"))
+    context = epoch_context(tmp_path, quantities=quantities)
+    sizes = []
+    for epochs in (3, None):
+        first = evaluate(context, query_of(context, "boosting", epochs))
+        again = evaluate(context, query_of(context, "boosting", epochs))
+        assert again.constraints == first.constraints
+        sizes.append(first.constraints["model_size_bytes"])
+    assert sizes[1] > 1.5 * sizes[0]
+    plain = epoch_context(tmp_path)
+    served = evaluate(replace(plain, quantities=quantities[:1]), query_of(plain, "boosting"))
+    assert served.constraints["model_size_bytes"] == sizes[1]
+    shutil.rmtree(store_of(context).files.path("records", "quantities"))
+    for entry in checkpoints(context):
+        store_of(context).forget(entry)
+    later = evaluate(context, query_of(context, "boosting"))
+    assert later.constraints["model_size_bytes"] == pytest.approx(sizes[1], rel=0.01)
+
+
 @pytest.mark.parametrize("model", ["neighbours", "lbfgs"])
 def test_a_model_without_epochs_is_fitted_at_once_whatever_is_asked(tmp_path, model) -> None:
     context = epoch_context(tmp_path)

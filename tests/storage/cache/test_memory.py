@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from prefect_tune.storage import ArtifactStore
+from prefect_tune.storage import ArtifactStore, Made
 from prefect_tune.storage.cache.memory import MemoryTier
+from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.matrices import canonical
 
 
@@ -59,4 +60,18 @@ def test_what_was_evicted_and_made_again_is_read_anew(address) -> None:
     again = store.write(entry("a"), made(7), {})
     assert len(store.read(again, ["train"])["train"]) == 7
     assert store.read(former, ["train"]) is None
+    store.close()
+
+
+def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
+    store = ArtifactStore(address)
+    model = {"weights": np.arange(3.0), 1: "not JSON"}
+    kept = store.write(entry("m"), Made({"model": model}, {}, 1.0, held=("model",)), {})
+    unheld = store.write(entry("n"), Made({"model": model}, {}, 1.0), {})
+    assert store.memory.get(kept.place, "model") is not None
+    assert store.memory.get(unheld.place, "model") is None
+    store.files.delete(artifact_folder(kept.key))
+    one, other = (store.read(kept, ["model"])["model"] for _ in range(2))
+    assert one is not other
+    assert one["weights"].tolist() == other["weights"].tolist() == [0, 1, 2]
     store.close()
