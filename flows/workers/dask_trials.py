@@ -37,6 +37,9 @@ _LOGGER = logging.getLogger(__name__)
 _TICK_SECONDS = 0.02
 """Longest wait for a trial while a worker may come back at any moment."""
 
+_MOST_RAN = 1_000
+"""Configurations of which it is known where they ran; older ones are hardly in memory there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -233,7 +236,7 @@ class DaskTrials:
         outcome = _outcome(state, monotonic() - under_way.started)
         self.n_task_runs += outcome.n_task_runs - 1
         if outcome.worker:
-            self._ran[under_way.trial.query.configuration] = outcome.worker
+            _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
         return Ended(under_way.trial, outcome)
 
     def _end_lost(self, lost: _UnderWay) -> Ended:
@@ -253,6 +256,14 @@ class DaskTrials:
         for trial in trials:
             end_trial_run(self._flow_run_id, trial.future.task_run_id, trial.trial.number, state)
         reap(self._flow_run_id, state, of_trials=[t.future.task_run_id for t in trials])
+
+
+def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:
+    """Note where a configuration ran last, and forget the oldest of many."""
+    ran.pop(configuration, None)  # the newest come last
+    ran[configuration] = worker
+    if len(ran) > _MOST_RAN:
+        del ran[next(iter(ran))]
 
 
 def _outcome(state: State[Any], seconds: float) -> TrialOutcome:

@@ -41,10 +41,7 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 @contextmanager
 def trial_noted() -> Iterator[None]:
-    """Note the task run in the body as this worker's trial, whose limits are then kept.
-
-    From then on its limits are kept.
-    """
+    """Note the task run in the body as this worker's trial, whose limits are then kept."""
     context = TaskRunContext.get()
     worker = this_worker()
     if context is None or worker is None:

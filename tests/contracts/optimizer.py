@@ -302,6 +302,9 @@ class OptimizerContract:
     def test_when_none_may_be_begun_it_goes_on_or_waits_and_waiting_changes_nothing(self) -> None:
         asked, twin = self.make(mixed_space()), self.make(mixed_space())
         if not asked.can_go_on:
+            asked.ask(Budget(trials_left=1))
+            with pytest.raises(RuntimeError, match="begins a configuration though none is left"):
+                asked.ask(Budget(trials_left=0))
             return
         queries = [asked.ask(Budget(trials_left=4 - n)) for n in range(4)]
         assert queries == [twin.ask(Budget(trials_left=4 - n)) for n in range(4)]

@@ -16,6 +16,7 @@ from prefect_api import states, task_runs
 from processes import kill, wait_for
 from studies import context_of, draw
 
+from prefect_tune.flows.workers import dask_trials
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.optimizers import Query, Trial
@@ -207,3 +208,11 @@ def test_the_task_runs_of_a_job_are_counted(quick) -> None:
         assert trials.n_task_runs == refitted.n_task_runs == 7
 
     in_flow(quick, body)
+
+
+def test_of_many_configurations_the_newest_workers_are_known(monkeypatch) -> None:
+    monkeypatch.setattr(dask_trials, "_MOST_RAN", 2)
+    ran: dict[Any, str] = {}
+    for configuration, worker in (("a", "1"), ("b", "1"), ("a", "2"), ("c", "3")):
+        dask_trials._note_worker(ran, configuration, worker)  # type: ignore[arg-type]
+    assert ran == {"a": "2", "c": "3"}
