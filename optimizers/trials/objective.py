@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
 from prefect_tune.optimizers.trials.constraint import Constraint
 
 __all__ = ["FailureCost", "Objective"]
@@ -45,29 +44,3 @@ class Objective:
     n_folds: int | None = None
     epochs: int | None = None
     iterative: frozenset[str] = frozenset()
-
-    @property
-    def smallest_subset(self) -> float | None:
-        """Least share of the training rows that has two of each class; None when not known.
-
-        Of numbers, two of each of their strata, which have about equally many rows.
-        """
-        if self.n_rows is None or self.n_classes is None or self.n_rarest is None:
-            return None
-        if self.n_classes:
-            return min(ROWS_PER_CLASS * self.n_classes / self.n_rows, 1.0)
-        return min(ROWS_PER_CLASS / self.n_rarest, 1.0)
-
-    def check_subset(self, subset: float) -> None:
-        """Raise if a share of the training rows is too small to learn from.
-
-        Raises:
-            ValueError: Says what would serve.
-        """
-        smallest = self.smallest_subset
-        if smallest is not None and subset < smallest:
-            of_each = f"each of {self.n_classes} classes" if self.n_classes else "each stratum"
-            raise ValueError(
-                f"a subset of {subset:.3g} of {self.n_rows} training rows is less than "
-                f"{ROWS_PER_CLASS} rows of {of_each}; subsets from {smallest:.3g} on serve"
-            )

@@ -3,6 +3,7 @@
 from prefect_tune.optimizers.method import Fidelity
 from prefect_tune.optimizers.methods.halving.options import BracketOptions
 from prefect_tune.optimizers.methods.halving.rungs import Rungs, counted_levels, highest_s
+from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 
@@ -10,7 +11,6 @@ __all__ = ["choose_rungs"]
 
 _LEAST_ROWS = 100
 """Of a subset: losses of models of fewer rows hardly tell what they are of all."""
-_LEAST_OF_A_CLASS = 2
 _MOST_SUBSETS = 4
 """Rungs of subsets, unless it is said otherwise."""
 _MANY_SUBSETS = 3
@@ -69,7 +69,7 @@ def _obstacle(
     if fidelity == "subset" and _n_subsets(objective, options.eta) < 1:
         return (
             f"one in {options.eta} of {objective.n_rows} training rows is too few: a subset takes "
-            f"{_least_rows(objective)} rows, and {_LEAST_OF_A_CLASS} of the rarest class "
+            f"{_least_rows(objective)} rows, and {ROWS_PER_CLASS} of the rarest class "
             f"(which has {objective.n_rarest})"
         )
     return ""
@@ -102,8 +102,8 @@ def _is_enough(objective: Objective, divisor: int) -> bool:
     if rows is not None and rows < divisor * _least_rows(objective):
         return False
     is_class = bool(objective.n_classes) and rarest is not None
-    return not (is_class and rarest is not None and rarest < divisor * _LEAST_OF_A_CLASS)
+    return not (is_class and rarest is not None and rarest < divisor * ROWS_PER_CLASS)
 
 
 def _least_rows(objective: Objective) -> int:
-    return max(_LEAST_ROWS, _LEAST_OF_A_CLASS * (objective.n_classes or 0))
+    return max(_LEAST_ROWS, ROWS_PER_CLASS * (objective.n_classes or 0))
