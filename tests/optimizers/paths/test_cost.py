@@ -149,3 +149,15 @@ def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> Non
         query = Query(default_configuration(space, path))
         history.record(Trial(number, query).started().completed(steps_of(query, set(), seconds)))
     assert PathCost(space, list(space.paths())).typical_seconds(history) == pytest.approx(10.5)
+
+
+def test_what_is_outside_of_the_steps_is_taken_by_each_run() -> None:
+    space = counted_space((1, 2))
+    query = Query(default_configuration(space, ("a0", "a0")))
+    costs = tuple(StepCost(step, 0, 2.0, 0.0, False, step) for step in ("step0", "step1"))
+    history = History()
+    outcome = Evaluation(20.0, (20.0,), 7.0, 7.0, costs)
+    history.record(Trial(0, query).started().completed(outcome))
+    cost = PathCost(space, list(space.paths()))
+    assert cost.seconds(history, None) == pytest.approx([7.0, 7.0])
+    assert cost.typical_seconds(history) == pytest.approx(7.0)

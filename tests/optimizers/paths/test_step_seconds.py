@@ -18,7 +18,7 @@ def cost(step: str, seconds: float, *, fold: int = 0, load: float | None = None)
 
 
 def complete(
-    number: int, path: tuple[str, ...], *costs: StepCost, seconds: float, **query: int
+    number: int, path: tuple[str, ...], *costs: StepCost, seconds: float, **query: float
 ) -> Trial:
     folds = tuple(20.0 for _ in {c.fold for c in costs})
     outcome = Evaluation(20.0, folds, seconds, seconds, costs)
@@ -96,6 +96,13 @@ def test_a_trial_on_the_first_fold_counts_as_if_it_had_run_on_all() -> None:
         complete(1, ("a1", "a1"), cost("step0", 2.0), cost("step1", 5.0), seconds=7.0, folds=1),
     )
     assert made == [[12.0, 6.0], [3.0, 15.0]]
+
+
+@pytest.mark.parametrize("less", [{"subset": 0.1}, {"epochs": 3}])
+def test_a_trial_on_some_rows_or_epochs_does_not_count(less: dict[str, float]) -> None:
+    whole = complete(0, ("a0", "a0"), cost("step0", 8.0), cost("step1", 2.0), seconds=10.0)
+    part = complete(1, ("a1", "a1"), cost("step0", 0.1), cost("step1", 0.1), seconds=0.2, **less)
+    assert tables(whole, part) == tables(whole)
 
 
 def test_in_another_order_what_ran_before_the_failure_is_taken_off() -> None:

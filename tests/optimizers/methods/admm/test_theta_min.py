@@ -20,14 +20,16 @@ UNIT = Objective("share", "", 0.0, 1.0)
 POINTS = Objective("points", "", 0.0, 128.0)
 
 
-def asked_for(objective: Objective, scale: float, **options: object) -> list[Query]:
-    """Twenty queries of one path; small numbers fail, and 0.3 is best."""
+def asked_for(
+    objective: Objective, scale: float, failure: float | None = None, **options: object
+) -> list[Query]:
+    """Twenty queries of one path; small numbers fail, or have that loss, and 0.3 is best."""
     optimizer = Admm(counted_space((1,), 2), 0, objective, **options)
     for number in range(20):
         query = optimizer.ask(Budget(trials_left=20 - number))
         values = [float(v) for _, v in query.configuration.choices[0][1].values]
         loss = sum((v - 0.3) ** 2 for v in values) / 2
-        optimizer.tell(told(number, query, None if min(values) < 0.25 else scale * loss))
+        optimizer.tell(told(number, query, failure if min(values) < 0.25 else scale * loss))
     return [t.query for t in optimizer.history]
 
 
@@ -38,6 +40,12 @@ def test_losses_in_points_and_as_shares_give_the_same_queries(
 ) -> None:
     options = {"theta_solver": theta_solver, "failure_cost": failure_cost}
     assert asked_for(UNIT, 1.0, **options) == asked_for(POINTS, 128.0, **options)
+
+
+def test_the_forest_takes_a_failure_for_the_bound_of_the_metric() -> None:
+    options = {"theta_solver": "smac", "failure_cost": "bound"}
+    failing = asked_for(POINTS, 128.0, **options)
+    assert failing == asked_for(POINTS, 128.0, failure=128.0, **options)
 
 
 def one_algorithm(*numbers: Hyperparameter[Any, Any]) -> Space:

@@ -156,3 +156,17 @@ def test_equal_scores_are_ranked_at_random_given_a_generator() -> None:
     assert ranked(scores, None) == [1, 0, 2, 3]
     orders = {tuple(ranked(scores, np.random.default_rng(seed))) for seed in range(20)}
     assert orders == {(1, 0, 2, 3), (1, 2, 0, 3)}
+
+
+def test_many_runs_are_divided_by_the_logarithm_of_their_seconds_with_nothing_cached() -> None:
+    many = equal_scores("steps").log_eips_of_many_runs(equal_history(9.0))
+    expected = np.log(np.log(np.e + 9.1) / np.log(np.e + 0.2))
+    assert many[0] - many[1] == pytest.approx(expected)
+
+
+def test_the_ridge_is_that_of_the_option() -> None:
+    paths = one_hot_paths(TOY)
+    model = PathLinear.fit(paths[SEEN], np.array(LOSSES), 4.0)
+    assert scores_of(ridge=4.0, cost="none", xi=0.0).log_eips(toy_history()) == pytest.approx(
+        log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
+    )

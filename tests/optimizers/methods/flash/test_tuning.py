@@ -116,3 +116,15 @@ def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
         search.propose(history, np.random.default_rng(s)).configuration.path for s in range(12)
     }
     assert {path[0] for path in paths} == {"a1"}
+
+
+@pytest.mark.parametrize(("outside", "least", "most"), [(0.0, 0, 0), (0.5, 3, 17)])
+def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: int) -> None:
+    part = SPACE.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
+    given = FlashOptions(outside=outside, cost_power=0.0).resolved()
+    search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
+    history = history_of(12)
+    paths = [
+        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(20)
+    ]
+    assert least <= sum(path[0] == "a0" for path in paths) <= most
