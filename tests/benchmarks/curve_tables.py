@@ -58,8 +58,9 @@ class Table:
         self.seconds = np.array([r["seconds"] for r in rows])
 
 
-def load_table(name: str, folder: Path, n: int = 400) -> Table:
+def load_table(name: str, folder: Path) -> Table:
     """Read a table, or record it: rows that are there from an earlier run are not made again."""
+    n = 800 if name.startswith("synth") else 400
     path = folder / f"{name}-{n}.parquet"
     space = space_of(name)
     if not path.exists():
