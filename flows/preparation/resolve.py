@@ -1,5 +1,6 @@
 """A new study: its input read, and everything resolved that was left out."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from prefect_tune.flows.preparation.constraints import (
@@ -27,6 +28,7 @@ from prefect_tune.tasks.problem import Problem, algorithm_ids
 __all__ = ["Posed", "pose", "resolve"]
 
 _DEFAULT_FOLDS = 3
+_SHOWN_MODELS = 6
 _DEFAULT_TEST_SIZE = 0.2
 _DEFAULT_STOP_RULE = StopRule(seconds=600.0)
 _DEMO_STOP_RULE = StopRule(trials=20, seconds=120.0)
@@ -128,7 +130,7 @@ def resolve(
         execution=settings.execution,
     )
     notes = constraint_notes(bounds, dataset, split, method)
-    epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes))
+    epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
     notes += [*_stretch_notes(plan, made), *epoch_notes]
     return plan, [*posed.notes, *found.notes(), *notes]
 
@@ -155,11 +157,20 @@ def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
     return notes
 
 
-def _epoch_notes(plan: StudyPlan, space: Space, n_classes: int) -> list[Note]:
+def _epoch_notes(
+    plan: StudyPlan, space: Space, n_classes: int, iterative: Collection[str]
+) -> list[Note]:
     """Return the note on algorithms that could be expected to train in epochs, and do not."""
     reasons = reasons_at_once(space.steps[-1], n_classes) if plan.epochs else {}
     said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    return [Note(f"fitted at once, without epochs: {said}", "epochs")] if said else []
+    notes = [Note(f"fitted at once, without epochs: {said}", "epochs")] if said else []
+    models = [algorithm.id for algorithm in space.steps[-1].algorithms]
+    at_once = [model for model in models if plan.epochs and model not in iterative]
+    if at_once:
+        listed = ", ".join(at_once[:_SHOWN_MODELS]) + (", ..." if at_once[_SHOWN_MODELS:] else "")
+        said = f"{len(at_once)} of {len(models)} models do not train in epochs"
+        notes.append(Note(f"{said} and are fitted in full at once: {listed}", "epochs"))
+    return notes
 
 
 def _folds_and_test_size(settings: TuneSettings) -> tuple[int | None, float | None]:

@@ -231,9 +231,10 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
     epochs = parameters["epochs"]
     if epochs is not None and epochs < _LEAST_EPOCHS:
         raise BadInput(
-            f"20 % of a full training would be less than one epoch; name {_LEAST_EPOCHS} or more",
+            f"a curve of fewer than {_LEAST_EPOCHS} epochs says little",
             option="epochs",
             value=epochs,
+            remedy=f"name {_LEAST_EPOCHS} or more",
         )
     if epochs is not None and epochs > _MOST_EPOCHS:
         raise BadInput(f"must be at most {_MOST_EPOCHS}", option="epochs", value=epochs)

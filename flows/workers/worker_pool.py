@@ -5,7 +5,7 @@ more than there are workers would wait at another one, and die with that one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Any
@@ -149,7 +149,8 @@ class WorkerPool:
 
     def drain(self) -> None:
         """Send what the workers have not yet told the Prefect server."""
-        self._runner.client.run(drain_worker, on_error="ignore")
+        with suppress(KeyError):  # a worker left meanwhile, and Dask looks for it
+            self._runner.client.run(drain_worker, on_error="ignore")
 
     def _is_free(self, address: str) -> bool:
         """Return whether a worker is there, stays, and runs nothing: Dask would let a task wait."""

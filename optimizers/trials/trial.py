@@ -180,10 +180,13 @@ class Trial:
     def refit_query(self) -> Query:
         """The query of its final model: all rows and folds, and the epochs that were best.
 
-        A training that was best when it was stopped goes to the end.
+        A training that was best when it was stopped goes to the end, unless quantities were
+        measured of it, which may grow with the epochs.
         """
-        epochs = self.evaluation.best_epoch if self.evaluation else None
-        rises = self.state == TrialState.STOPPED and epochs == self.query.epochs
+        if self.evaluation is None:
+            return Query(self.query.configuration)
+        epochs, is_stopped = self.evaluation.best_epoch, self.state == TrialState.STOPPED
+        rises = is_stopped and epochs == self.query.epochs and not self.evaluation.constraints
         return Query(self.query.configuration, epochs=None if rises else epochs)
 
     def completed(self, evaluation: Evaluation) -> Self:

@@ -1,5 +1,6 @@
 """Previews of artifacts: their contents in a few numbers, for people who look into the cache."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def preview(value: Any) -> dict[str, Any]:
             "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
         }
     if isinstance(value, np.ndarray):
-        matrix = value.reshape(len(value), -1)[:, :_COLUMNS]
+        matrix = value.reshape(len(value), prod(value.shape[1:]))[:, :_COLUMNS]
         return {
             "shape": list(value.shape),
             "dtype": str(value.dtype),

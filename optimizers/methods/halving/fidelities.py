@@ -68,9 +68,8 @@ def _obstacle(
         return f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}"
     if fidelity == "subset" and _n_subsets(objective, options.eta) < 1:
         return (
-            f"one in {options.eta} of {objective.n_rows} training rows is too few: a subset takes "
-            f"{_least_rows(objective)} rows, and {ROWS_PER_CLASS} of the rarest class "
-            f"(which has {objective.n_rarest})"
+            f"one in {options.eta} of the {objective.n_rows} training rows of a fold is too few: a "
+            f"subset takes {_least_rows(objective)} rows{_and_of_each_class(objective)}"
         )
     return ""
 
@@ -103,6 +102,12 @@ def _is_enough(objective: Objective, divisor: int) -> bool:
         return False
     is_class = bool(objective.n_classes) and rarest is not None
     return not (is_class and rarest is not None and rarest < divisor * ROWS_PER_CLASS)
+
+
+def _and_of_each_class(objective: Objective) -> str:
+    if not objective.n_classes:
+        return ""
+    return f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
 
 
 def _least_rows(objective: Objective) -> int:

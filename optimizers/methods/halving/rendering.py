@@ -15,17 +15,17 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     fidelity, levels = decisions["fidelity"], decisions["levels"]
     *partial, full = levels
     if fidelity == "subset":
-        rungs = f"at {_listed([f'{share:.3g}' for share in partial])} of the rows, then all"
+        *partial, whole = [*map(_share, partial), "all of the rows"]
     else:
-        rungs = f"at {_listed(partial)} {fidelity}, then all {full}"
-    yield f"the best one in {decisions['eta']} went on {rungs} ({decisions['reason']})"
+        whole = f"all {full} {fidelity}"
+    rungs = " to ".join([*map(str, partial), whole])
+    yield f"one in {decisions['eta']} goes on, from {rungs} ({decisions['reason']})"
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
         counted = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
-        at = f"{level:.3g} of the rows" if fidelity == "subset" else counted
+        at = f"{_share(level)} of the rows" if fidelity == "subset" else counted
         yield f"  {at}: {n_runs} evaluated" + (f", {n_failed} failed" if n_failed else "")
 
 
-def _listed(levels: list[Any]) -> str:
-    *others, last = map(str, levels)
-    return f"{', '.join(others)} and {last}" if others else last
+def _share(share: float) -> str:
+    return "all" if share == 1 else f"1/{round(1 / share)}"

@@ -63,7 +63,7 @@ def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 4}, "--epochs 4: 20 % of a full training would be less than one epoch"),
+        ({"epochs": 4}, "--epochs 4: a curve of fewer than 5 epochs says little; name 5 or more"),
         ({"epochs": 1001}, "--epochs 1001: must be at most 1000"),
         ({"epochs": 10, "space": "svm"}, "no model of space 'svm' trains in epochs; .*MLPC"),
         ({"epochs": 10, "space": "mlp"}, "; take --space flash, or leave it out"),
@@ -117,7 +117,7 @@ def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
     notes = " ".join(map(str, prepared("train.csv", **given, epochs=10).notes))
     said = "lbfgs: MLPClassifier with solver='lbfgs' makes no passes to stop after"
     assert f"fitted at once, without epochs: {said}" in notes
-    assert "neighbours" not in notes  # nobody expects epochs of them
+    assert "models do not train in epochs and are fitted in full at once: lbfgs, nei" in notes
     assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))
 
 

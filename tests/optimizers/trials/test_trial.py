@@ -83,3 +83,5 @@ def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> No
     assert part.ended(outcome).refit_query == query(0, epochs=2)
     rising = replace(outcome, curve=(3.0, 2.0, 1.0), best_epoch=3)
     assert part.ended(rising).refit_query == query(0)
+    measured = replace(rising, constraints={"model_size_bytes": 7.0})
+    assert part.ended(measured).refit_query == query(0, epochs=3)

@@ -52,7 +52,7 @@ def test_the_default_is_the_best_that_the_study_can_have(
             "no model of space 'mixed' trains in epochs; fidelity=subset",
         ),
         ({"n_folds": 1}, {"fidelity": "folds"}, "2 folds, and the study has 1; fidelity=epochs or"),
-        ({"n_rows": 299}, {"fidelity": "subset"}, "one in 3 of 299 training rows is too few"),
+        ({"n_rows": 299}, {"fidelity": "subset"}, "one in 3 of the 299 training rows of a fold"),
         ({"n_rarest": 5}, {"fidelity": "subset"}, r"rarest class \(which has 5\)"),
         (
             {"n_classes": 300, "n_rows": 1_799},

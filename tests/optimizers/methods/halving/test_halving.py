@@ -125,7 +125,7 @@ def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> Non
     (note,) = decisions["notes"]
     assert note.endswith("the budget is smaller than a bracket, which begins 3 configurations")
     assert bracket_lines(decisions)[:2] == [
-        "the best one in 3 went on at 1 and 3 epochs, then all 9 (models train in epochs)",
+        "one in 3 goes on, from 1 to 3 to all 9 epochs (models train in epochs)",
         "  1 epoch: 2 evaluated, 1 failed",
     ]
 
@@ -140,9 +140,9 @@ def test_where_all_runs_failed_the_budget_is_not_to_blame() -> None:
 
 def test_shares_of_rows_are_shown_short() -> None:
     optimizer = make(fidelity="subset")
-    assert bracket_lines(optimizer.decisions)[0] == (
-        "the best one in 3 went on at 0.037, 0.111 and 0.333 of the rows, then all (as asked for)"
-    )
+    lines = bracket_lines(optimizer.decisions)
+    assert lines[0] == "one in 3 goes on, from 1/27 to 1/9 to 1/3 to all of the rows (as asked for)"
+    assert lines[1] == "  1/27 of the rows: 0 evaluated"
 
 
 def test_what_cannot_be_halved_is_refused_when_it_is_made() -> None:
