@@ -45,14 +45,14 @@ class Query:
         return is_full(self.subset, self.folds, self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return {
+        """Return all fields as JSON values; `folds` only where they are not all."""
+        document: dict[str, Any] = {
             "configuration": self.configuration.to_json(),
             "subset": self.subset,
             "subset_draw": self.subset_draw,
             "epochs": self.epochs,
-            "folds": self.folds,
         }
+        return document if self.folds is None else {**document, "folds": self.folds}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
@@ -62,5 +62,5 @@ class Query:
             float(document["subset"]),
             int(document["subset_draw"]),
             document["epochs"],
-            document.get("folds"),  # not there in studies of 0.1
+            document.get("folds"),
         )

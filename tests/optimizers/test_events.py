@@ -64,7 +64,6 @@ def test_only_the_last_ask_is_given_the_memo() -> None:
 
 def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
     document = Asked(0, QUERY, Budget()).to_json() | {"memo": {"phase": 1}}
-    del document["query"]["folds"]
     for later in ("n_workers", "last_ask_seconds"):
         del document["budget"][later]
     event = Asked.from_json(document, SPACE)
