@@ -35,13 +35,16 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
 def list_trials(
     store: ArtifactStore, name: str, *, failed_only: bool = False
 ) -> list[dict[str, Any]]:
-    """Return all trials of a study by number, or its failed ones.
+    """Return all trials of a study by number, or its failed ones, all with the same fields.
 
     Raises:
         UnknownName: If there is no such study.
     """
     find_study(store, name)
-    documents = [dict(document) for document in Ledger(store.database).trials(name)]
+    documents = [
+        {**document, "query": {**document["query"], "folds": document["query"].get("folds")}}
+        for document in Ledger(store.database).trials(name)
+    ]
     return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
 
 
