@@ -1,6 +1,6 @@
 """Models of loss and cost, fitted on what was observed.
 
 `gaussian_process`, fitted by its `log_posterior` over `cholesky` factors, with covariances that are
-a `kernel` each: `stationary` ones, `conditional` ones, over `pipeline_inputs`; `random_forest`,
-SMAC's; and `path_linear`, FLASH's.
+a `kernel` each: `stationary` ones, `conditional` ones, over `pipeline_inputs`; `latents`, the
+curves of candidates over the fidelity; `random_forest`, SMAC's; and `path_linear`, FLASH's.
 """
