@@ -2,5 +2,6 @@
 
 `expected_improvement` is the plain one, `log_normal_improvement` that of a loss whose logarithm is
 predicted, `augmented_improvement` adds penalties and constraints, `maximise` finds the best
-candidates, and `gaussian_search` is the search made of these.
+candidates, and `gaussian_search` is the search made of these. `information_gain` is that of entropy
+search: how much is learned of the `minimiser`, which is one of some `representers`.
 """
