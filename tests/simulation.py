@@ -23,6 +23,8 @@ from prefect_tune.optimizers import (
 
 __all__ = ["Outcome", "Simulation", "Stretch", "blurred", "share_of", "share_to_do"]
 
+_LAST_ASKS = 10
+
 Outcome = tuple[float | None, float]
 """Loss, None of a failure, and seconds of a stretch."""
 
@@ -78,6 +80,8 @@ class Simulation:
         n_workers: Trials at the same time.
         trials: Configurations that may be begun; None for no limit.
         seconds: When it ends; trials under way are finished.
+        clock: Measures the asks, which then take their seconds on the simulated clock too.
+        ask_seconds: What they took, where there is a clock.
         events: In their order.
         stretches: All that ran, in the order of their ends.
         n_waits: How often an ask was answered with not yet.
@@ -88,6 +92,8 @@ class Simulation:
     n_workers: int = 1
     trials: int | None = None
     seconds: float = float("inf")
+    clock: Callable[[], float] | None = None
+    ask_seconds: list[float] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     n_waits: int = 0
@@ -116,12 +122,14 @@ class Simulation:
                     is_over = True
                     break
                 number = len(self.optimizer.history) - 1
+                now += self.ask_seconds[-1] if self.ask_seconds else 0.0
                 loss, took = self.outcome(query)
                 stretch = Stretch(Trial(number, query).started(), now, now + took)
                 heappush(under_way, (stretch.ended, number, stretch, loss))
             if not under_way:
                 return
-            now, _, stretch, loss = heappop(under_way)
+            ended, _, stretch, loss = heappop(under_way)
+            now = max(now, ended)
             yield self._tell(stretch, loss)
 
     def busy_share(self, until: float) -> float:
@@ -136,12 +144,18 @@ class Simulation:
         return Budget(
             trials_spent=len(self.stretches),
             trials_left=None if self.trials is None else self.trials - n_begun,
+            seconds_spent=sum(s.ended - s.started for s in self.stretches),
+            ask_seconds=sum(self.ask_seconds),
             n_workers=self.n_workers,
+            last_ask_seconds=tuple(self.ask_seconds[-_LAST_ASKS:]),
         )
 
     def _ask(self) -> Query:
         budget = self.budget
+        started = self.clock() if self.clock else 0.0
         query = self.optimizer.ask(budget)
+        if self.clock:
+            self.ask_seconds.append(self.clock() - started)
         number = len(self.optimizer.history) - 1
         self.events.append(Asked(number, query, budget, self.optimizer.memo))
         return query

@@ -1,0 +1,142 @@
+"""Anytime curves: what a method's choice is worth after each tell, and when that stays good."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import process_time
+from typing import Any, Self
+
+import numpy as np
+from simulation import Outcome, Simulation
+
+from prefect_tune.optimizers import Configuration, Optimizer, Query
+
+__all__ = ["Contestant", "Curve", "Curves", "named", "watched"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run, tell by tell.
+
+    Attributes:
+        ends: Seconds from the start, asks included; the incumbent is looked at off the clock.
+        worths: True worth of the incumbent; None before there is one.
+        shares: Size that was told.
+        draws: Family of the subset that was told.
+        asks: Seconds of each ask.
+        losses: What was told.
+        told: Values of the model's hyperparameters of what was told.
+        chosen: Those of the incumbent.
+    """
+
+    ends: list[float]
+    worths: list[float | None]
+    shares: list[float]
+    draws: list[int]
+    asks: list[float]
+    losses: list[float | None]
+    told: list[list[Any]]
+    chosen: list[list[Any]]
+
+    def lasting(self, goal: float) -> float:
+        """Seconds after which the incumbent is never again worse than a goal; inf if it is."""
+        bad = [w is None or w > goal for w in self.worths]
+        if not bad or bad[-1]:
+            return float("inf")
+        last_bad = max((k for k, is_bad in enumerate(bad) if is_bad), default=-1)
+        return self.ends[last_bad + 1]
+
+    def first(self, goal: float) -> float:
+        """Seconds after which the incumbent is no worse than a goal for the first time."""
+        pairs = zip(self.ends, self.worths, strict=True)
+        return next((e for e, w in pairs if w is not None and w <= goal), float("inf"))
+
+    def worth_at(self, seconds: float, otherwise: float) -> float:
+        """Worth of the incumbent at a time."""
+        k = int(np.searchsorted(self.ends, seconds, side="right"))
+        worth = self.worths[k - 1] if k else None
+        return otherwise if worth is None else worth
+
+
+def watched(
+    optimizer: Optimizer,
+    outcome: Callable[[Query], Outcome],
+    worth: Callable[[Configuration], float],
+    *,
+    evaluations: int,
+    seconds: float = float("inf"),
+    n_workers: int = 1,
+) -> Curve:
+    """Run a method until so many evaluations are told, or so many seconds are spent."""
+    curve = Curve([], [], [], [], [], [], [], [])
+    study = Simulation(optimizer, outcome, n_workers, seconds=seconds, clock=process_time)
+    for stretch in study.ends():
+        best = optimizer.incumbent
+        curve.ends.append(stretch.ended)
+        curve.worths.append(None if best is None else worth(best.query.configuration))
+        curve.shares.append(stretch.trial.query.subset)
+        curve.draws.append(stretch.trial.query.subset_draw)
+        curve.losses.append(stretch.trial.loss)
+        curve.told.append(_values(stretch.trial.query.configuration))
+        curve.chosen.append([] if best is None else _values(best.query.configuration))
+        if len(curve.ends) >= evaluations:
+            break
+    curve.asks.extend(study.ask_seconds)
+    return curve
+
+
+def _values(configuration: Configuration) -> list[Any]:
+    return [value for _, choice in configuration.choices for _, value in choice.values]
+
+
+class Curves:
+    """Curves kept as JSON lines, each under its key; those that are there are not run again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._done: dict[str, Curve] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            document = json.loads(line)
+            self._done[self._text(document["key"])] = Curve(**document["curve"])
+
+    def get(self, key: dict[str, Any], run: Callable[[], Curve]) -> Curve:
+        """The curve of a key, run if there is none."""
+        text = self._text(key)
+        if text not in self._done:
+            self._done[text] = run()
+            with self.path.open("a") as lines:
+                lines.write(json.dumps({"key": key, "curve": asdict(self._done[text])}) + "\n")
+        return self._done[text]
+
+    @staticmethod
+    def _text(key: dict[str, Any]) -> str:
+        return json.dumps(key, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method with options, as written `name` or `name:option=value:option=value`."""
+
+    text: str
+    method: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read it; values are JSON where they can be, else texts."""
+        method, *options = text.split(":")
+        pairs = [o.split("=", 1) for o in options]
+        return cls(text, method, {name: _value(value) for name, value in pairs})
+
+
+def named(texts: str) -> list[Contestant]:
+    """Contestants, separated by commas."""
+    return [Contestant.of(text) for text in texts.split(",")]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

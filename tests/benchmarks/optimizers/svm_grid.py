@@ -1,0 +1,169 @@
+"""Errors and costs of SVMs over C, gamma and the size of the training subset, recorded once.
+
+    tests/benchmarks/run optimizers/svm_grid ../shared/data PARTIAL [--table phishing_websites]
+        [--n-rows 7370]
+
+An SVM with an RBF kernel on a 13 x 13 grid of ln C and ln gamma in [-10, 10], trained on dyadic
+parts of the training rows; up to a quarter on three families of stratified subsets, each size
+within the next, above it on the first. What is there in PARTIAL (JSON lines) is not trained again;
+the whole is written as `svm_grids/TABLE.parquet` beside this file.
+
+Costs are seconds of processor time of fitting and predicting the validation rows. Test rows are
+predicted by what was trained on all rows. On the table of ten classes what is useless is not
+trained on: cells wrong on 80 % or more (mean of the families) at a 16th, or at an eighth, are
+trained on one family at the next size, those wrong on 60 % or more at a quarter neither at half nor
+in full, and those at half not in full. They copy the error of the next smaller size, for test rows
+too, and their cost is the first family's, or goes on by its last ratio. The column `is_copied` says
+so.
+"""
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from machine import describe
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+GRIDS = Path(__file__).parent / "svm_grids"
+LOGS = np.linspace(-10, 10, 13)
+N_DRAWS = 3
+SMALLEST = {"mnist_t10k": 6, "phishing_websites": 7}
+USELESS_TO_REPEAT, USELESS = 80.0, 60.0
+Cell = tuple[int, int, int, int]
+
+
+class Data:
+    """Training, validation and test rows, and the order of the training rows in each family."""
+
+    def __init__(self, folder: Path, name: str, n_rows: int) -> None:
+        frame = pd.read_csv(folder / f"{name}.csv.gz")
+        y = np.unique(frame.pop("target").to_numpy(), return_inverse=True)[1]
+        x = frame.to_numpy(dtype=float)
+        x, rest, self.y, y_rest = train_test_split(
+            x, y, train_size=n_rows, stratify=y, random_state=0
+        )
+        x_held_out, x_test, self.y_held_out, self.y_test = train_test_split(
+            rest, y_rest, test_size=0.5, stratify=y_rest, random_state=0
+        )
+        parts = (x, x_held_out, x_test)
+        scaler = None if name == "mnist_t10k" else StandardScaler().fit(x)
+        scaled = [p / 255 if scaler is None else scaler.transform(p) for p in parts]
+        self.x, self.x_held_out, self.x_test = scaled
+        self.orders = [self._stratified(np.random.default_rng(d)) for d in range(N_DRAWS)]
+
+    def _stratified(self, rng: np.random.Generator) -> np.ndarray:
+        """Rows in an order of which each beginning has the classes in their proportion."""
+        place = np.zeros(len(self.y))
+        for label in np.unique(self.y):
+            rows = rng.permutation(np.flatnonzero(self.y == label))
+            place[rows] = (np.arange(len(rows)) + rng.random()) / len(rows)
+        return np.argsort(place)
+
+    def trained(self, cell: Cell) -> dict[str, Any]:
+        """Percent wrong of validation rows, of test rows by a full training, and seconds."""
+        i, j, halvings, draw = cell
+        n = round(len(self.y) / 2**halvings)
+        rows = self.orders[draw][:n]
+        x, y = self.x[rows], self.y[rows]
+        started = process_time()
+        model = SVC(C=np.exp(LOGS[i]), gamma=np.exp(LOGS[j]), cache_size=500).fit(x, y)
+        error = 100 * np.mean(model.predict(self.x_held_out) != self.y_held_out)
+        seconds = process_time() - started
+        test = None
+        if halvings == 0:
+            test = float(100 * np.mean(model.predict(self.x_test) != self.y_test))
+        return {"n_rows": n, "error": float(error), "test_error": test, "seconds": seconds}
+
+
+def record(data: Data, path: Path, smallest: int, *, is_thrifty: bool) -> list[dict[str, Any]]:
+    """All cells, from small sizes to large ones, with what is copied."""
+    done: dict[Cell, dict[str, Any]] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        row = json.loads(line)
+        done[row["i"], row["j"], row["halvings"], row["draw"]] = row
+    cells = [(i, j) for i in range(len(LOGS)) for j in range(len(LOGS))]
+    for halvings in range(smallest, -1, -1):
+        for i, j in cells:
+            for draw in range(N_DRAWS if halvings >= 2 else 1):
+                cell = (i, j, halvings, draw)
+                if cell in done:
+                    continue
+                is_useless = is_thrifty and _is_useless(done, cell)
+                row = _copied(done, cell) if is_useless else data.trained(cell)
+                key = dict(zip(("i", "j", "halvings", "draw"), cell, strict=True))
+                done[cell] = {**row, **key, "is_copied": is_useless}
+                with path.open("a") as lines:
+                    lines.write(json.dumps(done[cell]) + "\n")
+        size = [r for (_, _, h, _), r in done.items() if h == halvings]
+        took = sum(r["seconds"] for r in size if not r["is_copied"])
+        n_copied = sum(r["is_copied"] for r in size)
+        least = min(r["error"] for r in size)
+        print(
+            f"1/{2**halvings}: {len(size) - n_copied} trained in {took:.0f} s, {n_copied} copied, "
+            f"least error {least:.2f} %; {describe()}",
+            flush=True,
+        )
+    return [done[cell] for cell in sorted(done)]
+
+
+def _is_useless(done: dict[Cell, dict[str, Any]], cell: Cell) -> bool:
+    """Whether a cell is known from smaller sizes not to be worth its training."""
+    i, j, halvings, draw = cell
+    if halvings > 3 or (halvings >= 2 and draw == 0):
+        return False
+    before = [done[i, j, halvings + 1, d] for d in range(N_DRAWS if halvings >= 1 else 1)]
+    limit = USELESS_TO_REPEAT if halvings >= 2 else USELESS
+    return float(np.mean([r["error"] for r in before])) >= limit
+
+
+def _copied(done: dict[Cell, dict[str, Any]], cell: Cell) -> dict[str, Any]:
+    """The error of the next smaller size, and a cost as the first family's or as it grew."""
+    i, j, halvings, draw = cell
+    before = done[i, j, halvings + 1, draw]
+    if halvings >= 2:
+        first = done[i, j, halvings, 0]
+        return {**before, "n_rows": first["n_rows"], "seconds": first["seconds"]}
+    ratio = before["seconds"] / done[i, j, halvings + 2, draw]["seconds"]
+    test = before["error"] if halvings == 0 else None
+    n = 2 * before["n_rows"]
+    return {**before, "n_rows": n, "seconds": ratio * before["seconds"], "test_error": test}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("partial", help="folder of what was trained so far")
+    parser.add_argument("--table", choices=tuple(SMALLEST), default="mnist_t10k")
+    parser.add_argument("--n-rows", type=int, default=7_000)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(describe())
+    data = Data(Path(options.data), options.table, options.n_rows)
+    partial = Path(options.partial)
+    partial.mkdir(parents=True, exist_ok=True)
+    path = partial / f"{options.table}-{options.n_rows}.jsonl"
+    thrifty = options.table == "mnist_t10k"
+    rows = record(data, path, SMALLEST[options.table], is_thrifty=thrifty)
+    for row in rows:
+        row["log_c"], row["log_gamma"] = LOGS[row.pop("i")], LOGS[row.pop("j")]
+    GRIDS.mkdir(exist_ok=True)
+    meta = {"n_held_out": len(data.y_held_out), "n_classes": len(np.unique(data.y))}
+    meta["n_rarest"] = int(np.bincount(data.y).min())
+    table = pa.Table.from_pylist(rows)
+    table = table.replace_schema_metadata({"rows": json.dumps(meta)})
+    pq.write_table(table, GRIDS / f"{options.table}.parquet")
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()

@@ -1,0 +1,85 @@
+"""Grids of SVMs as objectives: what lies between the recorded cells is interpolated."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from ConfigSpace import ConfigurationSpace, Float
+from simulation import Outcome
+
+from prefect_tune.optimizers import Algorithm, Configuration, Objective, Query, Space, Step
+
+__all__ = ["GRIDS", "LOGS", "Grid"]
+
+GRIDS = Path(__file__).parent / "optimizers" / "svm_grids"
+LOGS = np.linspace(-10, 10, 13)
+"""ln C and ln gamma of the cells."""
+
+
+class Grid:
+    """Errors and costs over ln C, ln gamma and the size of the subset.
+
+    Attributes:
+        space: C and gamma, both on a logarithmic scale.
+        objective: As a study of these rows would say it.
+        errors: By the number of halvings of the rows, percent, shape (draws, 13, 13).
+        costs: Likewise, seconds.
+        test_errors: Of full trainings, shape (13, 13).
+    """
+
+    def __init__(self, name: str) -> None:
+        table = pq.read_table(GRIDS / f"{name}.parquet")
+        rows = json.loads(table.schema.metadata[b"rows"])
+        frame = table.to_pandas().sort_values(["halvings", "draw", "log_c", "log_gamma"])
+        shape = (-1, len(LOGS), len(LOGS))
+        by_size = list(frame.groupby("halvings"))
+        self.errors = [size["error"].to_numpy().reshape(shape) for _, size in by_size]
+        self.costs = [size["seconds"].to_numpy().reshape(shape) for _, size in by_size]
+        self.test_errors = by_size[0][1]["test_error"].to_numpy().reshape(shape)[0]
+        bounds = (math.exp(-10), math.exp(10))
+        svm = ConfigurationSpace(
+            space=[Float(n, bounds, default=1.0, log=True) for n in ("C", "gamma")]
+        )
+        algorithm = Algorithm(id="svm", estimator="sklearn.svm.SVC", hyperparameters=svm)
+        self.space = Space(name, (Step("model", (algorithm,)),))
+        n_rows = int(by_size[0][1]["n_rows"].iloc[0])
+        self.objective = Objective(n_rows=n_rows, n_folds=1, **rows)
+
+    @property
+    def best(self) -> float:
+        """The least error of a full training, percent."""
+        return float(self.errors[0].min())
+
+    @property
+    def full_cost(self) -> float:
+        """Mean seconds of a full training: the unit of costs."""
+        return float(self.costs[0].mean())
+
+    def outcome(self, query: Query) -> Outcome:
+        """Error and seconds at the recorded size that is nearest by its logarithm."""
+        halvings = min(round(-math.log2(query.subset)), len(self.errors) - 1)
+        draw = query.subset_draw % len(self.errors[halvings])
+        error = self._between(self.errors[halvings][draw], query.configuration)
+        return error, math.exp(
+            self._between(np.log(self.costs[halvings][draw]), query.configuration)
+        )
+
+    def full_error(self, configuration: Configuration) -> float:
+        """Percent wrong of the validation rows after training on all rows."""
+        return self._between(self.errors[0][0], configuration)
+
+    def test_error(self, configuration: Configuration) -> float:
+        """Percent wrong of the test rows after training on all rows."""
+        return self._between(self.test_errors, configuration)
+
+    def _between(self, values: np.ndarray, configuration: Configuration) -> float:
+        """Interpolate linearly in ln C and ln gamma."""
+        chosen = dict(dict(configuration.choices)["model"].values)
+        step = LOGS[1] - LOGS[0]
+        at = [(math.log(chosen[n]) - LOGS[0]) / step for n in ("C", "gamma")]
+        i, j = (min(max(int(a), 0), len(LOGS) - 2) for a in at)
+        u, v = at[0] - i, at[1] - j
+        square = values[i : i + 2, j : j + 2]
+        return float(np.array([1 - u, u]) @ square @ np.array([1 - v, v]))
