@@ -1,0 +1,196 @@
+"""The first evaluations: successive halving over small sizes, and its winner once on all rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.halving.brackets import ranked
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Begin", "Done", "FirstDesign", "GoOn", "Step", "Wait"]
+
+_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
+"""Of the rungs, where the smallest subset allows it (Klein et al. 2017, section 4.1)."""
+_SIXTHS = (0, 1, 2, 3)
+"""Sixths of the logarithmic scale nearest to which the rungs are, where it does not."""
+_HOPELESS = frozenset({"timeout", "memory", "crashed"})
+"""Kinds of failure that more rows do not cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin a new configuration.
+
+    Attributes:
+        share: Share of the rows.
+        algorithm: Which algorithm of the last step it is to have, by its place there.
+    """
+
+    share: float
+    algorithm: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Evaluate a configuration on more rows."""
+
+    configuration: Configuration
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing until a pending trial is told; a model that knows enough may be asked meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing any more."""
+
+
+Step = Begin | GoOn | Wait | Done
+
+
+@dataclass(frozen=True)
+class FirstDesign:
+    """Successive halving over small sizes, and its winner once on all rows.
+
+    It keeps nothing: its state is a function of the trials in the order of asking. A configuration
+    that is new at the first share begins on the first rung, and is on the next one when it is asked
+    for at the next share. A rung sends the best half on once as many are told as it is to have.
+    Failed trials come after all others, as a larger subset may cure them; those that took too long
+    or too much memory do not go on. A worker that is free before a rung is decided begins one more
+    configuration, up to twice as many as there were to be.
+
+    Attributes:
+        shares: Share of the rows on each rung, rising; the last one is the full data.
+        counts: Configurations on each rung; of the first one, those before any goes on.
+        algorithms: Places of the algorithms of the last step, in the order of beginning.
+    """
+
+    shares: tuple[float, ...]
+    counts: tuple[int, ...]
+    algorithms: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if not len(self.shares) == len(self.counts) > 0:
+            raise ValueError(f"rungs have a share and a count each; got {self}")
+        if any(a >= b for a, b in pairwise(self.shares)) or self.shares[-1] != 1.0:
+            raise ValueError(f"shares rise from rung to rung to 1; got {self.shares}")
+        if any(a < b for a, b in pairwise(self.counts)) or self.counts[-1] < 1:
+            raise ValueError(f"counts do not rise from rung to rung; got {self.counts}")
+
+    @classmethod
+    def of(cls, sizes: Sizes, *, n_first: int = 10, n_algorithms: int = 1, seed: int = 0) -> Self:
+        """Return the design for data of these sizes.
+
+        Args:
+            sizes: The sizes.
+            n_first: Configurations on the first rung, before any goes on; each rung has half of
+                those below it. Two of each algorithm if that is more.
+            n_algorithms: Algorithms of the last step, each of which begins as often as the others.
+            seed: Decides in which order they begin.
+        """
+        order = np.random.default_rng(seed).permutation(n_algorithms)
+        algorithms = tuple(int(a) for a in order)
+        n = max(n_first, 2 * n_algorithms)
+        if sizes.is_single:
+            return cls((1.0,), (n,), algorithms)
+        shares = _rung_shares(sizes)
+        counts = [n]
+        for _ in shares[1:]:
+            counts.append(_half(counts[-1]))
+        return cls((*shares, 1.0), (*counts, 1), algorithms)
+
+    @property
+    def most_begun(self) -> int:
+        """Configurations that it begins at most, with many workers."""
+        return 2 * self.counts[0]
+
+    def next(self, history: History, *, may_begin: bool = True) -> Step:
+        """Return what comes next.
+
+        Args:
+            history: All trials, pending ones included.
+            may_begin: Whether more configurations may be begun; the rungs are decided with those
+                that they have otherwise.
+        """
+        rungs = self._rungs(history)
+        n_begun = len(rungs[0])
+        if may_begin and n_begun < self.counts[0]:
+            return self._begin(n_begun)
+        if len(rungs) > 1 and rungs[-1]:
+            return Done()
+        goal = self.counts[0] if may_begin else n_begun
+        is_whole = True  # whether nothing more comes onto the rung
+        for k, (rung, above) in enumerate(pairwise(rungs)):
+            n_told = sum(t.is_told for t in rung)
+            is_settled = is_whole and n_told == len(rung)
+            is_decided = is_settled or (is_whole and n_told >= goal)
+            goal = min(self.counts[k + 1], _half(goal))
+            if is_decided and len(above) < goal:
+                for configuration in self._best(rungs, k, history):
+                    return GoOn(configuration, self.shares[k + 1])
+            is_whole = is_settled or len(above) >= goal
+        if is_whole:
+            return Done()
+        return self._begin(n_begun) if may_begin and n_begun < self.most_begun else Wait()
+
+    def _begin(self, n_begun: int) -> Begin:
+        return Begin(self.shares[0], self.algorithms[n_begun % len(self.algorithms)])
+
+    def _rungs(self, history: History) -> list[list[Trial]]:
+        """Return the trials of each rung in the order of asking."""
+        rungs: list[list[Trial]] = [[] for _ in self.shares]
+        places: dict[Configuration, int] = {}
+        last = len(rungs) - 1
+        for trial in history:
+            query = trial.query
+            place = places.setdefault(query.configuration, -1)
+            # The full data comes from any rung, when those above have failed.
+            rung = last if query.subset == 1.0 and place >= 0 else place + 1
+            is_part = query.epochs is None and query.folds is None
+            if place < last and is_part and query.subset == self.shares[rung]:
+                rungs[rung].append(trial)
+                places[query.configuration] = rung
+            elif place < 0:
+                places[query.configuration] = last  # not begun here, so on no rung ever
+        return rungs
+
+    def _best(
+        self, rungs: Sequence[Sequence[Trial]], rung: int, history: History
+    ) -> Iterator[Configuration]:
+        """Yield who may go on from a rung and has not, the best first.
+
+        The full data is for one that never failed, from a lower rung if need be.
+        """
+        gone = {t.query.configuration for t in rungs[rung + 1]}
+        told = [t for t in rungs[rung] if t.is_told]
+        best = ranked(told, history)
+        if rung < len(rungs) - 2:
+            best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
+        else:
+            gone |= {t.query.configuration for each in rungs for t in each if t.failure}
+            for lower in reversed(rungs[:rung]):
+                best += ranked(list(lower), history)
+        yield from (t.query.configuration for t in best if t.query.configuration not in gone)
+
+
+def _half(count: int) -> int:
+    return (count + 1) // 2
+
+
+def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
+    """Return the shares of the rungs below the full data."""
+    shares = sizes.shares[:-1]
+    if shares[0] <= _SHARES[0]:
+        return _SHARES
+    # The shares are equally far apart on the logarithmic scale; of two as near, the smaller one.
+    n = len(shares)
+    return tuple(shares[k] for k in sorted({-((3 - n * j) // 6) for j in _SIXTHS}))

@@ -1,0 +1,120 @@
+"""The sizes of subsets that may be asked for, and how models see them: on a logarithmic scale."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
+from prefect_tune.optimizers.trials.objective import Objective
+
+__all__ = ["Sizes", "log_size"]
+
+Array = NDArray[np.float64]
+
+_LEAST_ROWS = 50
+_ROWS_PER_CLASS = 10
+"""Of the smallest subset, on average (Klein et al. 2017, section 4.2)."""
+_MOST_RANGE = 256
+"""The smallest subset is at least one in so many of the rows."""
+_LEAST_RANGE = 8
+"""With fewer than so many times the rows of the smallest subset there is no room to learn in."""
+_UNKNOWN_RANGE = 64
+"""Of data whose rows are not known."""
+
+
+def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
+    """Return s, the size of a subset on a logarithmic scale from 0 to 1 (Klein et al. 2017).
+
+    `s = log(n / n_min) / log(n_max / n_min)`, clipped to [0, 1]; 1 where `n_min = n_max`.
+    """
+    n = np.asarray(n, dtype=float)
+    if n_min == n_max:
+        return np.ones_like(n)
+    s: Array = np.clip(np.log(n / n_min) / np.log(n_max / n_min), 0.0, 1.0)
+    return s
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of subsets that may be asked for.
+
+    Attributes:
+        n_min: Training rows of the smallest subset, where s = 0.
+        n_max: Training rows of all, where s = 1; 64 where the rows are not known.
+        shares: Shares of the rows that may be asked for, rising to 1. Each is a power of one half,
+            so that trials of the same size share their subsets and all that is made of them.
+        note: Why the smallest subset is larger than the rows alone would ask for, or why there is
+            only the full data, for people; empty otherwise.
+    """
+
+    n_min: int
+    n_max: int
+    shares: tuple[float, ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_min <= self.n_max:
+            raise ValueError(f"sizes rise from >= 1 row; got {self.n_min} to {self.n_max} rows")
+        rises = all(a < b for a, b in zip(self.shares, self.shares[1:], strict=False))
+        if not self.shares or not rises or self.shares[0] <= 0 or self.shares[-1] != 1.0:
+            raise ValueError(f"shares rise from above 0 to 1; got {self.shares}")
+        if (self.n_min == self.n_max) != (len(self.shares) == 1):
+            raise ValueError(
+                f"shares {self.shares} do not fit a range of {self.n_min} to {self.n_max} rows"
+            )
+
+    def s(self, share: ArrayLike) -> Array:
+        """Return s of shares of the rows, of their shape."""
+        return log_size(np.asarray(share, dtype=float) * self.n_max, self.n_min, self.n_max)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is only the full data."""
+        return len(self.shares) == 1
+
+    @classmethod
+    def of(cls, objective: Objective) -> Self:
+        """Return the sizes for data of so many rows and classes.
+
+        The smallest subset has at least 10 rows a class, 50 in all, 1/256 of the rows, and
+        `ROWS_PER_CLASS` rows of the rarest class, or it would not be what all rows are. With fewer
+        than 8 times as many rows there is only the full data.
+        """
+        n_rows, rarest = objective.n_rows, objective.n_rarest
+        if n_rows is None:
+            return cls(1, _UNKNOWN_RANGE, _dyadic(1 / _UNKNOWN_RANGE))
+        n_classes = objective.n_classes or 0
+        usual = max(_ROWS_PER_CLASS * n_classes, _LEAST_ROWS, n_rows // _MOST_RANGE)
+        least = usual
+        if n_classes and rarest:
+            least = max(usual, ceil(ROWS_PER_CLASS * n_rows / rarest))
+        shares = _dyadic(least / n_rows) if least < n_rows else (1.0,)
+        if n_rows < _LEAST_RANGE * least or len(shares) == 1:
+            return cls(n_rows, n_rows, (1.0,), _too_few(n_rows, least, usual, rarest))
+        is_raised = shares[0] > _dyadic(usual / n_rows)[0]
+        note = (
+            f"the smallest subset is 1/{round(1 / shares[0])} of the rows, as the rarest class of "
+            f"{rarest} training rows would have fewer than {ROWS_PER_CLASS} in a smaller one"
+        )
+        return cls(max(round(shares[0] * n_rows), 1), n_rows, shares, note if is_raised else "")
+
+
+def _dyadic(least: float) -> tuple[float, ...]:
+    """Return the powers of one half from the least share on, rising to 1."""
+    shares = [1.0]
+    while shares[-1] / 2 >= least:
+        shares.append(shares[-1] / 2)
+    return tuple(reversed(shares))
+
+
+def _too_few(n_rows: int, least: int, usual: int, rarest: int | None) -> str:
+    why = (
+        f"the smallest subset would have {least} of the {n_rows} training rows"
+        if least == usual
+        else f"the rarest class has {rarest} of the {n_rows} training rows, "
+        f"so the smallest subset would have {least}"
+    )
+    return f"subsets cannot help, and all evaluations are of all rows: {why}"

@@ -1,0 +1,328 @@
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import evaluation, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Configuration,
+    Constraint,
+    Evaluation,
+    Failure,
+    Objective,
+    Query,
+    Trial,
+)
+from prefect_tune.optimizers.methods.fabolas.first_design import (
+    Begin,
+    Done,
+    FirstDesign,
+    GoOn,
+    Step,
+    Wait,
+)
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.trials.history import History
+
+SPACE = mixed_space()
+LARGE = Sizes.of(Objective(n_rows=50_000, n_classes=10, n_rarest=4_000))
+SIXTEENTHS = Sizes.of(Objective(n_rows=800, n_classes=2, n_rarest=400))
+EIGHTHS = Sizes.of(Objective(n_rows=400, n_classes=2, n_rarest=200))
+SINGLE = Sizes.of(Objective(n_rows=100, n_classes=2, n_rarest=50))
+
+
+@dataclass
+class World:
+    """A history that a design fills, with outcomes by configuration and share."""
+
+    design: FirstDesign
+    loss: Callable[[int, float], float | None] = lambda n, _: float(n)
+    history: History = field(default_factory=History)
+    numbers: dict[Configuration, int] = field(default_factory=dict)
+
+    def ask(self, *, may_begin: bool = True) -> Step:
+        step = self.design.next(self.history, may_begin=may_begin)
+        if isinstance(step, Begin):
+            rng = np.random.default_rng(len(self.history))
+            configuration = new_configuration(SPACE, self.history.asked, rng)
+            self.add(configuration, step.share)
+        elif isinstance(step, GoOn):
+            self.add(step.configuration, step.share)
+        return step
+
+    def add(self, configuration: Configuration, share: float) -> Trial:
+        self.numbers.setdefault(configuration, len(self.numbers))
+        self.history.record(Trial(len(self.history), Query(configuration, share)))
+        return self.history[len(self.history) - 1]
+
+    def tell(self, number: int) -> None:
+        query = self.history[number].query
+        loss = self.loss(self.numbers[query.configuration], query.subset)
+        self.history.record(told(number, query, loss))
+
+    def tell_all(self) -> None:
+        for trial in self.history.pending:
+            self.tell(trial.number)
+
+    def run(self, n_workers: int = 1) -> "World":
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            step: Step = Done()
+            while len(self.history.pending) < n_workers and len(self.history) < 100:
+                step = self.ask()
+                if isinstance(step, Wait | Done):
+                    break
+            if not self.history.pending:
+                assert isinstance(step, Done)
+                return self
+            self.tell(int(rng.choice([t.number for t in self.history.pending])))
+        pytest.fail("the design does not end")
+
+    def asked(self) -> list[tuple[int, float]]:
+        """Of each trial, the number of its configuration and its share."""
+        return [(self.numbers[t.query.configuration], t.query.subset) for t in self.history]
+
+    def per_share(self) -> dict[float, int]:
+        return dict(Counter(t.query.subset for t in self.history))
+
+
+def test_the_best_half_of_each_rung_goes_on_and_the_winner_to_all_rows() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, _: float(-n)).run()
+    assert world.asked() == [
+        *((n, 1 / 64) for n in range(10)),
+        *((n, 1 / 32) for n in (9, 8, 7, 6, 5)),
+        *((n, 1 / 16) for n in (9, 8, 7)),
+        *((n, 1 / 8) for n in (9, 8)),
+        (9, 1.0),
+    ]
+
+
+def test_the_ranks_are_those_of_the_rung_that_was_reached() -> None:
+    def loss(n: int, share: float) -> float:
+        return float(n if share < 1 / 8 else -n)
+
+    assert World(FirstDesign.of(LARGE), loss).run().asked()[-1] == (1, 1.0)
+
+
+def test_of_equals_the_one_asked_for_first_goes_on() -> None:
+    world = World(FirstDesign.of(LARGE), lambda *_: 1.0).run()
+    assert world.asked()[10:] == [
+        *((n, 1 / 32) for n in range(5)),
+        *((n, 1 / 16) for n in range(3)),
+        *((n, 1 / 8) for n in range(2)),
+        (0, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shares", "counts"),
+    [
+        (LARGE, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1.0), (10, 5, 3, 2, 1)),
+        (SIXTEENTHS, (1 / 16, 1 / 8, 1 / 4, 1.0), (10, 5, 3, 1)),
+        (EIGHTHS, (1 / 8, 1 / 4, 1.0), (10, 5, 1)),
+        (SINGLE, (1.0,), (10,)),
+    ],
+)
+def test_fewer_sizes_make_fewer_rungs(
+    sizes: Sizes, shares: tuple[float, ...], counts: tuple[int, ...]
+) -> None:
+    design = FirstDesign.of(sizes)
+    assert (design.shares, design.counts) == (shares, counts)
+    assert World(design).run().per_share() == dict(zip(shares, counts, strict=True))
+
+
+def test_each_algorithm_begins_as_often_as_the_others_in_an_order_of_the_seed() -> None:
+    design = FirstDesign.of(LARGE, n_algorithms=7, seed=3)
+    world = World(design)
+    drawn = [step.algorithm for _ in range(14) if isinstance(step := world.ask(), Begin)]
+    assert sorted(drawn[:7]) == list(range(7))
+    assert drawn[7:] == drawn[:7]
+    orders = {FirstDesign.of(LARGE, n_algorithms=7, seed=s).algorithms for s in range(5)}
+    assert len(orders) > 1
+
+
+def test_a_free_worker_begins_one_more_until_the_rung_is_decided() -> None:
+    world = World(FirstDesign.of(LARGE))
+    for _ in range(10):
+        world.ask()
+    for number in range(1, 10):
+        world.tell(number)
+    assert isinstance(world.ask(), Begin)  # the tenth trial
+    world.tell(10)
+    assert world.ask() == GoOn(world.history[1].query.configuration, 1 / 32)
+
+
+def test_a_rung_is_decided_though_further_ones_are_pending() -> None:
+    world = World(FirstDesign.of(LARGE))
+    for _ in range(13):
+        world.ask()
+    for number in range(9):
+        world.tell(number)
+    assert isinstance(world.ask(), Begin)
+    world.tell(9)
+    assert isinstance(world.ask(), GoOn)
+
+
+def test_it_begins_no_more_than_twice_as_many_and_then_waits() -> None:
+    world = World(FirstDesign.of(LARGE))
+    steps = [world.ask() for _ in range(21)]
+    assert [type(s) for s in steps] == [*[Begin] * 20, Wait]
+    for number in range(10):
+        world.tell(number)
+    assert isinstance(world.ask(), GoOn)
+
+
+@pytest.mark.parametrize("n_workers", [2, 4, 8, 16])
+def test_several_workers_fill_all_rungs(n_workers: int) -> None:
+    world = World(FirstDesign.of(LARGE)).run(n_workers)
+    n_begun = world.per_share().pop(1 / 64)
+    assert 10 < n_begun <= 20
+    assert world.per_share() == {1 / 64: n_begun, 1 / 32: 5, 1 / 16: 3, 1 / 8: 2, 1.0: 1}
+
+
+def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -> None:
+    world = World(FirstDesign.of(LARGE))
+    for _ in range(4):
+        world.ask()
+    assert world.ask(may_begin=False) == Wait()
+    while not isinstance(world.ask(may_begin=False), Done):
+        world.tell_all()
+    assert world.per_share() == {1 / 64: 4, 1 / 32: 2, 1 / 16: 1, 1 / 8: 1, 1.0: 1}
+
+
+def test_with_nothing_begun_and_none_left_it_is_done() -> None:
+    assert FirstDesign.of(LARGE).next(History(), may_begin=False) == Done()
+
+
+def test_failed_ones_go_on_after_all_others() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, s: float(n) if n in (4, 6) or s > 0.02 else None)
+    world.run()
+    assert [n for n, share in world.asked() if share == 1 / 32] == [4, 6, 0, 1, 2]
+    assert world.asked()[-2:] == [(1, 1 / 8), (4, 1.0)]  # 0 and 1 have failed before
+
+
+def test_what_took_too_long_does_not_go_on() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, _: float(n) if n in (4, 6) else None)
+    for _ in range(10):
+        world.ask()
+    for trial in world.history.pending:
+        world.tell(trial.number)
+        if (failed := world.history[trial.number]).failure:
+            world.history.record(failed.failed(Failure("timeout", "took too long")))
+    world.run()
+    assert world.asked()[10:] == [
+        *((n, 1 / 32) for n in (4, 6)),
+        *((n, 1 / 16) for n in (4, 6)),
+        *((n, 1 / 8) for n in (4, 6)),
+        (4, 1.0),
+    ]
+
+
+def test_when_the_last_rung_fails_the_best_of_the_one_below_is_seen_on_all_rows() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, s: None if s == 1 / 8 else float(n)).run()
+    assert world.asked()[-3:] == [(0, 1 / 8), (1, 1 / 8), (2, 1.0)]
+
+
+def test_when_everything_fails_it_is_done() -> None:
+    world = World(FirstDesign.of(LARGE), lambda *_: None).run()
+    assert world.per_share() == {1 / 64: 10, 1 / 32: 5, 1 / 16: 3, 1 / 8: 2}
+
+
+def test_one_that_violates_a_constraint_goes_on_after_those_that_do_not() -> None:
+    world = World(FirstDesign.of(LARGE), history=History([Constraint("latency_us", 50.0)]))
+    for _ in range(10):
+        world.ask()
+    for trial in world.history.pending:
+        latency = 60.0 if trial.number < 6 else 40.0
+        seen = Evaluation(float(trial.number), constraints={"latency_us": latency})
+        world.history.record(trial.ended(seen))
+    for _ in range(5):
+        world.ask()
+    assert [n for n, share in world.asked() if share == 1 / 32] == [6, 7, 8, 9, 0]
+
+
+def test_a_retried_trial_does_not_begin_the_design_again() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, _: None if n == 0 else float(n)).run()
+    world.history.record(world.history[0].waiting())
+    assert world.ask() == Done()
+    world.history.record(told(0, world.history[0].query, -1.0))
+    assert world.ask() == Done()
+
+
+def test_trials_that_it_did_not_ask_for_are_not_on_its_rungs() -> None:
+    world, other = World(FirstDesign.of(LARGE)), np.random.default_rng(5)
+    for _ in range(10):
+        world.ask()
+    world.tell_all()
+    first = world.history[0].query
+    strange = new_configuration(SPACE, world.history.asked, other)
+    world.add(strange, 1 / 4)
+    world.add(strange, 1 / 64)
+    world.add(strange, 1 / 32)
+    world.add(first.configuration, 1 / 64)
+    world.history.record(Trial(14, Query(first.configuration, 1 / 32, folds=1)))
+    world.tell_all()
+    assert world.ask() == GoOn(first.configuration, 1 / 32)
+
+
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 1_000),
+    n_workers=st.integers(1, 9),
+    failing=st.floats(0, 1),
+    sizes=st.sampled_from([LARGE, SIXTEENTHS, EIGHTHS, SINGLE]),
+)
+def test_a_history_that_is_replayed_gives_the_same_next_step(
+    seed: int, n_workers: int, failing: float, sizes: Sizes
+) -> None:
+    rng = np.random.default_rng(seed)
+
+    def loss(*_: object) -> float | None:
+        return None if rng.random() < failing else rng.random()
+
+    world = World(FirstDesign.of(sizes), loss)
+    for _ in range(45):
+        again = History()
+        for trial in world.history:
+            again.record(Trial(trial.number, trial.query))
+        for number in rng.permutation(len(world.history)).tolist():
+            again.record(world.history[number])
+        step = world.design.next(world.history)
+        assert world.design.next(again) == step
+        if len(world.history.pending) >= n_workers or isinstance(step, Wait):
+            world.tell(int(rng.choice([t.number for t in world.history.pending])))
+        elif isinstance(step, Done):
+            break
+        else:
+            world.ask()
+    counts = world.per_share()
+    assert counts[world.design.shares[0]] <= world.design.most_begun
+    for share, count in zip(world.design.shares[1:], world.design.counts[1:], strict=True):
+        assert counts.get(share, 0) <= count
+
+
+@pytest.mark.parametrize(
+    ("shares", "counts"),
+    [
+        ((), ()),
+        ((1.0,), (1, 2)),
+        ((0.5,), (1,)),
+        ((0.5, 0.5, 1.0), (3, 2, 1)),
+        ((0.5, 1.0), (1, 2)),
+    ],
+)
+def test_impossible_rungs_are_refused(shares: tuple[float, ...], counts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"rungs have|rise"):
+        FirstDesign(shares, counts)
+
+
+def test_evaluations_of_a_full_query_do_not_count_as_subsets() -> None:
+    world = World(FirstDesign.of(EIGHTHS))
+    best = new_configuration(SPACE, set(), np.random.default_rng(1))
+    world.history.record(Trial(0, Query(best)).completed(evaluation(-1.0)))
+    assert isinstance(world.ask(), Begin)
