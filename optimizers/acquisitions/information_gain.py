@@ -7,7 +7,8 @@ draws alone, and no outcome is imagined; with y|I=i taken for normal it is
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 
 It is what entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017)
-estimate by expectation propagation; against nested Monte Carlo its error is below 0.001 nats.
+estimate by expectation propagation. The normal form understates the gain: for two equal rivals by
+1 % where the outcome has a correlation of 0.7 with their difference, by 17 % where it has 0.99.
 """
 
 from typing import Any
