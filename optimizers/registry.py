@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.bohb.declaration import BOHB
+from prefect_tune.optimizers.methods.ei.declaration import EI
+from prefect_tune.optimizers.methods.es.declaration import ES
+from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.halving.declaration import HALVING
 from prefect_tune.optimizers.methods.hyperband.declaration import HYPERBAND
 from prefect_tune.optimizers.methods.jopt.declaration import JOPT
+from prefect_tune.optimizers.methods.mtbo.declaration import MTBO
 from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
 from prefect_tune.optimizers.methods.smac.declaration import SMAC
 from prefect_tune.optimizers.methods.tpe.declaration import TPE
@@ -26,7 +30,9 @@ __all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method
 
 _METHODS: dict[str, Method] = {
     method.name: method
-    for method in (FLASH, ADMM, SMAC, TPE, BOHB, HYPERBAND, HALVING, JOPT, RANDOM_SEARCH)
+    for method in (
+        FLASH, ADMM, FABOLAS, SMAC, TPE, BOHB, HYPERBAND, HALVING, JOPT, EI, ES, MTBO, RANDOM_SEARCH
+    )
 }
 METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 """By name, in the order in which they are shown; `register` adds to it."""

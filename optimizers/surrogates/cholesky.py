@@ -13,13 +13,17 @@ Array = NDArray[np.floating[Any]]
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
-def cholesky(K: Array, diagonal: float) -> Array:
+def cholesky(K: Array, diagonal: float | Array) -> Array:
     """Return L of K + diagonal, with the least jitter that works; zeros above its diagonal.
+
+    Args:
+        K: Shape (n, n).
+        diagonal: A number, or one for each row.
 
     Raises:
         ValueError: If none does.
     """
-    typical = float(np.mean(np.diag(K))) + diagonal
+    typical = float(np.mean(np.diag(K) + diagonal))
     for jitter in _JITTERS:
         shifted = np.array(K, order="F")
         shifted[np.diag_indices_from(shifted)] += diagonal + jitter * typical

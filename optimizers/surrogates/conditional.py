@@ -4,7 +4,10 @@ import numpy as np
 
 from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
 
-__all__ = ["Conditional"]
+__all__ = ["CORRELATION", "Conditional"]
+
+CORRELATION = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
+"""How alike the choices of a step are."""
 
 
 class Conditional(Kernel):
@@ -16,12 +19,14 @@ class Conditional(Kernel):
     Args:
         choice: Column that says which algorithm the step takes.
         within: Kernel of two rows with the same choice; None when nothing else is to be compared.
+        correlation: Logit of rho.
     """
 
-    def __init__(self, choice: int, within: Kernel | None = None) -> None:
+    def __init__(
+        self, choice: int, within: Kernel | None = None, correlation: Parameter = CORRELATION
+    ) -> None:
         self.choice = choice
         self.within = within
-        correlation = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
         self.parameters = (correlation, *(within.parameters if within else ()))
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:

@@ -6,8 +6,8 @@ is refused by its row. Equal inputs are fine, as the noise is never below 1e-6 o
 variance, and where rounding still spoils the factorisation, jitter is added in steps up to 1e-4 of
 the mean diagonal. Constant targets leave nothing to fit: theta stays at its start.
 
-For a sampler, `log_posterior` scores any theta and `given` conditions on one without a fit; kernels
-of fidelities are kernels.
+For a sampler, `log_posterior_value` scores any theta and `given` conditions on one without a fit;
+kernels of fidelities are kernels.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
-from prefect_tune.optimizers.surrogates.log_posterior import NOISE, log_posterior
+from prefect_tune.optimizers.surrogates.kernel import Kernel
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
 __all__ = ["GaussianProcess"]
 
@@ -37,7 +38,8 @@ class GaussianProcess:
 
     Attributes:
         kernel: The covariance of standardised targets.
-        theta: Its parameters and ln of the noise variance, shape (p + 1,).
+        noise: The variance of standardised targets around the function.
+        theta: The parameters of the kernel and of the noise, shape (p + q,).
         inputs: Shape (n, d).
         standardised: (targets - mean - offset) / scale, shape (n, t).
         offset: By target, 0 with a given mean, shape (t,).
@@ -49,6 +51,7 @@ class GaussianProcess:
     """
 
     kernel: Kernel
+    noise: Noise
     theta: Array
     inputs: Array
     standardised: Array
@@ -68,7 +71,7 @@ class GaussianProcess:
         *,
         rng: np.random.Generator,
         mean: Mean = None,
-        noise: Parameter = NOISE,
+        noise: Noise | None = None,
         warm_start: Array | None = None,
         n_restarts: int = 0,
         starts: Array | None = None,
@@ -82,18 +85,19 @@ class GaussianProcess:
             targets: Shape (n,) or (n, t).
             rng: Draws the restarts from the priors.
             mean: Given mean in the unit of the targets, or None for a constant.
-            noise: Range and prior of ln of the noise variance.
+            noise: Around the function; the same everywhere by default.
             warm_start: A theta to begin with instead of the parameters' own starts.
             n_restarts: Starts drawn besides the first.
-            starts: All starts, shape (s, p + 1), instead of the three above.
+            starts: All starts, shape (s, p + q), instead of the three above.
             max_iterations: Of each L-BFGS-B.
 
         Raises:
             ValueError: If shapes do not agree or a value is not finite.
         """
-        parameters = (*kernel.parameters, noise)
+        noise = noise or ConstantNoise()
+        parameters = (*kernel.parameters, *noise.parameters)
         first = np.array([p.start for p in parameters]) if warm_start is None else warm_start
-        prior = cls.given(kernel, first, inputs, targets, mean=mean)
+        prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise)
         if not prior.standardised.any():
             return prior
         if starts is None:
@@ -118,11 +122,18 @@ class GaussianProcess:
             for start in starts
         ]
         best = min(found, key=lambda result: float(result.fun))
-        return cls.given(kernel, best.x, inputs, targets, mean=mean)
+        return cls.given(kernel, best.x, inputs, targets, mean=mean, noise=noise)
 
     @classmethod
     def given(
-        cls, kernel: Kernel, theta: Array, inputs: Array, targets: Array, *, mean: Mean = None
+        cls,
+        kernel: Kernel,
+        theta: Array,
+        inputs: Array,
+        targets: Array,
+        *,
+        mean: Mean = None,
+        noise: Noise | None = None,
     ) -> Self:
         """Condition on the observations with this theta.
 
@@ -131,7 +142,8 @@ class GaussianProcess:
         """
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
-        _check(inputs, targets, theta, kernel)
+        noise = noise or ConstantNoise()
+        _check(inputs, targets, theta, kernel, noise)
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scale = columns.std(axis=0)
@@ -140,11 +152,14 @@ class GaussianProcess:
         standardised = np.where(scale > 0, (columns - offset) / np.where(scale > 0, scale, 1), 0.0)
         if mean is not None:
             standardised = np.where(scale > 0, standardised, columns)
-        factor = cholesky(kernel.covariance(theta[:-1], inputs, inputs), float(np.exp(theta[-1])))
+        p = len(kernel.parameters)
+        K = kernel.covariance(theta[:p], inputs, inputs)
+        factor = cholesky(K, noise.variance(theta[p:], inputs))
         sides = np.column_stack([np.ones(len(inputs)), standardised])
         whitened = solve_triangular(factor, sides)
         return cls(
             kernel=kernel,
+            noise=noise,
             theta=np.asarray(theta, dtype=np.float64),
             inputs=inputs,
             standardised=standardised,
@@ -157,9 +172,32 @@ class GaussianProcess:
         )
 
     @property
-    def noise_variance(self) -> float:
-        """As a share of the targets' variance."""
-        return float(np.exp(self.theta[-1]))
+    def kernel_theta(self) -> Array:
+        """The parameters of the kernel, shape (p,)."""
+        return self.theta[: len(self.kernel.parameters)]
+
+    def noise_variance(self, inputs: Array) -> Array:
+        """Return the noise of rows as a share of the targets' variance, shape (m,)."""
+        return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
+
+    def covariance(self, a: Array, b: Array) -> Array:
+        """Return the posterior covariance of the function between rows, shape (m, k).
+
+        It is that of standardised targets: times `scale` squared in the unit of a target.
+        """
+        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        prior = self.kernel.covariance(self.kernel_theta, a, b)
+        joint: Array = prior - self.half(a).T @ self.half(b)
+        return joint
+
+    def joint(self, inputs: Array) -> tuple[Array, Array]:
+        """Return means, (m, t), and covariance, (m, m), of the function together, standardised."""
+        inputs = np.asarray(inputs, dtype=np.float64)
+        half = self.half(inputs)
+        prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
+        constant = self._constant()
+        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        return constant + half.T @ centred, prior - half.T @ half
 
     def appended(self, inputs: Array, targets: Array) -> Self:
         """Return it with more observations, at the same theta, offset and scale; O(n^2) a row.
@@ -170,7 +208,7 @@ class GaussianProcess:
         """
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
-        _check(inputs, targets, self.theta, self.kernel)
+        _check(inputs, targets, self.theta, self.kernel, self.noise)
         columns = targets.reshape(len(inputs), -1)
         standardised = (columns - _given(self.mean, inputs) - self.offset) / self.scale
         return self._extended(inputs, standardised)
@@ -195,7 +233,7 @@ class GaussianProcess:
 
         Targets that came as one vector are one column here too. A given mean must be a number.
         """
-        K, pull = self.kernel.input_pullback(self.theta[:-1], inputs, self.inputs)
+        K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
         constant, weights = self._weights()
         variance = self._floored(half, inputs)
@@ -204,7 +242,7 @@ class GaussianProcess:
         by_target = [pull(np.broadcast_to(w, K.shape)) for w in weights.T]
         mean_gradient = np.stack(by_target, axis=1) * self.scale[:, None]
         root = np.sqrt(variance)
-        prior = self.kernel.variance_gradient(self.theta[:-1], inputs)
+        prior = self.kernel.variance_gradient(self.kernel_theta, inputs)
         root_gradient = (prior / 2 - pull(solved.T)) / root[:, None]
         return (
             mean,
@@ -217,9 +255,8 @@ class GaussianProcess:
         """Return draws of the function at these rows together, shape (n, m) or (n, m, t)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         latent, _ = self._latent(inputs)
-        half = self._half(inputs)
-        covariance = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
-        prior = self.kernel.variance(self.theta[:-1], inputs)
+        covariance = self.covariance(inputs, inputs)
+        prior = self.kernel.variance(self.kernel_theta, inputs)
         root = np.tril(cholesky(covariance, 1e-10 * float(prior.mean())))
         noise = rng.standard_normal((n, len(inputs), len(self.scale)))
         standardised = latent + np.einsum("ij,njt->nit", root, noise)
@@ -229,9 +266,9 @@ class GaussianProcess:
     def _extended(self, inputs: Array, standardised: Array) -> Self:
         """Return it with more rows, whose standardised targets are given."""
         n, m = len(self.inputs), len(inputs)
-        half = self._half(inputs)
-        corner = self.kernel.covariance(self.theta[:-1], inputs, inputs) - half.T @ half
-        root = np.tril(cholesky(corner, self.noise_variance))
+        half = self.half(inputs)
+        corner = self.kernel.covariance(self.kernel_theta, inputs, inputs) - half.T @ half
+        root = np.tril(cholesky(corner, self.noise_variance(inputs)))
         factor = np.zeros((n + m, n + m), order="F")
         factor[:n, :n], factor[n:, :n], factor[n:, n:] = self.factor, half.T, root
         sides = np.column_stack([np.ones(m), standardised]) - half.T @ self.whitened
@@ -247,18 +284,18 @@ class GaussianProcess:
     def _latent(self, inputs: Array) -> tuple[Array, Array]:
         """Return standardised means, shape (m, t), and variances, shape (m,)."""
         inputs = np.asarray(inputs, dtype=np.float64)
-        half = self._half(inputs)
+        half = self.half(inputs)
         constant = self._constant()
         centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
         return constant + half.T @ centred, self._floored(half, inputs)
 
-    def _half(self, inputs: Array) -> Array:
-        """L^-1 k(X, inputs), shape (n, m)."""
-        K = self.kernel.covariance(self.theta[:-1], self.inputs, inputs)
+    def half(self, inputs: Array) -> Array:
+        """Return L^-1 k(X, inputs), shape (n, m), of which posterior covariances are made."""
+        K = self.kernel.covariance(self.kernel_theta, self.inputs, inputs)
         return solve_triangular(self.factor, K)
 
     def _floored(self, half: Array, inputs: Array) -> Array:
-        prior = self.kernel.variance(self.theta[:-1], inputs)
+        prior = self.kernel.variance(self.kernel_theta, inputs)
         floored: Array = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
         return floored
 
@@ -284,15 +321,16 @@ def _given(mean: Mean, inputs: Array) -> Array | float:
     return np.asarray(mean(inputs))[:, None] if callable(mean) else float(mean)
 
 
-def _check(inputs: Array, targets: Array, theta: Array, kernel: Kernel) -> None:
+def _check(inputs: Array, targets: Array, theta: Array, kernel: Kernel, noise: Noise) -> None:
     if inputs.ndim != 2 or not len(inputs) or targets.shape[:1] != inputs.shape[:1]:
         raise ValueError(
             "inputs have shape (n, d) and targets (n,) or (n, t), with n at least 1; got "
             f"{inputs.shape} and {targets.shape}"
         )
-    if len(theta) != len(kernel.parameters) + 1:
+    p, q = len(kernel.parameters), len(noise.parameters)
+    if len(theta) != p + q:
         raise ValueError(
-            f"theta holds {len(kernel.parameters)} parameters of the kernel and the noise; got "
+            f"theta holds {p} parameters of the kernel and {q} of the noise; got "
             f"{len(theta)} values"
         )
     for name, values in (("inputs", inputs), ("targets", targets)):

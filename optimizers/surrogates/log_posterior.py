@@ -1,4 +1,4 @@
-"""The posterior density of a Gaussian process's parameters, which fitting maximises."""
+"""The posterior density of a Gaussian process's parameters, which is maximised or sampled."""
 
 from typing import Any
 
@@ -6,21 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotri
 
-from prefect_tune.optimizers.surrogates.cholesky import cholesky
+from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
 from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
-__all__ = ["NOISE", "log_posterior"]
+__all__ = ["log_posterior", "log_posterior_value"]
 
 Array = NDArray[np.floating[Any]]
-
-NOISE = Parameter(
-    "noise variance",
-    start=float(np.log(1e-2)),
-    lower=float(np.log(1e-6)),
-    upper=0.0,
-    prior=(float(np.log(1e-2)), 2.0),
-)
-"""Ln of the noise variance as a share of a target's variance."""
 
 
 def log_posterior(
@@ -29,7 +21,7 @@ def log_posterior(
     inputs: Array,
     targets: Array,
     *,
-    noise: Parameter = NOISE,
+    noise: Noise | None = None,
     has_constant: bool = True,
 ) -> tuple[float, Array]:
     """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
@@ -39,16 +31,18 @@ def log_posterior(
 
     Args:
         kernel: With p parameters.
-        theta: Those and ln of the noise variance, shape (p + 1,).
+        theta: Those and the q of the noise, shape (p + q,).
         inputs: Shape (n, d).
         targets: Standardised, shape (n, t).
-        noise: Gives the noise's prior.
+        noise: Around the function; the same everywhere by default.
         has_constant: Whether a constant mean is estimated; else it is 0.
     """
-    K, pull = kernel.pullback(theta[:-1], inputs)
+    noise = noise or ConstantNoise()
+    p = len(kernel.parameters)
+    K, pull = kernel.pullback(theta[:p], inputs)
+    variance, pull_noise = noise.pullback(theta[p:], inputs)
     n, t = targets.shape
-    noise_variance = float(np.exp(theta[-1]))
-    L = cholesky(K, noise_variance)
+    L = cholesky(K, variance)
     inverse, _ = dpotri(L, lower=1)
     inverse = inverse + np.tril(inverse, -1).T
     residuals = targets
@@ -59,10 +53,48 @@ def log_posterior(
     fit = np.einsum("ij,ij->", residuals, solved) / t
     value = -0.5 * fit - np.log(np.diag(L)).sum() - 0.5 * n * np.log(2 * np.pi)
     weights = solved @ solved.T / t - inverse
-    gradient = 0.5 * np.append(pull(weights), noise_variance * np.trace(weights))
-    for i, parameter in enumerate((*kernel.parameters, noise)):
-        if parameter.prior is not None:
-            mean, deviation = parameter.prior
-            value -= 0.5 * ((theta[i] - mean) / deviation) ** 2
-            gradient[i] -= (theta[i] - mean) / deviation**2
-    return float(value), gradient
+    gradient = 0.5 * np.append(pull(weights), pull_noise(np.diag(weights)))
+    prior, slope = _log_prior((*kernel.parameters, *noise.parameters), theta)
+    return float(value + prior), gradient + slope
+
+
+def log_posterior_value(
+    kernel: Kernel,
+    theta: Array,
+    inputs: Array,
+    targets: Array,
+    *,
+    noise: Noise | None = None,
+    has_constant: bool = True,
+) -> float:
+    """Return the value of `log_posterior` alone, which costs a third; -inf out of the bounds.
+
+    The arguments are those of `log_posterior`.
+    """
+    noise = noise or ConstantNoise()
+    parameters = (*kernel.parameters, *noise.parameters)
+    if any(not p.lower <= x <= p.upper for p, x in zip(parameters, theta, strict=True)):
+        return -np.inf
+    p = len(kernel.parameters)
+    n, t = targets.shape
+    L = cholesky(kernel.covariance(theta[:p], inputs, inputs), noise.variance(theta[p:], inputs))
+    sides = np.column_stack([np.ones(n), targets]) if has_constant else targets
+    whitened = solve_triangular(L, sides)
+    if has_constant:
+        ones, whitened = whitened[:, :1], whitened[:, 1:]
+        whitened = whitened - ones * (ones.T @ whitened) / (ones.T @ ones)
+    fit = np.einsum("ij,ij->", whitened, whitened) / t
+    value = -0.5 * fit - np.log(np.diag(L)).sum() - 0.5 * n * np.log(2 * np.pi)
+    return float(value + _log_prior(parameters, theta)[0])
+
+
+def _log_prior(parameters: tuple[Parameter, ...], theta: Array) -> tuple[float, Array]:
+    """Return the normal priors' log density without its constant, and the gradient."""
+    given = [(i, *p.prior) for i, p in enumerate(parameters) if p.prior is not None]
+    slope = np.zeros(len(theta))
+    if not given:
+        return 0.0, slope
+    places, means, deviations = (np.array(part) for part in zip(*given, strict=True))
+    steps = (theta[places] - means) / deviations
+    slope[places] = -steps / deviations
+    return -0.5 * float(steps @ steps), slope

@@ -4,7 +4,8 @@ Inputs: the path one-hot (or as choices, for the conditional kernel), numbers an
 [0, 1], unordered categories one-hot, and what is inactive at its default.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,11 +15,11 @@ from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.grids import grid_of
-from prefect_tune.optimizers.surrogates.conditional import Conditional
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Product
-from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.conditional import CORRELATION, Conditional
+from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
+from prefect_tune.optimizers.surrogates.stationary import Matern52, lengthscale_parameter
 
-__all__ = ["KernelKind", "PipelineInputs"]
+__all__ = ["KernelKind", "PipelineInputs", "Priors"]
 
 Array = NDArray[np.floating[Any]]
 KernelKind = Literal["one_hot", "conditional"]
@@ -28,22 +29,44 @@ _MOST_LENGTHSCALES = 20
 """With more hyperparameters than this, those of an algorithm share a lengthscale."""
 
 
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What is believed of the kernel's parameters.
+
+    Attributes:
+        lengthscale: From a name and the number of lengthscales of a kernel to one of them.
+        correlation: By the name of a step, the logit of how alike its choices are.
+    """
+
+    lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
+    correlation: Callable[[str], Parameter] = lambda step: CORRELATION  # noqa: ARG005
+
+
 class PipelineInputs:
     """The layout of the inputs of one space; it keeps no observation.
 
     Args:
         candidates: The space.
         kernel: How pipelines of different algorithms are compared.
+        priors: Of the kernel's parameters.
 
     Attributes:
         candidates: The space.
-        kernel: Over the inputs.
+        within: The kernel over the inputs without an amplitude; None if there are no inputs.
+        kernel: The same with an amplitude.
+        width: Number of inputs; a fidelity is put behind them.
         grids: By column of the unit cube, the values of a discrete hyperparameter.
         is_continuous: Which columns have none, shape (d,).
     """
 
-    def __init__(self, candidates: CandidateSpace, kernel: KernelKind = "one_hot") -> None:
+    def __init__(
+        self,
+        candidates: CandidateSpace,
+        kernel: KernelKind = "one_hot",
+        priors: Priors | None = None,
+    ) -> None:
         self.candidates = candidates
+        self._priors = priors or Priors()
         self._is_one_hot = kernel == "one_hot"
         columns = candidates.encoding.columns
         self.grids = [grid_of(candidates.encoding.hyperparameter(c)) for c in columns]
@@ -56,14 +79,18 @@ class PipelineInputs:
         is_tied = len(columns) > _MOST_LENGTHSCALES
         keys = [column[: 2 if is_tied else 3] for column in columns]
         of_inputs = [key for key, width in zip(keys, widths, strict=True) for _ in range(width)]
-        self.kernel: Kernel
+        parts: list[Kernel] = []
         if self._is_one_hot:
             steps = [("step", str(k)) for k in self._choosing for _ in range(self._sizes[k])]
             self._n_choice_inputs = len(steps)
-            self.kernel = _scaled_matern([*steps, *of_inputs])
+            keys = [*steps, *of_inputs]
+            parts = [self._tied_matern(keys, range(len(keys)))] if keys else []
         else:
             self._n_choice_inputs = len(self._choosing)
-            self.kernel = Product([Constant(), *self._step_kernels(of_inputs)])
+            parts = self._step_kernels(of_inputs)
+        self.width = self._n_choice_inputs + len(of_inputs)
+        self.within = (Product(parts) if len(parts) > 1 else parts[0]) if parts else None
+        self.kernel: Kernel = Product([Constant(), *parts])
         self._default = self._positions(candidates.default_units[None])
 
     def of(self, candidates: Candidates) -> Array:
@@ -80,6 +107,23 @@ class PipelineInputs:
             np.eye(self._sizes[k])[candidates.algorithms[:, k]] / np.sqrt(2) for k in self._choosing
         ]
         return np.hstack([*one_hot, positions])
+
+    def at(self, candidates: Candidates, s: float | Array) -> Array:
+        """Return the inputs of candidates with their fidelity behind them, shape (n, width + 1).
+
+        Args:
+            candidates: n of them.
+            s: Of all, or of each, shape (n,).
+        """
+        return np.column_stack([self.of(candidates), np.broadcast_to(s, len(candidates))])
+
+    def choice_column(self, step: str) -> int | None:
+        """Return the input that says which algorithm a step takes; None if it has no choice.
+
+        Only the conditional kernel has such inputs.
+        """
+        names = [self.candidates.space.searched[k].name for k in self._choosing]
+        return names.index(step) if step in names and not self._is_one_hot else None
 
     def input_of(self, columns: Iterable[int]) -> NDArray[np.intp]:
         """Return where the inputs of continuous columns stand."""
@@ -106,9 +150,10 @@ class PipelineInputs:
         for k, step in enumerate(self.candidates.space.searched):
             mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
             places = [self._n_choice_inputs + i for i in mine]
-            within = _tied_matern([of_inputs[i] for i in mine], places) if mine else None
+            within = self._tied_matern([of_inputs[i] for i in mine], places) if mine else None
             if k in self._choosing:
-                parts.append(Conditional(self._choosing.index(k), within))
+                correlation = self._priors.correlation(step.name)
+                parts.append(Conditional(self._choosing.index(k), within, correlation))
             elif within is not None:
                 parts.append(within)
         return parts
@@ -126,13 +171,10 @@ class PipelineInputs:
                 parts.append(np.eye(len(grid.units))[grid.index(u)] / np.sqrt(2))
         return np.hstack([np.zeros((len(units), 0)), *parts])
 
-
-def _scaled_matern(keys: Sequence[tuple[str, ...]]) -> Kernel:
-    """Return an amplitude times a Matern kernel over the first inputs, if there are any."""
-    return Constant() * _tied_matern(keys, range(len(keys))) if keys else Constant()
-
-
-def _tied_matern(keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
-    """Return a Matern kernel over inputs of which those with equal keys share a lengthscale."""
-    names = list(dict.fromkeys(keys))
-    return Matern52(places, [names.index(key) for key in keys])
+    def _tied_matern(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
+        """Return a Matern kernel over inputs of which those with equal keys share a lengthscale."""
+        names = list(dict.fromkeys(keys))
+        parameters = [
+            self._priors.lengthscale(f"lengthscale {i}", len(names)) for i in range(len(names))
+        ]
+        return Matern52(places, [names.index(key) for key in keys], parameters)

@@ -76,6 +76,21 @@ class Sizes:
         return len(self.shares) == 1
 
     @classmethod
+    def single(cls, objective: Objective) -> Self:
+        """Return the full data alone."""
+        n_rows = objective.n_rows or _UNKNOWN_RANGE
+        return cls(n_rows, n_rows, (1.0,))
+
+    @classmethod
+    def pair(cls, objective: Objective, share: float) -> Self:
+        """Return a subset and the full data; the full data alone where the subset has no row."""
+        n_rows = objective.n_rows or _UNKNOWN_RANGE
+        n_min = round(share * n_rows)
+        if not 1 <= n_min < n_rows:
+            return cls.single(objective)
+        return cls(n_min, n_rows, (share, 1.0))
+
+    @classmethod
     def of(cls, objective: Objective) -> Self:
         """Return the sizes for data of so many rows and classes.
 

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 D = 10
@@ -69,13 +70,13 @@ def our_fit(X: np.ndarray, y: np.ndarray, starts: np.ndarray) -> tuple[float, fl
         y,
         rng=np.random.default_rng(0),
         mean=0.0,
-        noise=flat[-1],
+        noise=ConstantNoise(flat[-1]),
         starts=starts,
         max_iterations=15_000,
     )
     seconds = process_time() - started
     reached, _ = log_posterior(
-        kernel, process.theta, X, y[:, None], noise=flat[-1], has_constant=False
+        kernel, process.theta, X, y[:, None], noise=ConstantNoise(flat[-1]), has_constant=False
     )
     return seconds, reached
 

@@ -1,0 +1,1 @@
+"""Expected improvement on all rows: its `declaration`, and `ei`, the method."""

@@ -1,0 +1,1 @@
+"""Entropy search on all rows: its `declaration`, and `es`, the method."""

@@ -1,0 +1,32 @@
+"""Declaration of `--method es`."""
+
+from dataclasses import dataclass
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
+
+__all__ = ["ES", "EntropyOptions"]
+
+
+@dataclass(frozen=True)
+class EntropyOptions(SurrogateOptions):
+    """Options of `--method es`.
+
+    Attributes:
+        inference: Whether the parameters of the process are drawn (ensemble) or the most likely
+            ones are taken (map), which takes a quarter of the time.
+        n_samples: Draws of them.
+        n_first: Random configurations before the process is asked.
+    """
+
+    n_first: int = 5
+
+
+ES = Method(
+    name="es",
+    purpose="entropy search on all rows, by the Gaussian process of Fabolas; what it is compared with",
+    implementation="prefect_tune.optimizers.methods.es.es:EntropySearch",
+    options=EntropyOptions,
+    draws_on_cost=False,
+    compared_by_default=False,
+)

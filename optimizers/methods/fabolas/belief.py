@@ -1,0 +1,200 @@
+"""What is believed of losses and seconds, learned from the observations of a study."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.methods.fabolas.bases import COST, FULL
+from prefect_tune.optimizers.methods.fabolas.inference import Group, Inference, Regression
+from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+from prefect_tune.optimizers.methods.fabolas.posterior import Posterior, model_keys
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.conditional import CORRELATION
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
+from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
+from prefect_tune.optimizers.trials.objective import Objective
+
+__all__ = ["Belief", "Learner", "pipeline_inputs"]
+
+Array = NDArray[np.floating[Any]]
+
+_ONE_PROCESS = 300
+"""With more observations each model has a process of its own, of so many at most."""
+_ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
+_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
+
+
+def _lengthscale(name: str, n: int) -> Parameter:
+    """Prior of Fabolas sheet, 1.5: ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]."""
+    mean = log(0.5) + 0.25 * log(n)
+    return Parameter(name, mean, -5.0, 1.0 + 0.5 * log(n), (mean, 1.0))
+
+
+def pipeline_inputs(space: Space) -> PipelineInputs:
+    """Return the inputs of a space, with the priors of this family of methods.
+
+    Pipelines of different models have less to do with each other than those that differ elsewhere.
+    """
+    model = space.steps[-1].name
+    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
+    return PipelineInputs(CandidateSpace(space), "conditional", priors)
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """Losses and seconds, as learned from some observations.
+
+    Attributes:
+        samples: Of the losses, one a hyperparameter sample.
+        costs: Of ln seconds.
+        scale: The unit of the losses.
+        cost_scale: Mean and deviation of ln seconds, and their range.
+        basis: Of the losses.
+    """
+
+    samples: tuple[Posterior, ...]
+    costs: Posterior
+    scale: LossScale
+    cost_scale: tuple[float, float, float, float]
+    basis: Basis
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        """Return means and deviations of the mixture, standardised, shape (n,)."""
+        each = [sample.predict(inputs) for sample in self.samples]
+        means = np.array([mean for mean, _ in each])
+        variances = np.array([variance for _, variance in each])
+        return means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+
+    def noise(self, inputs: Array) -> Array:
+        """Return the mean variance of outcomes around the function, shape (n,)."""
+        noise: Array = np.mean([sample.noise(inputs) for sample in self.samples], axis=0)
+        return noise
+
+    def outcome(self, row: Array) -> tuple[float, float]:
+        """Return mean and deviation of an outcome at a row, (1, d), before it is standardised."""
+        mean, deviation = self.predict(row)
+        spread = np.sqrt(deviation**2 + self.noise(row))
+        return (
+            self.scale.mean + self.scale.deviation * float(mean[0]),
+            self.scale.deviation * float(spread[0]),
+        )
+
+    def knows(self, inputs: Array) -> NDArray[np.bool_]:
+        """Return which rows anything is known of, shape (n,)."""
+        return self.samples[0].knows(inputs) & self.costs.knows(inputs)
+
+    def seconds(self, inputs: Array) -> Array:
+        """Return predicted seconds, shape (n,), not far beyond those seen (sheet, 1.6)."""
+        mean, deviation, least, most = self.cost_scale
+        log_seconds = mean + deviation * self.costs.predict(inputs)[0]
+        seconds: Array = np.exp(np.clip(log_seconds, least - 1, most + 3))
+        return seconds
+
+    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "Belief":
+        """Return it with outcomes of rows under way, drawn by each sample."""
+        drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in self.samples)
+        return replace(self, samples=drawn)
+
+
+class Learner:
+    """Learns beliefs of one space; it keeps no observation.
+
+    Args:
+        inputs: Of the space.
+        recipe: The method.
+        objective: Its unit decides the scale.
+        inference: How the parameters of the losses' process are found.
+        n_samples: Draws of them.
+    """
+
+    def __init__(
+        self,
+        inputs: PipelineInputs,
+        recipe: Recipe,
+        objective: Objective,
+        inference: Inference,
+        n_samples: int,
+    ) -> None:
+        self.inputs, self._recipe, self._objective = inputs, recipe, objective
+        is_log = recipe.is_log and objective.unit == "percent"
+        self._basis = recipe.log_basis if is_log else recipe.raw_basis
+        within, s = inputs.within or Constant(_ONE), inputs.width
+        noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
+        kernel = FidelityKernel(within, s, self._basis)
+        self._losses = Regression(kernel, noise, inference, n_samples)
+        self._full = Regression(FidelityKernel(within, s, FULL), ConstantNoise())
+        self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
+        self._model_column = inputs.choice_column(inputs.candidates.space.steps[-1].name)
+
+    def learn(
+        self,
+        seen: Observations,
+        kept: Mapping[str, Any],
+        rng: np.random.Generator,
+        *,
+        full_only: bool = False,
+    ) -> tuple[Belief, dict[str, Any]]:
+        """Return the belief, and what of it is kept for the next ask, as JSON values.
+
+        Args:
+            seen: At least one of them has a loss.
+            kept: By the last ask; may be empty.
+            rng: Source of randomness.
+            full_only: Whether losses are learned from full evaluations alone.
+        """
+        losses, _, _ = self._loss_groups(seen, full_only=full_only)
+        costs, _, _ = self._cost_groups(seen)
+        name = "full" if full_only else "losses"
+        regression = self._full if full_only else self._losses
+        new = {
+            **kept,
+            name: regression.learned(losses, kept.get(name, {}), rng),
+            "costs": self._costs.learned(costs, kept.get("costs", {}), rng),
+        }
+        return self.recall(seen, new, full_only=full_only), new
+
+    def recall(
+        self, seen: Observations, kept: Mapping[str, Any], *, full_only: bool = False
+    ) -> Belief:
+        """Return the belief with the parameters of an earlier ask and the observations of now."""
+        groups, column, scale = self._loss_groups(seen, full_only=full_only)
+        regression = self._full if full_only else self._losses
+        samples = regression.posteriors(groups, kept["full" if full_only else "losses"], column)
+        cost_groups, cost_column, cost_scale = self._cost_groups(seen)
+        (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
+        basis = FULL if full_only else self._basis
+        return Belief(samples, costs, scale, cost_scale, basis)
+
+    def _loss_groups(
+        self, seen: Observations, *, full_only: bool
+    ) -> tuple[dict[int, Group], int | None, LossScale]:
+        known = seen[np.isfinite(seen.losses) & ((seen.s == 1) | (not full_only))]
+        scale = LossScale.of(known.losses, self._objective, is_log=self._recipe.is_log)
+        parts, column = self._parted(known)
+        groups = {k: Group(p.inputs, scale.learned(p.losses)) for k, p in parts.items()}
+        return groups, column, scale
+
+    def _cost_groups(
+        self, seen: Observations
+    ) -> tuple[dict[int, Group], int | None, tuple[float, float, float, float]]:
+        ln = seen.log_seconds
+        mean, deviation = float(ln.mean()), float(ln.std()) or 1.0
+        parts, column = self._parted(seen)
+        groups = {k: Group(p.inputs, (p.log_seconds - mean) / deviation) for k, p in parts.items()}
+        return groups, column, (mean, deviation, float(ln.min()), float(ln.max()))
+
+    def _parted(self, seen: Observations) -> tuple[dict[int, Observations], int | None]:
+        """Return observations by process, and the input that tells them apart."""
+        column = self._model_column if len(seen) > _ONE_PROCESS else None
+        keys = model_keys(seen.inputs, column)
+        return {
+            int(key): seen[keys == key].thinned(_ONE_PROCESS) for key in np.unique(keys)
+        }, column

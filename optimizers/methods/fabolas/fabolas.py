@@ -1,0 +1,231 @@
+"""Fabolas: Bayesian optimisation that learns on small subsets and decides for the full data.
+
+Klein, Falkner, Bartels, Hennig and Hutter 2017. Losses and seconds are modelled over configurations
+and sizes; each ask takes the configuration and the size that tell most about the minimiser on all
+rows for what they cost. Where the paper is silent or its code at fault, the method sheet's choices
+hold: information gain in closed form, in place of the divergence; a common trend; noise that falls
+with the size; and full evaluations of incumbents, which the paper never asks for.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, PAPER_LOSS, RAW_LOSS
+from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
+from prefect_tune.optimizers.methods.fabolas.first_design import Begin, FirstDesign, GoOn
+from prefect_tune.optimizers.methods.fabolas.gate import Gate
+from prefect_tune.optimizers.methods.fabolas.observations import Observations
+from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.standing import Standing
+from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn, query_of
+from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Fabolas"]
+
+_LEAST_LOSSES = 3
+"""Before there are so many, nothing can be learned."""
+
+
+class Fabolas(Optimizer):
+    """Queries by information per second.
+
+    Many methods: the parts of an ask, and the parts in which methods of this family differ.
+
+    Raises:
+        ValueError: If an option does not fit.
+    """
+
+    method: ClassVar[Method] = FABOLAS
+
+    def __init__(
+        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
+    ) -> None:
+        super().__init__(space, seed, objective, **options)
+        self.sizes = self._find_sizes()
+        self.recipe = self._find_recipe()
+        self._design = self._first_design()
+        self._recalled: tuple[int, Any, Trial | None] | None = None
+
+    def _find_sizes(self) -> Sizes:
+        """Return the sizes that may be asked for."""
+        return Sizes.of(self.objective)
+
+    def _find_recipe(self) -> Recipe:
+        """Return how the method searches."""
+        if self.options.variant == "paper":
+            return Recipe(
+                log_basis=PAPER_LOSS,
+                raw_basis=PAPER_LOSS,
+                acquisition="divergence_per_cost",
+                is_log=False,
+                has_falling_noise=False,
+                kappa=0.0,
+                verify_every=None,
+                has_gate=False,
+                n_confirmed=0,
+            )
+        return Recipe(
+            log_basis=LOG_LOSS,
+            raw_basis=RAW_LOSS,
+            acquisition="improvement" if self.sizes.is_single else "gain_per_cost",
+            verify_every=self.options.verify_every or None,
+            has_gate=self.options.gate,
+            n_confirmed=0 if self.sizes.is_single else self.options.n_confirmed,
+        )
+
+    def _first_design(self) -> FirstDesign:
+        """Return what is evaluated before anything is learned."""
+        return FirstDesign.of(
+            self.sizes,
+            n_first=self.options.n_first,
+            n_algorithms=self._n_models,
+            seed=self.seed,
+        )
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the predicted best may be evaluated on all rows at the end."""
+        return self.recipe.n_confirmed > 0
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The best by prediction on all rows; once some were confirmed, the best of the full ones.
+
+        Before anything is learned, the best of those on most rows.
+        """
+        version = len([t for t in self.history if t.is_told])
+        if self._recalled is None or self._recalled[:2] != (version, id(self.memo)):
+            self._recalled = version, id(self.memo), self._find_incumbent()
+        return self._recalled[2]
+
+    def _find_incumbent(self) -> Trial | None:
+        memo: Mapping[str, Any] = self.memo or {}
+        best = self.history.incumbent
+        is_confirmed = any(
+            prediction.reason == "confirm" and self.history[number].loss is not None
+            for number, prediction in Prediction.all_of(memo).items()
+            if number in self.history
+        )
+        if best is not None and (is_confirmed or self.sizes.is_single or memo.get("closed")):
+            return best
+        seen = self._seen()
+        if "losses" in memo:
+            standing = self._standing(self._learner.recall(seen, memo), seen)
+            if len(standing):
+                return standing.trials[0]
+        feasible = [t for t in seen.trials if t.loss is not None and self.history.violation(t) <= 0]
+        return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        may_begin = budget.trials_left != 0
+        step = self._design.next(self.history, may_begin=may_begin)
+        if isinstance(step, GoOn):
+            return self._query(step.configuration, step.share)
+        if isinstance(step, Begin):
+            return self._query(self._drawn(step.algorithm, rng), step.share)
+        seen = self._seen()
+        if np.isfinite(seen.losses).sum() < _LEAST_LOSSES:
+            if may_begin:
+                share = self.sizes.shares[0]
+                return self._query(new_configuration(self.space, self.history.asked, rng), share)
+            if self.history.pending:
+                raise NotYet
+            raise SpaceExhausted("all configurations of the budget were begun, and have ended")
+        return self._learned(budget, seen, rng)
+
+    def _learned(self, budget: Budget, seen: Observations, rng: np.random.Generator) -> Query:
+        memo: Mapping[str, Any] = self.memo or {}
+        predictions = Prediction.all_of(memo)
+        belief, kept = self._learner.learn(seen, memo, rng)
+        alone = None
+        if self.recipe.has_gate and (seen.s[np.isfinite(seen.losses)] == 1).sum() >= 2:
+            alone, kept = self._learner.learn(seen, kept, rng, full_only=True)
+        gate = Gate.of(predictions, seen, belief.scale)
+        deciding = belief if gate.is_open or alone is None else alone
+        turn = Turn(
+            inputs=self._inputs,
+            sizes=self.sizes,
+            recipe=self.recipe,
+            n_draws=self._n_draws,
+            history=self.history,
+            budget=budget,
+            belief=deciding,
+            standing=self._standing(deciding, seen),
+            gives_up_subsets=deciding is alone,
+            n_confirmed=sum(p.reason == "confirm" for p in predictions.values()),
+            rng=rng,
+        )
+        proposal = turn.proposal()
+        full = dict(memo.get("full", {}))
+        if proposal.query.is_full and self.recipe.n_confirmed:
+            prediction = self._predicted(proposal, belief, alone)
+            full[str(len(self.history))] = prediction.to_json()
+        closed = deciding is alone
+        self.memo = {**kept, "full": full, "models": proposal.models, "closed": closed}
+        return proposal.query
+
+    def _predicted(self, proposal: Proposal, belief: Belief, alone: Belief | None) -> Prediction:
+        """Return what is expected of a full evaluation."""
+        row = self._inputs.at(self._inputs.encode([proposal.query.configuration]), 1.0)
+        return Prediction(
+            proposal.reason,
+            *belief.outcome(row),
+            *(alone.outcome(row) if alone is not None and alone.knows(row).all() else ()),
+        )
+
+    def _standing(self, belief: Belief, seen: Observations) -> Standing:
+        return Standing.of(belief, seen, self._inputs, self.history, self.recipe.kappa)
+
+    def _seen(self) -> Observations:
+        return Observations.of(self.history, self.sizes, self._inputs)
+
+    def _query(self, configuration: Configuration, share: float) -> Query:
+        return query_of(configuration, share, self.history, self._n_draws)
+
+    def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
+        """Return a new configuration of that model, or of any when it has no more."""
+        last = self.space.steps[-1]
+        if self._n_models > 1:
+            space = self.space.restricted_to({last.name: [last.algorithms[model].id]})
+            try:
+                return new_configuration(space, self.history.asked, rng)
+            except (SpaceExhausted, ValueError):
+                pass
+        return new_configuration(self.space, self.history.asked, rng)
+
+    @property
+    def _n_draws(self) -> int:
+        return int(getattr(self.options, "subset_draws", 1))
+
+    @property
+    def _n_models(self) -> int:
+        return 1 if self.space.steps[-1].fixed else len(self.space.steps[-1].algorithms)
+
+    @cached_property
+    def _inputs(self) -> PipelineInputs:
+        return pipeline_inputs(self.space)
+
+    @cached_property
+    def _learner(self) -> Learner:
+        return Learner(
+            self._inputs,
+            self.recipe,
+            self.objective,
+            self.options.inference,
+            self.options.n_samples,
+        )

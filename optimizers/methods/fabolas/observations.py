@@ -1,0 +1,174 @@
+"""The results that Fabolas learns from, as arrays: configurations, sizes, losses and seconds."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["LossScale", "Observations"]
+
+Array = NDArray[np.floating[Any]]
+
+_GROWING = frozenset({"timeout", "memory"})
+"""Failures that more rows only make worse."""
+_MOST_EXCUSED = 3
+"""Failures of a path on subsets that are put down to the subsets while none has succeeded."""
+_LEAST_SECONDS = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class LossScale:
+    """The unit in which losses are learned: standardised, errors as their logarithms.
+
+    Attributes:
+        floor: Least loss that a logarithm is taken of; None where losses are learned as they are.
+        cap: Largest loss that is learned as it is.
+        mean: Of what is learned, before it is standardised.
+        deviation: Likewise.
+    """
+
+    floor: float | None
+    cap: float = np.inf
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    @classmethod
+    def of(cls, losses: Array, objective: Objective, *, is_log: bool) -> "LossScale":
+        """Return the scale of some losses, at least one, shape (n,).
+
+        No row in error is taken for half a row; what is not an error is cut off three
+        interquartile ranges above the median.
+        """
+        floor, cap = None, np.inf
+        if is_log and objective.unit == "percent":
+            floor = 50.0 / (objective.n_held_out or 200)
+        else:
+            low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
+            cap = float(middle + 3 * (high - low)) if high > low else np.inf
+        flat = cls(floor, cap).learned(losses)
+        deviation = float(flat.std())
+        return cls(floor, cap, float(flat.mean()), deviation if deviation > 1e-12 else 1.0)
+
+    def learned(self, losses: Array) -> Array:
+        """Return losses as they are learned, shape (n,)."""
+        flat = np.minimum(losses, self.cap)
+        if self.floor is not None:
+            flat = np.log(np.maximum(flat, self.floor))
+        standardised: Array = (flat - self.mean) / self.deviation
+        return standardised
+
+    def loss(self, mean: Array) -> Array:
+        """Return the losses that learned values stand for, shape (n,)."""
+        flat = self.mean + self.deviation * mean
+        losses: Array = flat if self.floor is None else np.exp(flat)
+        return losses
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Trials that have ended, in the order of asking.
+
+    Attributes:
+        trials: n of them.
+        candidates: Their configurations.
+        inputs: With s as the last column, shape (n, width + 1).
+        losses: Failed ones have the worst finite loss; nan where a failure tells nothing of the
+            loss, shape (n,).
+        log_seconds: Shape (n,).
+    """
+
+    trials: tuple[Trial, ...]
+    candidates: Candidates
+    inputs: Array
+    losses: Array
+    log_seconds: Array
+
+    @classmethod
+    def of(cls, history: History, sizes: Sizes, inputs: PipelineInputs) -> "Observations":
+        """Return those of a study."""
+        trials = tuple(t for t in history if t.is_told)
+        candidates = inputs.encode(t.query.configuration for t in trials)
+        s = np.array([float(sizes.s(t.query.subset)) for t in trials])
+        excused = _excused(trials)
+        worst = max((t.loss for t in trials if t.loss is not None), default=np.nan)
+        losses = [
+            t.loss if t.loss is not None else np.nan if t.number in excused else worst
+            for t in trials
+        ]
+        seconds = np.array([_seconds(t) for t in trials])
+        return cls(
+            trials,
+            candidates,
+            inputs.at(candidates, s),
+            np.array(losses, dtype=np.float64),
+            np.log(np.maximum(seconds, _LEAST_SECONDS)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __getitem__(self, rows: Any) -> "Observations":
+        places = np.arange(len(self))[rows]
+        return Observations(
+            tuple(self.trials[i] for i in places),
+            self.candidates[rows],
+            self.inputs[rows],
+            self.losses[rows],
+            self.log_seconds[rows],
+        )
+
+    @property
+    def s(self) -> Array:
+        """Sizes, shape (n,)."""
+        return self.inputs[:, -1]
+
+    def thinned(self, most: int) -> "Observations":
+        """Return at most so many: the large subsets, the best hundred, and the newest others."""
+        if len(self) <= most:
+            return self
+        rank = np.argsort(np.argsort(np.nan_to_num(self.losses, nan=np.inf), kind="stable"))
+        is_first = (self.s >= 0.5) | (rank < 100)
+        order = np.lexsort((-np.arange(len(self)), ~is_first))
+        return self[np.sort(order[:most])]
+
+
+def _seconds(trial: Trial) -> float:
+    """What it would have taken with nothing cached, which does not depend on earlier trials."""
+    if trial.evaluation is None:
+        return trial.cost_seconds
+    return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds
+
+
+def _excused(trials: tuple[Trial, ...]) -> set[int]:
+    """Return the failures on subsets that say nothing of the configuration on all rows.
+
+    A path that fails where rows are few, for want of a class or of more rows than components, may
+    be the best on all of them: so much was seen if it succeeded on a larger subset, and is granted
+    a few times otherwise.
+    """
+    largest: dict[tuple[str, ...], float] = {}
+    for t in trials:
+        if t.loss is not None:
+            path = t.query.configuration.path
+            largest[path] = max(largest.get(path, 0.0), t.query.subset)
+    granted: Counter[tuple[str, ...]] = Counter()
+    excused = set[int]()
+    for t in trials:
+        if t.failure is None or t.query.is_full or t.failure.kind in _GROWING:
+            continue
+        path = t.query.configuration.path
+        if largest.get(path, 0.0) > t.query.subset:
+            excused.add(t.number)
+        elif path not in largest and granted[path] < _MOST_EXCUSED:
+            granted[path] += 1
+            excused.add(t.number)
+    return excused

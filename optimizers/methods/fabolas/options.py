@@ -1,0 +1,62 @@
+"""Options of Fabolas and of the methods that it is compared with."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from prefect_tune.optimizers.options import check_options
+
+__all__ = ["FabolasOptions", "SurrogateOptions"]
+
+
+@dataclass(frozen=True)
+class SurrogateOptions:
+    """Options of a method with this family's Gaussian process.
+
+    Attributes:
+        inference: Whether the parameters of the process are drawn (ensemble) or the most likely
+            ones are taken (map), which takes a quarter of the time.
+        n_samples: Draws of them.
+        n_first: Random configurations before the process is asked.
+    """
+
+    inference: Literal["ensemble", "map"] = "ensemble"
+    n_samples: int = 8
+    n_first: int = 10
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("n_samples", "n_first"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class FabolasOptions(SurrogateOptions):
+    """Options of `--method fabolas`.
+
+    Attributes:
+        inference: Whether the parameters of the process are drawn (ensemble) or the most likely
+            ones are taken (map), which takes a quarter of the time.
+        n_samples: Draws of them.
+        n_first: Random configurations that begin on the smallest subset; half of them go on.
+        variant: default, or paper for the published one to the letter, which does worse.
+        subset_draws: Independent subsets of each size that trials are given in turn.
+        verify_every: Asks without a full evaluation after which the predicted best gets one; 0 for
+            never.
+        gate: Whether subsets are given up when they tell nothing of the full data.
+        n_confirmed: Predicted best configurations that are evaluated on all rows at the end.
+    """
+
+    variant: Literal["default", "paper"] = "default"
+    subset_draws: int = 3
+    verify_every: int = 9
+    gate: bool = True
+    n_confirmed: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.subset_draws < 1:
+            raise ValueError(f"subset_draws must be >= 1; got {self.subset_draws}")
+        for name in ("verify_every", "n_confirmed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0; got {getattr(self, name)}")

@@ -1,0 +1,58 @@
+"""The parts that Fabolas and the methods that it is compared with differ in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
+
+__all__ = ["Acquisition", "Recipe"]
+
+Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improvement"]
+"""Information about the minimiser on all rows, or expected improvement there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a method of this family searches.
+
+    Attributes:
+        log_basis: Basis functions of ln of an error.
+        raw_basis: Of any other loss.
+        acquisition: Chooses the next query.
+        is_log: Whether errors are learned as their logarithms.
+        has_falling_noise: Whether losses of small subsets may scatter more.
+        kappa: Deviations added to the prediction of an incumbent.
+        verify_every: Asks without a full evaluation after which an incumbent that has none gets
+            one; None for never.
+        has_gate: Whether subsets are given up when they tell nothing.
+        n_confirmed: Best configurations that are evaluated in full at the end.
+    """
+
+    log_basis: Basis
+    raw_basis: Basis
+    acquisition: Acquisition = "gain_per_cost"
+    is_log: bool = True
+    has_falling_noise: bool = True
+    kappa: float = 0.5
+    verify_every: int | None = 9
+    has_gate: bool = True
+    n_confirmed: int = 3
+
+    @classmethod
+    def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "Recipe":
+        """Return one that asks for full evaluations alone.
+
+        Args:
+            basis: Of all losses.
+            acquisition: Chooses the configuration.
+        """
+        return cls(
+            log_basis=basis,
+            raw_basis=basis,
+            acquisition=acquisition,
+            has_falling_noise=False,
+            kappa=0.0,
+            verify_every=None,
+            has_gate=False,
+            n_confirmed=0,
+        )

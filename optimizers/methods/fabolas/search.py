@@ -1,0 +1,197 @@
+"""The next query: the candidate and size that tell most about the minimiser for what they cost.
+
+All sizes of a candidate are scored at once, and the same draws serve all candidates, hyperparameter
+samples and rounds (Fabolas sheet, 1.9 and 2.2).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.acquisitions.information_gain import divergence_from_uniform
+from prefect_tune.optimizers.acquisitions.minimiser import Minimiser, whitened_normals
+from prefect_tune.optimizers.acquisitions.representers import choose_representers
+from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.pool import moved, pool_around
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.surrogates.cholesky import cholesky
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+
+__all__ = ["Scored", "Search"]
+
+Array = NDArray[np.floating[Any]]
+
+_N_REPRESENTERS, _N_DRAWS = 50, 512
+_N_THOMPSON = 32
+_POOL, _CANDIDATES = 400, 300
+_REFINED, _MOVES = 5, 60
+_WIDTHS = (0.08, 0.025)
+_PERTURBED = 8
+"""Best candidates around which others are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Candidates and sizes with their scores.
+
+    Attributes:
+        candidates: C of them.
+        scores: Shape (C, M); -inf where it is not to be asked for.
+        gains: Information before it is divided by cost, shape (C, M); 0 where none is computed.
+    """
+
+    candidates: Candidates
+    scores: Array
+    gains: Array
+
+    def best_first(self) -> Iterator[tuple[int, int]]:
+        """Yield candidate and size by falling score."""
+        for place in np.argsort(-self.scores, axis=None, kind="stable"):
+            row, level = divmod(int(place), self.scores.shape[1])
+            if self.scores[row, level] == -np.inf:
+                return
+            yield row, level
+
+
+class Search:
+    """One ask's search of a belief.
+
+    Args:
+        inputs: Of the space.
+        belief: With what is under way imagined.
+        sizes: s of the sizes that may be asked for, rising to 1, shape (M,).
+        evaluated: Candidates with results, the best by prediction first.
+        best: Least predicted loss among them, standardised.
+        rng: Source of randomness.
+
+    Attributes:
+        probabilities: p_min of the representers, the mean over the samples; None for improvement.
+        representers: Candidates that stand for the space.
+    """
+
+    def __init__(
+        self,
+        inputs: PipelineInputs,
+        belief: Belief,
+        *,
+        sizes: Array,
+        evaluated: Candidates,
+        best: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self._inputs, self._belief, self._sizes = inputs, belief, sizes
+        self._evaluated, self._best, self._rng = evaluated, best, rng
+        self._minimisers: list[Minimiser] = []
+        self.representers = evaluated[:0]
+
+    @property
+    def entropy(self) -> float:
+        """Mean entropy of the minimiser over the samples, in nats."""
+        return float(np.mean([m.entropy for m in self._minimisers]))
+
+    @property
+    def probabilities(self) -> Array:
+        """p_min of the representers, the mean over the samples, shape (R,)."""
+        mean: Array = np.mean([m.probabilities for m in self._minimisers], axis=0)
+        return mean
+
+    def models(self) -> dict[str, float]:
+        """Return the probability that the best pipeline has a model algorithm, by its id."""
+        step = self._inputs.candidates.space.steps[-1]
+        if step.fixed or not len(self.representers):
+            return {}
+        chances = np.bincount(
+            self.representers.algorithms[:, -1], self.probabilities, len(step.algorithms)
+        )
+        return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
+
+    def run(self, acquisition: Acquisition, overhead: float) -> Scored:
+        """Return the scored candidates of all rounds.
+
+        Args:
+            acquisition: The score.
+            overhead: Seconds of an ask, besides those of the evaluation.
+        """
+        if acquisition != "improvement":
+            self._seek_minimiser()
+        start = pool_around(
+            self._inputs, self._evaluated[:_PERTURBED], _CANDIDATES, self._rng
+        ).joined(self.representers)
+        found = self._scored(self._known(start), acquisition, overhead)
+        for width in _WIDTHS:
+            order = np.argsort(-found.scores.max(axis=1), kind="stable")[:_REFINED]
+            origins = found.candidates[np.repeat(order, _MOVES // _REFINED)]
+            near = moved(self._inputs, origins, np.full((len(origins), 1), width), self._rng)
+            near = self._known(near)
+            if len(near):
+                more = self._scored(near, acquisition, overhead)
+                found = Scored(
+                    found.candidates.joined(more.candidates),
+                    np.concatenate([found.scores, more.scores]),
+                    np.concatenate([found.gains, more.gains]),
+                )
+        return found
+
+    def _seek_minimiser(self) -> None:
+        pool = self._known(
+            pool_around(self._inputs, self._evaluated[:_PERTURBED], _POOL, self._rng)
+        )
+        at_one = self._inputs.at(pool, 1.0)
+        draws, improvements = [], []
+        for sample in self._belief.samples:
+            mean, covariance = sample.joint(at_one)
+            variance = np.maximum(np.diag(covariance), 1e-12)
+            root = np.tril(cholesky(covariance, 1e-8 * float(variance.mean())))
+            steps = self._rng.standard_normal((len(pool), _N_THOMPSON))
+            draws.append((mean[:, None] + root @ steps).T)
+            improvements.append(log_expected_improvement(mean, np.sqrt(variance), self._best))
+        n = min(_N_REPRESENTERS, len(pool))
+        rows = choose_representers(np.array(draws), np.array(improvements), n, self._rng)
+        self.representers = pool[rows]
+        self._at_one = at_one[rows]
+        normals = whitened_normals(len(rows), _N_DRAWS, self._rng)
+        self._minimisers = [
+            Minimiser.of(*sample.joint(self._at_one), normals) for sample in self._belief.samples
+        ]
+
+    def _scored(self, candidates: Candidates, acquisition: Acquisition, overhead: float) -> Scored:
+        inputs = self._inputs.at(candidates, 1.0)
+        if acquisition == "improvement":
+            scores = np.full((len(candidates), len(self._sizes)), -np.inf)
+            scores[:, -1] = self._improvement(inputs)
+            return Scored(candidates, scores, np.zeros_like(scores))
+        gains = np.zeros((len(candidates), len(self._sizes)))
+        values = np.zeros_like(gains)
+        for sample, minimiser in zip(self._belief.samples, self._minimisers, strict=True):
+            gain = sample.gains(minimiser, self._at_one, inputs, self._belief.basis, self._sizes)
+            gains += gain / len(self._minimisers)
+            is_divergence = acquisition == "divergence_per_cost"
+            value = divergence_from_uniform(minimiser, gain) if is_divergence else gain
+            values += value / len(self._minimisers)
+        if acquisition == "gain":
+            return Scored(candidates, values, gains)
+        return Scored(candidates, values / (self._seconds(inputs) + overhead), gains)
+
+    def _seconds(self, inputs: Array) -> Array:
+        """Return predicted seconds of each candidate on each size, shape (C, M)."""
+        n, m = len(inputs), len(self._sizes)
+        at_sizes = np.repeat(inputs, m, axis=0)
+        at_sizes[:, -1] = np.tile(self._sizes, n)
+        return self._belief.seconds(at_sizes).reshape(n, m)
+
+    def _improvement(self, inputs: Array) -> Array:
+        """Return ln of the expected improvement at s = 1, the mean over the samples, shape (C,)."""
+        each = []
+        for sample in self._belief.samples:
+            mean, variance = sample.predict(inputs)
+            each.append(log_expected_improvement(mean, np.sqrt(variance), self._best))
+        logs: Array = np.logaddexp.reduce(np.array(each), axis=0) - np.log(len(each))
+        return logs
+
+    def _known(self, candidates: Candidates) -> Candidates:
+        return candidates[self._belief.knows(self._inputs.at(candidates, 1.0))]

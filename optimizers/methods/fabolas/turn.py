@@ -1,0 +1,233 @@
+"""One ask once something is learned: confirm, verify, or search."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.standing import Standing
+from prefect_tune.optimizers.optimizer import NotYet
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Proposal", "Turn", "query_of"]
+
+_LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
+"""In nats: less tells nothing, and the minimiser is known."""
+_DISPATCH_SECONDS = 0.02
+_LAST_ASKS = 5
+_RESERVED = 1.3
+"""Time that is kept for confirmations, as a multiple of their predicted seconds."""
+
+
+def query_of(configuration: Configuration, share: float, history: History, n_draws: int) -> Query:
+    """Return a query for a share of the rows; subsets are of independent families in turn.
+
+    Args:
+        configuration: Of the query.
+        share: In (0, 1].
+        history: All trials.
+        n_draws: Families of subsets.
+    """
+    if share == 1.0:
+        return Query(configuration)
+    taken = {
+        t.query.subset_draw
+        for t in history
+        if t.query.configuration == configuration and t.query.subset == share
+    }
+    turn = sum(t.query.subset < 1 for t in history)
+    draws = [(turn + i) % n_draws for i in range(n_draws)]
+    return Query(configuration, share, next((d for d in draws if d not in taken), draws[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What is asked for.
+
+    Attributes:
+        query: The query.
+        reason: confirm, verify, search, or improve.
+        models: Probability that the best pipeline has a model algorithm, by its id, where the
+            minimiser was sought.
+    """
+
+    query: Query
+    reason: str
+    models: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One ask.
+
+    Attributes:
+        inputs: Of the space.
+        sizes: That may be asked for.
+        recipe: The method.
+        n_draws: Families of subsets.
+        history: All trials.
+        budget: What is left.
+        belief: In losses and seconds.
+        standing: Of the configurations with results.
+        gives_up_subsets: Whether only all rows are asked for.
+        n_confirmed: Confirmations so far.
+        rng: Source of randomness.
+    """
+
+    inputs: PipelineInputs
+    sizes: Sizes
+    recipe: Recipe
+    n_draws: int
+    history: History
+    budget: Budget
+    belief: Belief
+    standing: Standing
+    gives_up_subsets: bool
+    n_confirmed: int
+    rng: np.random.Generator
+
+    def proposal(self) -> Proposal:
+        """Return what to ask for.
+
+        Raises:
+            NotYet: If nothing is to be begun, and more may be told by what is under way.
+            SpaceExhausted: If nothing is left to ask for.
+        """
+        unconfirmed = self._unconfirmed()
+        may_begin = self.budget.trials_left != 0
+        if unconfirmed and (not may_begin or self._is_late(unconfirmed)):
+            return Proposal(Query(unconfirmed[0]), "confirm")
+        if not may_begin:
+            if self.history.pending:
+                raise NotYet
+            raise SpaceExhausted("all configurations of the budget were begun, and have ended")
+        leader = self.standing.trials[0] if len(self.standing) else None
+        if leader is not None and self._wants_verification(leader):
+            return Proposal(Query(leader.query.configuration), "verify")
+        return self._searched(leader)
+
+    def _unconfirmed(self) -> list[Configuration]:
+        """Return those of the best by prediction that were not asked for on all rows."""
+        left = self.recipe.n_confirmed - self.n_confirmed
+        best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
+        return [c for c in best if c not in self._asked_in_full][: max(left, 0)]
+
+    def _is_late(self, unconfirmed: list[Configuration]) -> bool:
+        """Whether the time left is what confirmations take."""
+        if self._seconds_left is None:
+            return False
+        rows = self.inputs.at(self.inputs.encode(unconfirmed), 1.0)
+        each = self.belief.seconds(rows)
+        rounds = float(each.sum()) / self.budget.n_workers
+        needed = _RESERVED * max(rounds, float(each.max())) + self._overhead * len(each)
+        return needed >= self._seconds_left
+
+    def _wants_verification(self, leader: Trial) -> bool:
+        every = self.recipe.verify_every
+        if every is None or leader.query.configuration in self._asked_in_full:
+            return False
+        last = list(self.history)[-every:]
+        return self._fits(leader.query.configuration, 1.0) and not any(
+            t.query.is_full for t in last
+        )
+
+    def _searched(self, leader: Trial | None) -> Proposal:
+        shares = (1.0,) if self.gives_up_subsets else self.sizes.shares
+        acquisition = "improvement" if self.gives_up_subsets else self.recipe.acquisition
+        pending = self.history.pending
+        belief = self.belief
+        if pending:
+            encoded = self.inputs.encode(t.query.configuration for t in pending)
+            s = np.array([float(self.sizes.s(t.query.subset)) for t in pending])
+            rows = self.inputs.at(encoded, s)
+            if shares == (1.0,):
+                rows = rows[s == 1]
+            belief = belief.with_outcomes_drawn(rows, self.rng)
+        best = float(self.standing.mean.min()) if len(self.standing) else 0.0
+        search = Search(
+            self.inputs,
+            belief,
+            sizes=np.asarray(self.sizes.s(shares)),
+            evaluated=self.standing.candidates,
+            best=best,
+            rng=self.rng,
+        )
+        found = search.run(acquisition, self._overhead)
+        models = search.models() if acquisition != "improvement" else {}
+        reason = "improve" if acquisition == "improvement" else "search"
+        is_over = acquisition != "improvement" and (
+            found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
+        )
+        if is_over:
+            if leader is not None and leader.query.configuration not in self._asked_in_full:
+                return Proposal(Query(leader.query.configuration), "verify", models)
+            found, reason = search.run("improvement", self._overhead), "improve"
+        for query in self._queries(found, shares):
+            return Proposal(query, reason, models)
+        if self.history.pending:
+            raise NotYet
+        raise SpaceExhausted("nothing is left to ask for that is new and fits into the budget")
+
+    def _queries(self, found: Scored, shares: tuple[float, ...]) -> Iterator[Query]:
+        """Yield those that are new, by falling score."""
+        decoded: dict[int, Configuration | None] = {}
+        for row, level in found.best_first():
+            if row not in decoded:
+                decoded[row] = self.inputs.candidates.decode(found.candidates, row)
+            configuration, share = decoded[row], shares[level]
+            if configuration is None or not self._fits(configuration, share):
+                continue
+            limit = 1 if share == 1.0 else self.n_draws
+            if share > self._failed_at.get(configuration, 0.0) and (
+                self._times_asked[configuration, share] < limit
+            ):
+                yield query_of(configuration, share, self.history, self.n_draws)
+
+    def _fits(self, configuration: Configuration, share: float) -> bool:
+        """Whether it is likely to end before the time is over."""
+        if self._seconds_left is None:
+            return True
+        row = self.inputs.at(self.inputs.encode([configuration]), float(self.sizes.s(share)))
+        return float(self.belief.seconds(row)[0]) <= self._seconds_left
+
+    @property
+    def _seconds_left(self) -> float | None:
+        """Until the study ends."""
+        left = self.budget.seconds_left
+        return None if left is None else left / self.budget.n_workers
+
+    @property
+    def _overhead(self) -> float:
+        """Seconds besides those of an evaluation: the last asks', and of handing it to a worker."""
+        last = self.budget.last_ask_seconds[-_LAST_ASKS:]
+        return _DISPATCH_SECONDS + (median(last) if last else 0.0)
+
+    @cached_property
+    def _asked_in_full(self) -> set[Configuration]:
+        return {t.query.configuration for t in self.history if t.query.is_full}
+
+    @cached_property
+    def _times_asked(self) -> Counter[tuple[Configuration, float]]:
+        return Counter((t.query.configuration, t.query.subset) for t in self.history)
+
+    @cached_property
+    def _failed_at(self) -> dict[Configuration, float]:
+        """By configuration, the largest share of the rows on which it failed."""
+        failed: dict[Configuration, float] = {}
+        for t in self.history.failed:
+            configuration = t.query.configuration
+            failed[configuration] = max(failed.get(configuration, 0.0), t.query.subset)
+        return failed

@@ -1,0 +1,1 @@
+"""Bayesian optimisation of two tasks: its `declaration`, and `mtbo`, the method."""

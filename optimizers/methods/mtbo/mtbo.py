@@ -1,0 +1,36 @@
+"""Bayesian optimisation of two tasks: all rows, and one subset of them (Swersky et al. 2013).
+
+What Klein et al. 2017 compare Fabolas with, from the same parts: the two tasks are correlated
+freely, and nothing is known of sizes between them.
+"""
+
+from typing import ClassVar
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.fabolas.bases import TASKS
+from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.mtbo.declaration import MTBO
+
+__all__ = ["TwoTasks"]
+
+
+class TwoTasks(Fabolas):
+    """Queries of one of two tasks by information about the minimiser on all rows per second."""
+
+    method: ClassVar[Method] = MTBO
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.pair(self.objective, self.options.share)
+
+    def _find_recipe(self) -> Recipe:
+        return Recipe(
+            log_basis=TASKS,
+            raw_basis=TASKS,
+            has_falling_noise=False,
+            kappa=0.0,
+            verify_every=None,
+            has_gate=False,
+            n_confirmed=0 if self.sizes.is_single else 3,
+        )

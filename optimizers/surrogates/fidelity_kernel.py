@@ -1,0 +1,177 @@
+"""The covariance of losses, or costs, over inputs and a fidelity (Fabolas, eq. 8 to 10).
+
+f(x, s) = phi(s)'g(x): a few functions of the inputs, weighted by basis functions of the fidelity s
+in [0, 1], where 1 is the full evaluation. The g share one kernel of the inputs, and Sigma says how
+they vary together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+
+__all__ = ["Basis", "FidelityKernel"]
+
+_FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))
+_MIXED = Parameter("second weight on the first", 0.0, -4.0, 4.0, (0.0, 1.0))
+_SECOND = Parameter("ln of the second weight", 0.0, -5.0, 3.0, (0.0, 1.0))
+_THIRD = Parameter(
+    "ln of the third weight",
+    float(np.log(0.15)),
+    float(np.log(0.02)),
+    0.0,
+    (float(np.log(0.15)), 0.5),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Basis functions of a fidelity.
+
+    Attributes:
+        functions: From s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
+        slopes: From s to d phi / ds, shape (n, r).
+        trend: Diagonal of S0, the covariance of a curve that all inputs share, shape (r,).
+    """
+
+    functions: Callable[[Array], Array]
+    slopes: Callable[[Array], Array]
+    trend: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.trend) <= 3:
+            raise ValueError(f"a basis has 1 to 3 functions; got {len(self.trend)}")
+
+
+class FidelityKernel(Kernel):
+    """k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s').
+
+    Sigma = LL' with L = [[e^a, 0], [b, e^c]] for the first two functions; a third is independent of
+    them with deviation e^q.
+
+    Args:
+        within: k, over the other columns.
+        column: Column of the inputs that holds s.
+        basis: phi and S0.
+    """
+
+    def __init__(self, within: Kernel, column: int, basis: Basis) -> None:
+        self.within, self.column, self.basis = within, column, basis
+        self.rank = len(basis.trend)
+        weights = ((_FIRST,), (_FIRST, _MIXED, _SECOND), (_FIRST, _MIXED, _SECOND, _THIRD))
+        self.parameters = (*within.parameters, *weights[self.rank - 1])
+        self._n_within = len(within.parameters)
+        self._trend = np.diag(basis.trend)
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        inner, outer = self._split(theta)
+        left, right = self.functions(a), self.functions(b)
+        K = self.within.covariance(inner, a, b) * (left @ self.weights(outer) @ right.T)
+        if any(self.basis.trend):
+            K += left @ self._trend @ right.T
+        return K
+
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance`."""
+        inner, outer = self._split(theta)
+        phi = self.functions(inputs)
+        varying = self.within.variance(inner, inputs) * _quadratic(phi, self.weights(outer))
+        total: Array = varying + _quadratic(phi, self._trend)
+        return total
+
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance_gradient`."""
+        inner, outer = self._split(theta)
+        phi, slope = self.functions(inputs), self.basis.slopes(inputs[:, self.column])
+        weights = self.weights(outer)
+        gradient = self.within.variance_gradient(inner, inputs) * _quadratic(phi, weights)[:, None]
+        along = self.within.variance(inner, inputs)[:, None] * (phi @ weights) + phi @ self._trend
+        gradient[:, self.column] += 2 * np.einsum("ij,ij->i", slope, along)
+        return gradient
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        inner, outer = self._split(theta)
+        phi = self.functions(inputs)
+        within, pull = self.within.pullback(inner, inputs)
+        between = phi @ self.weights(outer) @ phi.T
+
+        def pull_all(weights: Array) -> Array:
+            by_sigma = phi.T @ (weights * within) @ phi
+            return np.append(pull(weights * between), self._pull_weights(outer, by_sigma))
+
+        return within * between + phi @ self._trend @ phi.T, pull_all
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        inner, outer = self._split(theta)
+        left, right = self.functions(a), self.functions(b)
+        slope = self.basis.slopes(a[:, self.column])
+        within, pull = self.within.input_pullback(inner, a, b)
+        weighted, trend = right @ self.weights(outer), right @ self._trend
+        between = left @ weighted.T
+
+        def pull_all(weights: Array) -> Array:
+            gradient = pull(weights * between)
+            along = (weights * within) @ weighted + weights @ trend
+            gradient[:, self.column] += np.einsum("ij,ij->i", slope, along)
+            return gradient
+
+        return within * between + left @ trend.T, pull_all
+
+    def functions(self, inputs: Array) -> Array:
+        """Return phi(s) of each row, shape (n, r)."""
+        return self.basis.functions(inputs[:, self.column])
+
+    def weights(self, outer: Array) -> Array:
+        """Return Sigma, shape (r, r), from its parameters, those behind the inner kernel's."""
+        root = np.zeros((self.rank, self.rank))
+        root[0, 0] = np.exp(outer[0])
+        if self.rank > 1:
+            root[1, 0], root[1, 1] = outer[1], np.exp(outer[2])
+        if self.rank > 2:
+            root[2, 2] = np.exp(outer[3])
+        covariance: Array = root @ root.T
+        return covariance
+
+    def latent_covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """Return Cov(f(a), g_k(b)) of the functions g of the inputs, shape (r, n, m)."""
+        inner, outer = self._split(theta)
+        within, phi = self.within.covariance(inner, a, b), self.functions(a)
+        shared = phi @ self._trend
+        latent: Array = (phi @ self.weights(outer)).T[:, :, None] * within + shared.T[:, :, None]
+        return latent
+
+    def latent_variance(self, theta: Array, inputs: Array) -> Array:
+        """Return Cov(g(x), g(x)) of each row, shape (n, r, r)."""
+        inner, outer = self._split(theta)
+        varying = self.within.variance(inner, inputs)[:, None, None] * self.weights(outer)
+        total: Array = varying + self._trend
+        return total
+
+    def _split(self, theta: Array) -> tuple[Array, Array]:
+        return theta[: self._n_within], theta[self._n_within :]
+
+    def _pull_weights(self, outer: Array, by_sigma: Array) -> Array:
+        """Return the gradient by Sigma's parameters from that by Sigma, symmetric (r, r)."""
+        M, first = by_sigma, np.exp(outer[0])
+        if self.rank == 1:
+            return np.array([2 * M[0, 0] * first**2])
+        mixed, second = outer[1], np.exp(outer[2])
+        gradient = [
+            2 * first * (M[0, 0] * first + M[0, 1] * mixed),
+            2 * (M[0, 1] * first + M[1, 1] * mixed),
+            2 * M[1, 1] * second**2,
+        ]
+        if self.rank > 2:
+            gradient.append(2 * M[2, 2] * np.exp(2 * outer[3]))
+        return np.array(gradient)
+
+
+def _quadratic(phi: Array, matrix: Array) -> Array:
+    """phi_i' M phi_i of each row, shape (n,)."""
+    quadratic: Array = np.einsum("ij,ij->i", phi @ matrix, phi)
+    return quadratic
