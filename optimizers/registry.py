@@ -31,7 +31,19 @@ __all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method
 _METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        FLASH, ADMM, FABOLAS, SMAC, TPE, BOHB, HYPERBAND, HALVING, JOPT, EI, ES, MTBO, RANDOM_SEARCH
+        FLASH,
+        ADMM,
+        FABOLAS,
+        SMAC,
+        TPE,
+        BOHB,
+        HYPERBAND,
+        HALVING,
+        JOPT,
+        EI,
+        ES,
+        MTBO,
+        RANDOM_SEARCH,
     )
 }
 METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)

@@ -3,5 +3,6 @@
 `random_search`, `tpe` and `smac` treat a pipeline as one configuration, and so does `jopt`, the
 reference of ADMM; `flash` prunes paths first, `admm` alternates between paths and values. `halving`
 and `hyperband` ask for less than a full evaluation and go on with the best; `bohb` is the latter
-with a model. `fabolas` learns on subsets of the rows what to decide for all of them.
+with a model. `fabolas` learns on subsets of the rows what to decide for all of them, and `ei`, `es`
+and `mtbo` are what it is compared with, from its own parts.
 """

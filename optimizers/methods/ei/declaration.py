@@ -24,7 +24,8 @@ class ImprovementOptions(SurrogateOptions):
 
 EI = Method(
     name="ei",
-    purpose="expected improvement on all rows, by the Gaussian process of Fabolas; what it is compared with",
+    purpose="expected improvement on all rows, by the Gaussian process of Fabolas; what that is "
+    "compared with",
     implementation="prefect_tune.optimizers.methods.ei.ei:ExpectedImprovement",
     options=ImprovementOptions,
     draws_on_cost=False,

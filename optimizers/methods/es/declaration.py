@@ -24,7 +24,8 @@ class EntropyOptions(SurrogateOptions):
 
 ES = Method(
     name="es",
-    purpose="entropy search on all rows, by the Gaussian process of Fabolas; what it is compared with",
+    purpose="entropy search on all rows, by the Gaussian process of Fabolas; what that is "
+    "compared with",
     implementation="prefect_tune.optimizers.methods.es.es:EntropySearch",
     options=EntropyOptions,
     draws_on_cost=False,

@@ -71,9 +71,7 @@ def _of_each(seen: Observations, history: History) -> NDArray[np.intp]:
         configuration = trial.query.configuration
         if trial.loss is None or configuration in failed or history.violation(trial) > 0:
             continue
-        if configuration not in best or trial.query.subset > _subset(
-            seen.trials, best[configuration]
-        ):
+        before = best.get(configuration)
+        if before is None or trial.query.subset > seen.trials[before].query.subset:
             best[configuration] = i
     return np.array(list(best.values()), dtype=np.intp)
-
