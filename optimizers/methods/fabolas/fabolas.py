@@ -155,8 +155,8 @@ class Fabolas(Optimizer):
         alone = None
         if self.recipe.has_gate and (seen.s[np.isfinite(seen.losses)] == 1).sum() >= 2:
             alone, kept = self._learner.learn(seen, kept, rng, full_only=True)
-        gate = Gate.of(predictions, seen, belief.scale)
-        deciding = belief if gate.is_open or alone is None else alone
+        gate = self._gate(predictions, seen, belief)
+        deciding = belief if alone is None or gate.is_open else alone
         turn = Turn(
             inputs=self._inputs,
             sizes=self.sizes,
@@ -167,6 +167,7 @@ class Fabolas(Optimizer):
             belief=deciding,
             standing=self._standing(deciding, seen),
             gives_up_subsets=deciding is alone,
+            is_proven=gate.is_proven or not self.recipe.has_gate,
             n_confirmed=sum(p.reason == "confirm" for p in predictions.values()),
             rng=rng,
         )
@@ -178,6 +179,14 @@ class Fabolas(Optimizer):
         closed = deciding is alone
         self.memo = {**kept, "full": full, "models": proposal.models, "closed": closed}
         return proposal.query
+
+    def _gate(
+        self, predictions: Mapping[int, Prediction], seen: Observations, belief: Belief
+    ) -> Gate:
+        full = [i for i, t in enumerate(seen.trials) if t.query.is_full and t.loss is not None]
+        flat = belief.scale.flat(seen.losses[full])
+        outcomes = {seen.trials[i].number: float(y) for i, y in zip(full, flat, strict=True)}
+        return Gate.of(predictions, outcomes, belief.scale.deviation)
 
     def _predicted(self, proposal: Proposal, belief: Belief, alone: Belief | None) -> Prediction:
         """Return what is expected of a full evaluation."""

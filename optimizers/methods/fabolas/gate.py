@@ -1,12 +1,35 @@
-"""Whether subsets tell anything of the full data, judged by what was predicted with them."""
+"""Whether subsets tell anything of the full data, judged by what was predicted with them.
+
+Before each full evaluation its outcome is predicted with all that is known, subsets included. Their
+predictions are worth something if the outcome is likelier by them than by a plain guess from the
+full evaluations before it; a process of full evaluations alone is one such guess once there are
+a few. Subsets that were no help are given up, and taken up again when predictions get better.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
+from typing import Any
 
-from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+import numpy as np
+from numpy.typing import NDArray
+
 from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
 
 __all__ = ["Gate"]
+
+Array = NDArray[np.floating[Any]]
+
+_LAST = 4
+"""Full evaluations that are looked at, the newest."""
+_LEAST_JUDGED = 2
+_MOST_SKILL = 2.0
+"""Of one outcome, in nats, so that none decides alone."""
+_CLOSES, _OPENS, _PROVES = 0.0, 2.0, 1.0
+_MANY_FULL = 4
+"""With so many full evaluations a process of them alone is a guess to be beaten."""
+_LEAST_SHARE = 0.1
+"""Of the spread of losses, that no guess is surer than."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,21 +37,62 @@ class Gate:
     """The verdict on subsets.
 
     Attributes:
-        evidence: ln of how much likelier outcomes were with subsets than without.
-        n_judged: Full evaluations that were judged.
+        skills: Of each judged evaluation in the order of asking, ln of how much likelier its
+            outcome was with subsets than without, within +-2.
     """
 
-    evidence: float
-    n_judged: int
+    skills: tuple[float, ...]
 
     @property
     def is_open(self) -> bool:
         """Whether subsets are asked for."""
-        return True
+        is_open = True
+        for n in range(_LEAST_JUDGED, len(self.skills) + 1):
+            total = sum(self.skills[max(n - _LAST, 0) : n])
+            is_open = total >= (_CLOSES if is_open else _OPENS)
+        return is_open
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether subsets have been of help so far."""
+        last = self.skills[-_LAST:]
+        return len(last) >= _LEAST_JUDGED and sum(last) >= _PROVES
 
     @classmethod
     def of(
-        cls, predictions: Mapping[int, Prediction], seen: Observations, scale: LossScale
+        cls, predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
     ) -> "Gate":
-        """Judge the predictions that were made before the evaluations."""
-        return cls(0.0, 0)
+        """Judge predictions by what came out.
+
+        Args:
+            predictions: Of full evaluations by number of the trial.
+            outcomes: Of full evaluations by number of the trial, in the unit of the predictions,
+                those without a prediction included.
+            spread: Standard deviation of all losses in that unit.
+        """
+        skills = []
+        for number in sorted(predictions.keys() & outcomes.keys()):
+            if number == min(outcomes):
+                continue  # nothing to guess from
+            before = np.array([y for other, y in outcomes.items() if other < number])
+            skill = _skill(predictions[number], outcomes[number], before, spread)
+            skills.append(min(max(skill, -_MOST_SKILL), _MOST_SKILL))
+        return cls(tuple(skills))
+
+
+def _skill(prediction: Prediction, outcome: float, before: Array, spread: float) -> float:
+    """Return the log density with subsets over that of the better guess without."""
+    with_subsets = _log_density(outcome, prediction.mean, prediction.deviation)
+    middle = float(before.mean())
+    scatter = float(((before - middle) ** 2).sum())
+    guesses = [
+        _log_density(outcome, middle, ((spread**2 + scatter) / (len(before) + 1)) ** 0.5),
+    ]
+    if len(before) >= _MANY_FULL and prediction.mean_alone is not None:
+        surest = max(prediction.deviation_alone or 0.0, _LEAST_SHARE * spread)
+        guesses.append(_log_density(outcome, prediction.mean_alone, surest))
+    return with_subsets - max(guesses)
+
+
+def _log_density(x: float, mean: float, deviation: float) -> float:
+    return -log(deviation) - 0.5 * ((x - mean) / deviation) ** 2

@@ -60,11 +60,13 @@ class LossScale:
 
     def learned(self, losses: Array) -> Array:
         """Return losses as they are learned, shape (n,)."""
-        flat = np.minimum(losses, self.cap)
-        if self.floor is not None:
-            flat = np.log(np.maximum(flat, self.floor))
-        standardised: Array = (flat - self.mean) / self.deviation
+        standardised: Array = (self.flat(losses) - self.mean) / self.deviation
         return standardised
+
+    def flat(self, losses: Array) -> Array:
+        """Return losses before they are standardised, shape (n,)."""
+        capped = np.minimum(losses, self.cap)
+        return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
 
     def loss(self, mean: Array) -> Array:
         """Return the losses that learned values stand for, shape (n,)."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from statistics import median
 
 import numpy as np
@@ -28,6 +29,8 @@ _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 """In nats: less tells nothing, and the minimiser is known."""
 _DISPATCH_SECONDS = 0.02
 _LAST_ASKS = 5
+_TRUSTED = 0.25
+"""Of a full evaluation, the seconds on subsets after which they are to prove their worth."""
 _RESERVED = 1.3
 """Time that is kept for confirmations, as a multiple of their predicted seconds."""
 
@@ -83,6 +86,7 @@ class Turn:
         belief: In losses and seconds.
         standing: Of the configurations with results.
         gives_up_subsets: Whether only all rows are asked for.
+        is_proven: Whether subsets have been of help so far.
         n_confirmed: Confirmations so far.
         rng: Source of randomness.
     """
@@ -96,6 +100,7 @@ class Turn:
     belief: Belief
     standing: Standing
     gives_up_subsets: bool
+    is_proven: bool
     n_confirmed: int
     rng: np.random.Generator
 
@@ -139,10 +144,14 @@ class Turn:
         every = self.recipe.verify_every
         if every is None or leader.query.configuration in self._asked_in_full:
             return False
-        last = list(self.history)[-every:]
-        return self._fits(leader.query.configuration, 1.0) and not any(
-            t.query.is_full for t in last
-        )
+        if not self._fits(leader.query.configuration, 1.0):
+            return False
+        since = list(takewhile(lambda t: not t.query.is_full, reversed(list(self.history))))
+        if len(since) >= every:
+            return True
+        row = self.inputs.at(self.inputs.encode([leader.query.configuration]), 1.0)
+        spent = sum(t.cost_seconds for t in since)
+        return not self.is_proven and spent >= _TRUSTED * float(self.belief.seconds(row)[0])
 
     def _searched(self, leader: Trial | None) -> Proposal:
         shares = (1.0,) if self.gives_up_subsets else self.sizes.shares
