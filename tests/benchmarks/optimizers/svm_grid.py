@@ -1,7 +1,6 @@
 """Errors and costs of SVMs over C, gamma and the size of the training subset, recorded once.
 
-    tests/benchmarks/run optimizers/svm_grid ../shared/data PARTIAL [--table phishing_websites]
-        [--n-rows 7370]
+    tests/benchmarks/run optimizers/svm_grid ../shared/data PARTIAL [--table mnist_t10k]
 
 An SVM with an RBF kernel on a 13 x 13 grid of ln C and ln gamma in [-10, 10], trained on dyadic
 parts of the training rows; up to a quarter on three families of stratified subsets, each size
@@ -9,17 +8,19 @@ within the next, above it on the first. What is there in PARTIAL (JSON lines) is
 the whole is written as `svm_grids/TABLE.parquet` beside this file.
 
 Costs are seconds of processor time of fitting and predicting the validation rows. Test rows are
-predicted by what was trained on all rows. On the table of ten classes what is useless is not
-trained on: cells wrong on 80 % or more (mean of the families) at a 16th, or at an eighth, are
-trained on one family at the next size, those wrong on 60 % or more at a quarter neither at half nor
-in full, and those at half not in full. They copy the error of the next smaller size, for test rows
-too, and their cost is the first family's, or goes on by its last ratio. The column `is_copied` says
-so.
+predicted by what was trained on all rows. What is useless is not trained on, where `TABLES` gives
+two limits: cells as wrong as the first (mean of the families) at a 16th, or at an eighth, are
+trained on one family at the next size; those as wrong as the second at a quarter neither at half
+nor in full, and those at half not in full. They copy the error of the next smaller size, for test
+rows too, and their cost is the first family's, or goes on by its last ratio. The column `is_copied`
+says so.
 """
 
 import argparse
 import json
+import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -37,8 +38,30 @@ from threadpoolctl import threadpool_limits
 GRIDS = Path(__file__).parent / "svm_grids"
 LOGS = np.linspace(-10, 10, 13)
 N_DRAWS = 3
-SMALLEST = {"mnist_t10k": 6, "phishing_websites": 7}
-USELESS_TO_REPEAT, USELESS = 80.0, 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is recorded.
+
+    Attributes:
+        n_rows: Of training; half of the others are validation rows, half test rows.
+        smallest: Halvings of the smallest size.
+        repeated: Percent wrong from which a cell is not trained on each family.
+        useless: Percent wrong from which it is not trained on more.
+    """
+
+    n_rows: int
+    smallest: int
+    repeated: float = math.inf
+    useless: float = math.inf
+
+
+TABLES = {
+    "mnist_t10k": Plan(7_000, 6, 80, 60),
+    "cal_housing": Plan(13_760, 7, 30, 20),
+    "phishing_websites": Plan(7_370, 7),
+}
 Cell = tuple[int, int, int, int]
 
 
@@ -85,20 +108,20 @@ class Data:
         return {"n_rows": n, "error": float(error), "test_error": test, "seconds": seconds}
 
 
-def record(data: Data, path: Path, smallest: int, *, is_thrifty: bool) -> list[dict[str, Any]]:
+def record(data: Data, path: Path, plan: Plan) -> list[dict[str, Any]]:
     """All cells, from small sizes to large ones, with what is copied."""
     done: dict[Cell, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         row = json.loads(line)
         done[row["i"], row["j"], row["halvings"], row["draw"]] = row
     cells = [(i, j) for i in range(len(LOGS)) for j in range(len(LOGS))]
-    for halvings in range(smallest, -1, -1):
+    for halvings in range(plan.smallest, -1, -1):
         for i, j in cells:
             for draw in range(N_DRAWS if halvings >= 2 else 1):
                 cell = (i, j, halvings, draw)
                 if cell in done:
                     continue
-                is_useless = is_thrifty and _is_useless(done, cell)
+                is_useless = _is_useless(done, cell, plan)
                 row = _copied(done, cell) if is_useless else data.trained(cell)
                 key = dict(zip(("i", "j", "halvings", "draw"), cell, strict=True))
                 done[cell] = {**row, **key, "is_copied": is_useless}
@@ -116,13 +139,13 @@ def record(data: Data, path: Path, smallest: int, *, is_thrifty: bool) -> list[d
     return [done[cell] for cell in sorted(done)]
 
 
-def _is_useless(done: dict[Cell, dict[str, Any]], cell: Cell) -> bool:
+def _is_useless(done: dict[Cell, dict[str, Any]], cell: Cell, plan: Plan) -> bool:
     """Whether a cell is known from smaller sizes not to be worth its training."""
     i, j, halvings, draw = cell
     if halvings > 3 or (halvings >= 2 and draw == 0):
         return False
     before = [done[i, j, halvings + 1, d] for d in range(N_DRAWS if halvings >= 1 else 1)]
-    limit = USELESS_TO_REPEAT if halvings >= 2 else USELESS
+    limit = plan.repeated if halvings >= 2 else plan.useless
     return float(np.mean([r["error"] for r in before])) >= limit
 
 
@@ -143,17 +166,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("partial", help="folder of what was trained so far")
-    parser.add_argument("--table", choices=tuple(SMALLEST), default="mnist_t10k")
-    parser.add_argument("--n-rows", type=int, default=7_000)
+    parser.add_argument("--table", choices=tuple(TABLES), default="mnist_t10k")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(describe())
-    data = Data(Path(options.data), options.table, options.n_rows)
+    plan = TABLES[options.table]
+    data = Data(Path(options.data), options.table, plan.n_rows)
     partial = Path(options.partial)
     partial.mkdir(parents=True, exist_ok=True)
-    path = partial / f"{options.table}-{options.n_rows}.jsonl"
-    thrifty = options.table == "mnist_t10k"
-    rows = record(data, path, SMALLEST[options.table], is_thrifty=thrifty)
+    path = partial / f"{options.table}-{plan.n_rows}.jsonl"
+    rows = record(data, path, plan)
     for row in rows:
         row["log_c"], row["log_gamma"] = LOGS[row.pop("i")], LOGS[row.pop("j")]
     GRIDS.mkdir(exist_ok=True)
