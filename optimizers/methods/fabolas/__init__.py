@@ -5,5 +5,5 @@ and then a `turn` each: confirm, verify or `search` a `pool` of candidates. `obs
 a `belief` is learned from, by `inference`, on `bases` of the size; it is a few draws of a
 `posterior`. A `standing` ranks what was evaluated, `predictions` are what was expected of full
 evaluations, and a `gate` closes when subsets tell nothing. A `recipe` is what methods of this
-family differ in.
+family differ in, and `rendering` their decisions for people.
 """
