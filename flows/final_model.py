@@ -90,7 +90,9 @@ def _ensemble_notes(study: Study, chosen: ChosenEnsemble | None, size: int, what
     if size == 1:
         return []
     if chosen is None:
-        return [f"no ensemble is better on the held-out rows than {what}, which is taken"]
+        return [
+            f"no ensemble is better on the held-out rows than the best full trial; {what} is taken"
+        ]
     notes = []
     if len(chosen.losses) < size:
         notes.append(f"the ensemble has {len(chosen.losses)} picks; adding more does not help")

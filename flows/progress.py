@@ -84,16 +84,24 @@ class LoggingObserver:
             get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
         elif trial.evaluation is not None:
             incumbent = progress.incumbent
-            best = f"best {incumbent.loss:.4g}" if incumbent else "none meets the constraints yet"
-            fidelity = fidelity_text(trial.query.to_json())
-            name = f"trial {trial.number}" + (f" ({fidelity})" if fidelity else "")
+            best = (
+                f"best {incumbent.loss:.4g}{_of(incumbent)}"
+                if incumbent
+                else "none meets the constraints yet"
+            )
             get_run_logger().info(
-                f"{name}: {progress.metric} {trial.evaluation.loss:.4g} in "
-                f"{format_seconds(trial.evaluation.cost_seconds)} ({best})"
+                f"trial {trial.number}{_of(trial)}: {progress.metric} {trial.evaluation.loss:.4g} "
+                f"in {format_seconds(trial.evaluation.cost_seconds)} ({best})"
             )
 
     def tick(self, progress: Progress) -> None:
         """Write nothing: a log has no use for it."""
+
+
+def _of(trial: Trial) -> str:
+    """Return of what a trial is, in brackets; empty if of all."""
+    fidelity = fidelity_text(trial.query.to_json())
+    return f" ({fidelity})" if fidelity else ""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)

@@ -113,7 +113,9 @@ def _standing(progress: Progress) -> str:
     if progress.incumbent is not None:
         unit = " %" if progress.unit == "percent" else ""
         metric = loss_name(progress.metric)
-        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}")
+        fidelity = fidelity_text(progress.incumbent.query.to_json())
+        of = f" ({fidelity})" if fidelity else ""
+        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}{of}")
     if progress.seconds_total is not None:
         left = max(progress.seconds_total - progress.seconds, 0)
         parts.append(f"{format_seconds(left)} left")

@@ -36,7 +36,7 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
             row["state"],
             row["method"],
             loss_name(row["metric"]),
-            f"{best['loss']:.4g}" if best else "",
+            f"{best['loss']:.4g}{_of(best)}" if best else "",
             str(row["n_trials"]),
             str(row["n_failed"]),
             row["data"],
@@ -66,14 +66,18 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str]:
         if summary["test_loss"] is not None
         else ""
     )
-    fidelity = f" ({incumbent['fidelity']})" if incumbent["fidelity"] else ""
     yield (
-        f"best: trial {incumbent['trial']}{fidelity}, {scored} {loss_name(summary['metric'])} "
-        f"[bold]{incumbent['loss']:.4g}{unit}[/]{test} "
+        f"best: trial {incumbent['trial']}{_of(incumbent)}, {scored} "
+        f"{loss_name(summary['metric'])} [bold]{incumbent['loss']:.4g}{unit}[/]{test} "
         f"(guessing: {summary['chance_loss']:.4g}{unit})"
     )
     for line in pipeline_lines(incumbent["configuration"]):
         yield f"  {escape(line)}"
+
+
+def _of(best: Mapping[str, Any]) -> str:
+    """Return of what the loss of a trial is, in brackets; empty if of all."""
+    return f" ({best['fidelity']})" if best["fidelity"] else ""
 
 
 def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -37,8 +37,9 @@ def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
     Returns:
         The columns of `CURVE_COLUMNS`. `trials` counts configurations, however many stretches they
         have, and like `seconds` and `ask_seconds` from the start of the study to the end of the
-        trial. `loss` is that of a full trial; `incumbent` is the best of them until then, and
-        `test_loss` its loss on the test rows where that was measured.
+        trial. `loss` is that of a full trial; `incumbent` is what the method would have chosen
+        then, and `test_loss` its loss on the test rows where that was measured. `incumbent_loss` is
+        that of a full incumbent alone: losses of subsets, folds or epochs are not to be compared.
     """
     plan = StudyPlan.from_stored(stored)
     common = {
@@ -79,7 +80,7 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
         if event.kind == Told.kind:
             told = TrialDocument(event.body)
             configurations.add(told.configuration_text)
-            losses |= {told.number: told.loss} if told.document["evaluation"] else {}
+            losses |= {told.number: told.loss} if told.is_full else {}
             row = _after(row, told, losses)
             row |= {"trials": len(configurations), "ask_seconds": asking}
             rows.append(row)
@@ -87,7 +88,7 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
 
 
 def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]) -> dict[str, Any]:
-    """Return the row of a trial that has ended, from the row before it and the losses so far."""
+    """Return the row of a trial that has ended, from the row before it and the full losses."""
     failure = told.document["failure"]
     row = {
         **row,

@@ -12,6 +12,8 @@ from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["pooled_standings", "read_curves"]
 
+_STUDY = ["comparison", "dataset", "study"]
+
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:
     """Return the curves of all files, one after the other.
@@ -19,10 +21,11 @@ def read_curves(files: Sequence[str]) -> pd.DataFrame:
     Raises:
         BadInput: If a file is missing, holds something else, or repeats what another one holds.
     """
-    curves = pd.concat([_read(file) for file in files], ignore_index=True)
-    if curves.duplicated(["comparison", "dataset", "study", "trials"]).any():
+    tables = [_read(file) for file in files]
+    studies = pd.concat([t[_STUDY].drop_duplicates() for t in tables], ignore_index=True)
+    if studies.duplicated().any():
         raise BadInput("two of the files hold the same comparison; name each once")
-    return curves
+    return pd.concat(tables, ignore_index=True)
 
 
 def pooled_standings(files: Sequence[str]) -> dict[str, Any]:

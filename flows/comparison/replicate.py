@@ -16,6 +16,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.refit import refit
@@ -88,7 +89,7 @@ def _score(
 ) -> None:
     """Fit the incumbents of fixed times on all training rows, and score them on the test rows.
 
-    The last one stays the study's model. One that could not be fitted has no test loss, which
+    That of the end stays the study's model. One that could not be fitted has no test loss, which
     counts as the worst; it is tried again when the comparison is continued.
 
     Raises:
@@ -97,8 +98,11 @@ def _score(
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     limit_seconds = _REFIT_TIMES * study.plan.trial_limits().seconds
-    for number in _incumbents(study, replicate):
-        if losses.get(str(number)) is not None:
+    numbers = _incumbents(study, replicate)
+    for number in numbers:
+        members = [{"trial": number, "weight": 1}]
+        is_model = number != numbers[-1] or study.result.get("members") == members
+        if losses.get(str(number)) is not None and is_model:
             continue
         parameters = _refit_parameters(study.trials[number], replicate_context(replicate))
         try:
@@ -116,17 +120,22 @@ def _score(
         losses[str(number)] = refitted.test_loss
         study.set_result(
             **{TEST_LOSSES: losses},
-            members=[{"trial": number, "weight": 1}],
+            members=members,
             test_loss=refitted.test_loss,
             refit_seconds=refitted.seconds,
         )
 
 
 def _incumbents(study: Study, replicate: Replicate) -> list[int]:
-    """Return the numbers of the trials that led at the fixed fractions of the budget."""
+    """Return the numbers of the trials that led at the fixed fractions of the budget.
+
+    The one that leads now comes last, whatever its number: a method may come back to a trial.
+    """
     curve = curve_of(study.ledger, replicate.stored(), comparison="", method="", repeat=0)
     states = [state_at(curve, fraction)["incumbent"] for fraction in FRACTIONS]
-    return sorted({int(number) for state in states for number in state.dropna()})
+    numbers = {int(number) for state in states for number in state.dropna()}
+    last = [] if study.incumbent is None else [study.incumbent.number]
+    return [*sorted(numbers.difference(last)), *last]
 
 
 def _refit_parameters(trial: Trial, context: StudyContext) -> Mapping[str, Any]:
@@ -140,8 +149,10 @@ def _message(study: Study, incumbent: Trial) -> str:
     test = study.result.get("test_loss")
     n_begun = study.n_begun
     stretches = "" if n_begun == len(trials) else f" (stretches of {n_begun} configurations)"
+    fidelity = fidelity_text(incumbent.query.to_json(), study.plan.folds, study.plan.epochs)
     return (
         f"{study.plan.metric} {incumbent.loss:.4g}"
+        + (f" ({fidelity})" if fidelity else "")
         + (f", on the test rows {test:.4g}" if test is not None else "")
         + f"; {n_told} trials{stretches}, {n_failed} failed, in {format_seconds(study.seconds())} "
         f"({format_seconds(sum(study.ask_seconds))} of asking)"

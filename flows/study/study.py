@@ -79,6 +79,7 @@ class Study:
         )
         self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, space)}
         self._begun = {trial.query.configuration for trial in self.trials.values()}
+        self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
@@ -168,7 +169,7 @@ class Study:
         body = {**trial.to_json(), "elapsed_seconds": self.seconds(), "incumbent": chosen}
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
         self._note_incumbent()
-        if self.incumbent == trial:
+        if chosen != self._pinned:
             self._pin_incumbent()
         if self._stretch_pins is not None:
             self._stretch_pins.tell(trial)
@@ -193,11 +194,14 @@ class Study:
         """Return the trials that lack a quantity which is bounded now, and that it matters for.
 
         Those are the full ones; and the stopped ones where the method searches inside constraints,
-        or where nothing is full, so that one of them may be the answer.
+        or where one of them may be the answer: it asks for subsets, or nothing is full.
         """
         texts = {bounded.quantity.text for bounded in self.plan.bounds}
+        method = self.optimizer.method
         counts_all = (
-            self.optimizer.method.honours_constraints or not self.optimizer.history.complete
+            method.honours_constraints
+            or "subset" in method.fidelities
+            or not self.optimizer.history.complete
         )
         return [
             t
@@ -231,6 +235,7 @@ class Study:
             self._pin_stretches()
             try:
                 yield
+                self._note_incumbent()  # the last ask may have changed what is predicted
             finally:
                 if self._stretch_pins is not None:
                     self._stretch_pins.release()
@@ -248,6 +253,7 @@ class Study:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
+            self._pinned = self.incumbent.number
 
     def _pin_stretches(self) -> None:
         if self.optimizer.can_go_on:

@@ -37,3 +37,10 @@ def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(line) -
     said = line(replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True))
     assert "unit > svm  (folds 1)  |  " in said
     assert "2/9 configurations begun · 5 trials, 3 stopped · 1 failed" in said
+
+
+def test_the_best_one_says_of_what_it_is(line) -> None:
+    best = Trial(2, replace(QUERY, subset=0.125)).started().ended(Evaluation(12.5))
+    assert "|  best error 12.5 % (subset 1/8) · " in line(QUERY, replace(PROGRESS, incumbent=best))
+    whole = Trial(2, QUERY).started().ended(Evaluation(12.5))
+    assert "|  best error 12.5 % · " in line(QUERY, replace(PROGRESS, incumbent=whole))

@@ -73,9 +73,13 @@ def test_a_method_that_is_not_known_any_more_is_shown_without_its_decisions(show
 
 
 def test_studies_are_a_line_each(capsys) -> None:
-    print_studies([SUMMARY, {**SUMMARY, "study": "t", "incumbent": None}])
+    part = {**SUMMARY["incumbent"], "fidelity": "subset 1/8"}
+    rows = [{"study": "t", "incumbent": None}, {"study": "u", "incumbent": part}]
+    print_studies([SUMMARY, *(SUMMARY | row for row in rows)])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["study", "s", "t"]
+    assert [line.split()[0] for line in lines] == ["study", "s", "t", "u"]
+    assert "12.5 (subset 1/8)" in lines[3]
+    assert "(" not in lines[1]
     print_studies([])
     assert capsys.readouterr().out == "no studies\n"
 

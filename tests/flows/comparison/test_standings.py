@@ -160,6 +160,13 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
         pooled_standings([files[0], files[0]])
 
 
+def test_stretches_of_one_configuration_are_no_comparison_twice(tmp_path) -> None:
+    table = curves({"a": [1.0], "b": [2.0]}).assign(trials=lambda rows: rows["trials"] // 2)
+    table.to_parquet(tmp_path / "one.parquet")
+    found = pooled_standings([str(tmp_path / "one.parquet")])
+    assert by_method(found["methods"])["a"]["median_test_loss"] == 1.0
+
+
 def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
     curves({"a": [1.0], "b": [2.0]}, "one").to_parquet(tmp_path / "one.parquet")
     curves({"a": [1.0]}, "two", "c2").to_parquet(tmp_path / "two.parquet")

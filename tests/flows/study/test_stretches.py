@@ -13,8 +13,9 @@ from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers import Budget, Query, Trial
+from prefect_tune.optimizers import Budget, Optimizer, Query, Trial
 from prefect_tune.storage import Ledger
+from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.study_context import StudyContext
@@ -49,6 +50,15 @@ def study(context: StudyContext) -> Iterator[Study]:
         ):  # fmt: skip
             tell(study, query, context)
         yield study
+
+
+def _preferred(optimizer: Optimizer) -> Trial | None:
+    return optimizer.history.get(getattr(optimizer, "preferred", 0))
+
+
+def pinned_of(study: Study) -> set[str]:
+    with study.store.database.read() as connection:
+        return set(connection.execute(pinned_keys()).scalars())
 
 
 def tell(study: Study, query: Query, context: StudyContext) -> Trial:
@@ -119,11 +129,35 @@ def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(co
         assert study.result["incumbent"] == study.incumbent.number == best.number
 
 
-def test_a_curve_has_the_choice_of_the_method_at_its_time(study) -> None:
+def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(study) -> None:
     ledger = Ledger(study.store.database)
     stored = ledger.study("only stopped")
     assert stored is not None
     curve = curve_of(ledger, stored)
     told = [TrialDocument(event.body) for event in ledger.events("only stopped", "tell")]
     assert curve["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
-    assert curve["incumbent_loss"].tolist()[2] == min(t.loss for t in told)
+    assert curve["incumbent"].notna().tolist() == [False, True, True]
+    assert curve["incumbent_loss"].isna().all()  # what one fold says is not to be compared
+
+
+def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere(
+    context, monkeypatch
+) -> None:
+    store, name = store_of(context), "predicted"
+    plan = plan_of(context)
+    Ledger(store.database).create_study(name, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, name) as study:
+        monkeypatch.setattr(type(study.optimizer), "incumbent", property(_preferred))
+        first, second = draw(context, 1), draw(context, 7)
+        with study.session():
+            tell(study, replace(first, subset=0.5), context)
+            tell(study, second, context)
+            assert pinned_of(study) >= {s.key for s in study.trials[0].evaluation.steps}
+            study.optimizer.preferred = 1
+            study.ask(Budget())  # what an ask has learned may change the choice
+            assert summarize(store, name)["incumbent"]["trial"] == 0
+        summary = summarize(store, name)
+        assert (summary["incumbent"]["trial"], summary["incumbent"]["fidelity"]) == (1, "")
+    curve = curve_of(study.ledger, study.ledger.study(name))
+    assert curve["incumbent"].tolist()[1:] == [0, 0]
+    assert curve["incumbent_loss"].isna().all()

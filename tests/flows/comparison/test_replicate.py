@@ -1,0 +1,102 @@
+"""Scoring the incumbents of a replicate, on workers that fit nothing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from studies import context_of, store_of
+from worlds import evaluation
+
+from prefect_tune.flows.comparison.comparison import Replicate
+from prefect_tune.flows.comparison.entrants import Entrant
+from prefect_tune.flows.comparison.replicate import _message, _score
+from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers import Budget, Optimizer, Trial
+from prefect_tune.storage import Ledger
+from prefect_tune.tasks.data.source import Source
+
+OBSERVER: Any = SimpleNamespace(note=lambda _: None, check=lambda: None)
+CHOSEN = (0, 1, 1, 0)
+"""Incumbent after each trial: of four in a budget of eight."""
+
+
+@dataclass
+class WrittenWorkers:
+    """Workers whose fits have the loss of the trial's number; those of `broken` cannot be done."""
+
+    fitted: list[int] = field(default_factory=list)
+    broken: frozenset[int] = frozenset()
+
+    def run(self, _: Any, parameters: Mapping[str, Any], **__: Any) -> Any:
+        self.fitted.append(parameters["number"])
+        if parameters["number"] in self.broken:
+            raise RuntimeError("no worker came back")
+        return SimpleNamespace(test_loss=float(parameters["number"]), seconds=1.0)
+
+
+def chosen(optimizer: Optimizer) -> Trial | None:
+    told = [t for t in optimizer.history if t.is_told]
+    return optimizer.history[CHOSEN[len(told) - 1]] if told else None
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
+    """Full trials, of which the method comes back to the first, which ran on a subset."""
+    context = context_of(tmp_path)
+    plan = StudyPlan(
+        source=Source(str(tmp_path / "table.csv"), target="target"), data_name="table",
+        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
+        chance_loss=40.0, method="random", stop_rule=StopRule(trials=8),
+    )  # fmt: skip
+    store = store_of(context)
+    Ledger(store.database).create_study("c-0-random", plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, "c-0-random", plan) as study:
+        monkeypatch.setattr(type(study.optimizer), "incumbent", property(chosen))
+        propose = study.optimizer._propose
+        monkeypatch.setattr(
+            study.optimizer,
+            "_propose",
+            lambda *of: replace(propose(*of), subset=1.0 if study.trials else 0.5),
+        )
+        for loss in (4.0, 3.0, 2.0, 1.0):
+            study.tell(study.start(study.ask(Budget())).ended(evaluation(loss)))
+        yield study
+
+
+def score(study: Study, workers: Any) -> dict[str, Any]:
+    prepared = PreparedStudy(study.name, study.plan, study.store)
+    _score(study, workers, Replicate(Entrant("random", "random"), 0, prepared), OBSERVER)
+    return {name: study.result.get(name) for name in ("test_losses", "members", "test_loss")}
+
+
+def test_the_model_is_that_of_the_end_though_it_led_before(study: Study) -> None:
+    workers = WrittenWorkers()
+    found = score(study, workers)
+    assert workers.fitted == [1, 0]
+    assert found["test_losses"] == {"0": 0.0, "1": 1.0}
+    assert (found["members"], found["test_loss"]) == ([{"trial": 0, "weight": 1}], 0.0)
+    score(study, workers)
+    assert workers.fitted == [1, 0]  # nothing is left to do
+
+
+def test_what_could_not_be_fitted_is_tried_again_and_the_model_stays(study: Study) -> None:
+    broken = score(study, WrittenWorkers(broken=frozenset({1})))
+    assert broken["test_losses"] == {"0": 0.0, "1": None}
+    assert broken["members"] == [{"trial": 0, "weight": 1}]
+    workers = WrittenWorkers()
+    found = score(study, workers)
+    assert workers.fitted == [1, 0]
+    assert (found["members"], found["test_loss"]) == ([{"trial": 0, "weight": 1}], 0.0)
+
+
+def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:
+    score(study, WrittenWorkers())
+    assert study.incumbent is not None
+    assert _message(study, study.incumbent).startswith(
+        "error 4 (subset 1/2), on the test rows 0; 4 trials, 0 failed"
+    )
