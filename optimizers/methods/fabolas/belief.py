@@ -54,14 +54,14 @@ class Belief:
 
     Attributes:
         samples: Of the losses, one a hyperparameter sample.
-        costs: Of ln seconds.
+        costs: Of ln seconds; None where they do not matter.
         scale: The unit of the losses.
         cost_scale: Mean and deviation of ln seconds, and their range.
         basis: Of the losses.
     """
 
     samples: tuple[Posterior, ...]
-    costs: Posterior
+    costs: Posterior | None
     scale: LossScale
     cost_scale: tuple[float, float, float, float]
     basis: Basis
@@ -89,11 +89,14 @@ class Belief:
 
     def knows(self, inputs: Array) -> NDArray[np.bool_]:
         """Return which rows anything is known of, shape (n,)."""
-        return self.samples[0].knows(inputs) & self.costs.knows(inputs)
+        known = self.samples[0].knows(inputs)
+        return known if self.costs is None else known & self.costs.knows(inputs)
 
     def seconds(self, inputs: Array) -> Array:
         """Return predicted seconds, shape (n,), not far beyond those seen (sheet, 1.6)."""
         mean, deviation, least, most = self.cost_scale
+        if self.costs is None:
+            return np.zeros(len(inputs))
         log_seconds = mean + deviation * self.costs.predict(inputs)[0]
         seconds: Array = np.exp(np.clip(log_seconds, least - 1, most + 3))
         return seconds
@@ -151,14 +154,12 @@ class Learner:
             full_only: Whether losses are learned from full evaluations alone.
         """
         losses, _, _ = self._loss_groups(seen, full_only=full_only)
-        costs, _, _ = self._cost_groups(seen)
         name = "full" if full_only else "losses"
         regression = self._full if full_only else self._losses
-        new = {
-            **kept,
-            name: regression.learned(losses, kept.get(name, {}), rng),
-            "costs": self._costs.learned(costs, kept.get("costs", {}), rng),
-        }
+        new = {**kept, name: regression.learned(losses, kept.get(name, {}), rng)}
+        if self._recipe.has_costs:
+            costs, _, _ = self._cost_groups(seen)
+            new["costs"] = self._costs.learned(costs, kept.get("costs", {}), rng)
         return self.recall(seen, new, full_only=full_only), new
 
     def recall(
@@ -169,7 +170,9 @@ class Learner:
         regression = self._full if full_only else self._losses
         samples = regression.posteriors(groups, kept["full" if full_only else "losses"], column)
         cost_groups, cost_column, cost_scale = self._cost_groups(seen)
-        (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
+        costs = None
+        if self._recipe.has_costs:
+            (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
         basis = FULL if full_only else self._basis
         return Belief(samples, costs, scale, cost_scale, basis)
 

@@ -18,7 +18,12 @@ from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, PAPER_LOSS, RAW_LOSS
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
-from prefect_tune.optimizers.methods.fabolas.first_design import Begin, FirstDesign, GoOn
+from prefect_tune.optimizers.methods.fabolas.first_design import (
+    Begin,
+    FirstDesign,
+    GoOn,
+    ScatteredDesign,
+)
 from prefect_tune.optimizers.methods.fabolas.gate import Gate
 from prefect_tune.optimizers.methods.fabolas.observations import Observations
 from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
@@ -29,7 +34,11 @@ from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn, query_o
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+from prefect_tune.optimizers.space.sampling import (
+    SpaceExhausted,
+    new_configuration,
+    sample_configuration,
+)
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.objective import Objective
@@ -39,6 +48,8 @@ __all__ = ["Fabolas"]
 
 _LEAST_LOSSES = 3
 """Before there are so many, nothing can be learned."""
+_PATH_DRAWS = 20
+"""Of paths with a model, before any other is taken."""
 
 
 class Fabolas(Optimizer):
@@ -67,6 +78,7 @@ class Fabolas(Optimizer):
 
     def _find_recipe(self) -> Recipe:
         """Return how the method searches."""
+        n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
         if self.options.variant == "paper":
             return Recipe(
                 log_basis=PAPER_LOSS,
@@ -77,7 +89,8 @@ class Fabolas(Optimizer):
                 kappa=0.0,
                 verify_every=None,
                 has_gate=False,
-                n_confirmed=0,
+                has_halving=False,
+                n_confirmed=n_confirmed,
             )
         return Recipe(
             log_basis=LOG_LOSS,
@@ -85,12 +98,13 @@ class Fabolas(Optimizer):
             acquisition="improvement" if self.sizes.is_single else "gain_per_cost",
             verify_every=self.options.verify_every or None,
             has_gate=self.options.gate,
-            n_confirmed=0 if self.sizes.is_single else self.options.n_confirmed,
+            n_confirmed=n_confirmed,
         )
 
-    def _first_design(self) -> FirstDesign:
+    def _first_design(self) -> FirstDesign | ScatteredDesign:
         """Return what is evaluated before anything is learned."""
-        return FirstDesign.of(
+        design = FirstDesign if self.recipe.has_halving else ScatteredDesign
+        return design.of(
             self.sizes,
             n_first=self.options.n_first,
             n_algorithms=self._n_models,
@@ -132,7 +146,7 @@ class Fabolas(Optimizer):
         return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
-        may_begin = budget.trials_left != 0
+        may_begin = budget.trials_left != 0 or not self.can_go_on
         step = self._design.next(self.history, may_begin=may_begin)
         if isinstance(step, GoOn):
             return self._query(step.configuration, step.share)
@@ -209,13 +223,15 @@ class Fabolas(Optimizer):
     def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
         """Return a new configuration of that model, or of any when it has no more."""
         last = self.space.steps[-1]
-        if self._n_models > 1:
-            space = self.space.restricted_to({last.name: [last.algorithms[model].id]})
-            try:
-                return new_configuration(space, self.history.asked, rng)
-            except (SpaceExhausted, ValueError):
-                pass
-        return new_configuration(self.space, self.history.asked, rng)
+        asked = self.history.asked
+        for _ in range(_PATH_DRAWS if self._n_models > 1 else 0):
+            path = (*sample_configuration(self.space, rng).path[:-1], last.algorithms[model].id)
+            if self.space.is_feasible(path):
+                try:
+                    return new_configuration(self.space, asked, rng, path)
+                except SpaceExhausted:
+                    continue
+        return new_configuration(self.space, asked, rng)
 
     @property
     def _n_draws(self) -> int:

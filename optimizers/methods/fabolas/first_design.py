@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Begin", "Done", "FirstDesign", "GoOn", "Step", "Wait"]
+__all__ = ["Begin", "Done", "FirstDesign", "GoOn", "ScatteredDesign", "Step", "Wait"]
 
 _SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 """Of the rungs, where the smallest subset allows it (Klein et al. 2017, section 4.1)."""
@@ -180,6 +180,37 @@ class FirstDesign:
             for lower in reversed(rungs[:rung]):
                 best += ranked(list(lower), history)
         yield from (t.query.configuration for t in best if t.query.configuration not in gone)
+
+
+@dataclass(frozen=True)
+class ScatteredDesign:
+    """New configurations, each on one of some small sizes in turn, as the paper has it.
+
+    Attributes:
+        shares: Share of the rows, in turn.
+        count: Configurations.
+        algorithms: Places of the algorithms of the last step, in turn.
+    """
+
+    shares: tuple[float, ...]
+    count: int
+    algorithms: tuple[int, ...] = (0,)
+
+    @classmethod
+    def of(cls, sizes: Sizes, *, n_first: int = 10, n_algorithms: int = 1, seed: int = 0) -> Self:
+        """Return the design for data of these sizes; the arguments are those of `FirstDesign`."""
+        order = np.random.default_rng(seed).permutation(n_algorithms)
+        shares = (1.0,) if sizes.is_single else _rung_shares(sizes)
+        return cls(shares, n_first, tuple(int(a) for a in order))
+
+    def next(self, history: History, *, may_begin: bool = True) -> Step:
+        """Return what comes next; the arguments are those of `FirstDesign.next`."""
+        n = len(history.asked)
+        if not may_begin or n >= self.count:
+            return Done()
+        return Begin(
+            self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)]
+        )
 
 
 def _half(count: int) -> int:

@@ -26,6 +26,7 @@ class Recipe:
             one; None for never.
         has_gate: Whether subsets are given up when they tell nothing.
         n_confirmed: Best configurations that are evaluated in full at the end.
+        has_halving: Whether the first evaluations are halved; else each has a subset at random.
     """
 
     log_basis: Basis
@@ -37,6 +38,12 @@ class Recipe:
     verify_every: int | None = 9
     has_gate: bool = True
     n_confirmed: int = 3
+    has_halving: bool = True
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether seconds are learned: only where evaluations may be of less than all rows."""
+        return self.acquisition.endswith("_per_cost")
 
     @classmethod
     def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "Recipe":

@@ -112,7 +112,7 @@ class Turn:
             SpaceExhausted: If nothing is left to ask for.
         """
         unconfirmed = self._unconfirmed()
-        may_begin = self.budget.trials_left != 0
+        may_begin = self.budget.trials_left != 0 or not self.recipe.n_confirmed
         if unconfirmed and (not may_begin or self._is_late(unconfirmed)):
             return Proposal(Query(unconfirmed[0]), "confirm")
         if not may_begin:
