@@ -54,10 +54,11 @@ class Belief:
 
     Attributes:
         samples: Of the losses, one a hyperparameter sample.
-        costs: Of ln seconds; None where they do not matter.
+        costs: Of ln seconds of one fold; None where they do not matter.
         scale: The unit of the losses.
         cost_scale: Mean and deviation of ln seconds, and their range.
         basis: Of the losses.
+        folds: Of a subset, and of all rows.
     """
 
     samples: tuple[Posterior, ...]
@@ -65,6 +66,7 @@ class Belief:
     scale: LossScale
     cost_scale: tuple[float, float, float, float]
     basis: Basis
+    folds: tuple[int, int] = (1, 1)
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         """Return means and deviations of the mixture, standardised, shape (n,)."""
@@ -98,7 +100,9 @@ class Belief:
         if self.costs is None:
             return np.zeros(len(inputs))
         log_seconds = mean + deviation * self.costs.predict(inputs)[0]
-        seconds: Array = np.exp(np.clip(log_seconds, least - 1, most + 3))
+        of_subset, of_all = self.folds
+        folds = np.where(inputs[:, -1] == 1, of_all, of_subset)
+        seconds: Array = folds * np.exp(np.clip(log_seconds, least - 1, most + 3))
         return seconds
 
     def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "Belief":
@@ -116,6 +120,7 @@ class Learner:
         objective: Its unit decides the scale.
         inference: How the parameters of the losses' process are found.
         n_samples: Draws of them.
+        subset_folds: Folds that subsets are evaluated on; None for all.
     """
 
     def __init__(
@@ -123,10 +128,14 @@ class Learner:
         inputs: PipelineInputs,
         recipe: Recipe,
         objective: Objective,
+        *,
         inference: Inference,
         n_samples: int,
+        subset_folds: int | None = None,
     ) -> None:
         self.inputs, self._recipe, self._objective = inputs, recipe, objective
+        n_folds = objective.n_folds or 1
+        self._folds = subset_folds or n_folds, n_folds
         is_log = recipe.is_log and objective.unit == "percent"
         self._basis = recipe.log_basis if is_log else recipe.raw_basis
         within, s = inputs.within or Constant(_ONE), inputs.width
@@ -174,7 +183,7 @@ class Learner:
         if self._recipe.has_costs:
             (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
         basis = FULL if full_only else self._basis
-        return Belief(samples, costs, scale, cost_scale, basis)
+        return Belief(samples, costs, scale, cost_scale, basis, self._folds)
 
     def _loss_groups(
         self, seen: Observations, *, full_only: bool

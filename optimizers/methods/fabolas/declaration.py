@@ -11,6 +11,6 @@ FABOLAS = Method(
     "second; for many rows, where one evaluation takes long",
     implementation="prefect_tune.optimizers.methods.fabolas.fabolas:Fabolas",
     options=FabolasOptions,
-    fidelities=frozenset({"subset"}),
+    fidelities=frozenset({"subset", "folds"}),
     draws_on_cost=True,
 )

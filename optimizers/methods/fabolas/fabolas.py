@@ -30,7 +30,8 @@ from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
-from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn, query_of
+from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
+from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
@@ -99,16 +100,22 @@ class Fabolas(Optimizer):
             verify_every=self.options.verify_every or None,
             has_gate=self.options.gate,
             n_confirmed=n_confirmed,
+            has_anchor=False,
         )
 
     def _first_design(self) -> FirstDesign | ScatteredDesign:
         """Return what is evaluated before anything is learned."""
-        design = FirstDesign if self.recipe.has_halving else ScatteredDesign
-        return design.of(
+        n_first, n_models = self.options.n_first, self._n_models
+        if not self.recipe.has_halving:
+            return ScatteredDesign.of(
+                self.sizes, n_first=n_first, n_algorithms=n_models, seed=self.seed
+            )
+        return FirstDesign.of(
             self.sizes,
-            n_first=self.options.n_first,
-            n_algorithms=self._n_models,
+            n_first=n_first,
+            n_algorithms=n_models,
             seed=self.seed,
+            has_anchor=self.recipe.has_anchor,
         )
 
     @property
@@ -175,7 +182,7 @@ class Fabolas(Optimizer):
             inputs=self._inputs,
             sizes=self.sizes,
             recipe=self.recipe,
-            n_draws=self._n_draws,
+            subsets=self._subsets,
             history=self.history,
             budget=budget,
             belief=deciding,
@@ -215,10 +222,11 @@ class Fabolas(Optimizer):
         return Standing.of(belief, seen, self._inputs, self.history, self.recipe.kappa)
 
     def _seen(self) -> Observations:
-        return Observations.of(self.history, self.sizes, self._inputs)
+        n_folds = self.objective.n_folds or 1
+        return Observations.of(self.history, self.sizes, self._inputs, n_folds)
 
     def _query(self, configuration: Configuration, share: float) -> Query:
-        return query_of(configuration, share, self.history, self._n_draws)
+        return self._subsets.query(configuration, share, self.history)
 
     def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
         """Return a new configuration of that model, or of any when it has no more."""
@@ -233,9 +241,12 @@ class Fabolas(Optimizer):
                     continue
         return new_configuration(self.space, asked, rng)
 
-    @property
-    def _n_draws(self) -> int:
-        return int(getattr(self.options, "subset_draws", 1))
+    @cached_property
+    def _subsets(self) -> Subsets:
+        draws = int(getattr(self.options, "subset_draws", 1))
+        n_folds, of_subsets = self.objective.n_folds, int(getattr(self.options, "subset_folds", 0))
+        folds = of_subsets if n_folds is not None and 0 < of_subsets < n_folds else None
+        return Subsets(draws, folds)
 
     @property
     def _n_models(self) -> int:
@@ -251,6 +262,7 @@ class Fabolas(Optimizer):
             self._inputs,
             self.recipe,
             self.objective,
-            self.options.inference,
-            self.options.n_samples,
+            inference=self.options.inference,
+            n_samples=self.options.n_samples,
+            subset_folds=self._subsets.folds,
         )

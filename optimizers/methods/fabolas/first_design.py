@@ -59,7 +59,7 @@ Step = Begin | GoOn | Wait | Done
 
 @dataclass(frozen=True)
 class FirstDesign:
-    """Successive halving over small sizes, and its winner once on all rows.
+    """Successive halving over small sizes, and its winner once on all rows, the anchor.
 
     It keeps nothing: its state is a function of the trials in the order of asking. A configuration
     that is new at the first share begins on the first rung, and is on the next one when it is asked
@@ -69,7 +69,7 @@ class FirstDesign:
     configuration, up to twice as many as there were to be.
 
     Attributes:
-        shares: Share of the rows on each rung, rising; the last one is the full data.
+        shares: Share of the rows on each rung, rising; the last one may be the full data.
         counts: Configurations on each rung; of the first one, those before any goes on.
         algorithms: Places of the algorithms of the last step, in the order of beginning.
     """
@@ -81,13 +81,21 @@ class FirstDesign:
     def __post_init__(self) -> None:
         if not len(self.shares) == len(self.counts) > 0:
             raise ValueError(f"rungs have a share and a count each; got {self}")
-        if any(a >= b for a, b in pairwise(self.shares)) or self.shares[-1] != 1.0:
-            raise ValueError(f"shares rise from rung to rung to 1; got {self.shares}")
+        if any(a >= b for a, b in pairwise(self.shares)) or self.shares[-1] > 1.0:
+            raise ValueError(f"shares rise from rung to rung, to 1 at most; got {self.shares}")
         if any(a < b for a, b in pairwise(self.counts)) or self.counts[-1] < 1:
             raise ValueError(f"counts do not rise from rung to rung; got {self.counts}")
 
     @classmethod
-    def of(cls, sizes: Sizes, *, n_first: int = 10, n_algorithms: int = 1, seed: int = 0) -> Self:
+    def of(
+        cls,
+        sizes: Sizes,
+        *,
+        n_first: int = 10,
+        n_algorithms: int = 1,
+        seed: int = 0,
+        has_anchor: bool = True,
+    ) -> Self:
         """Return the design for data of these sizes.
 
         Args:
@@ -96,6 +104,7 @@ class FirstDesign:
                 those below it. Two of each algorithm if that is more.
             n_algorithms: Algorithms of the last step, each of which begins as often as the others.
             seed: Decides in which order they begin.
+            has_anchor: Whether the winner is evaluated on all rows.
         """
         order = np.random.default_rng(seed).permutation(n_algorithms)
         algorithms = tuple(int(a) for a in order)
@@ -106,6 +115,8 @@ class FirstDesign:
         counts = [n]
         for _ in shares[1:]:
             counts.append(_half(counts[-1]))
+        if not has_anchor:
+            return cls(shares, tuple(counts), algorithms)
         return cls((*shares, 1.0), (*counts, 1), algorithms)
 
     @property
@@ -125,7 +136,7 @@ class FirstDesign:
         n_begun = len(rungs[0])
         if may_begin and n_begun < self.counts[0]:
             return self._begin(n_begun)
-        if len(rungs) > 1 and rungs[-1]:
+        if len(rungs) > 1 and len(rungs[-1]) >= self.counts[-1]:
             return Done()
         goal = self.counts[0] if may_begin else n_begun
         is_whole = True  # whether nothing more comes onto the rung
@@ -155,8 +166,7 @@ class FirstDesign:
             place = places.setdefault(query.configuration, -1)
             # The full data comes from any rung, when those above have failed.
             rung = last if query.subset == 1.0 and place >= 0 else place + 1
-            is_part = query.epochs is None and query.folds is None
-            if place < last and is_part and query.subset == self.shares[rung]:
+            if place < last and query.subset == self.shares[rung]:
                 rungs[rung].append(trial)
                 places[query.configuration] = rung
             elif place < 0:
@@ -173,7 +183,7 @@ class FirstDesign:
         gone = {t.query.configuration for t in rungs[rung + 1]}
         told = [t for t in rungs[rung] if t.is_told]
         best = ranked(told, history)
-        if rung < len(rungs) - 2:
+        if self.shares[rung + 1] < 1.0:
             best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
@@ -208,9 +218,7 @@ class ScatteredDesign:
         n = len(history.asked)
         if not may_begin or n >= self.count:
             return Done()
-        return Begin(
-            self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)]
-        )
+        return Begin(self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)])
 
 
 def _half(count: int) -> int:

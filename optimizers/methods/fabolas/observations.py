@@ -85,7 +85,7 @@ class Observations:
         inputs: With s as the last column, shape (n, width + 1).
         losses: Failed ones have the worst finite loss; nan where a failure tells nothing of the
             loss, shape (n,).
-        log_seconds: Shape (n,).
+        log_seconds: Of one fold, shape (n,).
     """
 
     trials: tuple[Trial, ...]
@@ -95,8 +95,10 @@ class Observations:
     log_seconds: Array
 
     @classmethod
-    def of(cls, history: History, sizes: Sizes, inputs: PipelineInputs) -> "Observations":
-        """Return those of a study."""
+    def of(
+        cls, history: History, sizes: Sizes, inputs: PipelineInputs, n_folds: int
+    ) -> "Observations":
+        """Return those of a study, of so many folds."""
         trials = tuple(t for t in history if t.is_told)
         candidates = inputs.encode(t.query.configuration for t in trials)
         s = np.array([float(sizes.s(t.query.subset)) for t in trials])
@@ -106,7 +108,7 @@ class Observations:
             t.loss if t.loss is not None else np.nan if t.number in excused else worst
             for t in trials
         ]
-        seconds = np.array([_seconds(t) for t in trials])
+        seconds = np.array([_seconds(t) / (t.query.folds or n_folds) for t in trials])
         return cls(
             trials,
             candidates,

@@ -41,14 +41,16 @@ class FabolasOptions(SurrogateOptions):
         n_first: Random configurations that begin on the smallest subset; half of them go on.
         variant: default, or paper for the published one to the letter, which does worse.
         subset_draws: Independent subsets of each size that trials are given in turn.
-        verify_every: Asks without a full evaluation after which the predicted best gets one; 0 for
-            never.
+        subset_folds: Folds that subsets are evaluated on; 0 for all.
+        verify_every: Asks without a full evaluation after which the predicted best gets one, if
+            they took a quarter of its time; 0 for never.
         gate: Whether subsets are given up when they tell nothing of the full data.
         n_confirmed: Predicted best configurations that are evaluated on all rows at the end.
     """
 
     variant: Literal["default", "paper"] = "default"
-    subset_draws: int = 3
+    subset_draws: int = 1
+    subset_folds: int = 1
     verify_every: int = 9
     gate: bool = True
     n_confirmed: int = 3
@@ -57,6 +59,6 @@ class FabolasOptions(SurrogateOptions):
         super().__post_init__()
         if self.subset_draws < 1:
             raise ValueError(f"subset_draws must be >= 1; got {self.subset_draws}")
-        for name in ("verify_every", "n_confirmed"):
+        for name in ("subset_folds", "verify_every", "n_confirmed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be >= 0; got {getattr(self, name)}")

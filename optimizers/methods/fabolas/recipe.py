@@ -26,6 +26,7 @@ class Recipe:
             one; None for never.
         has_gate: Whether subsets are given up when they tell nothing.
         n_confirmed: Best configurations that are evaluated in full at the end.
+        has_anchor: Whether the first evaluations end with one of all rows.
         has_halving: Whether the first evaluations are halved; else each has a subset at random.
     """
 
@@ -38,6 +39,7 @@ class Recipe:
     verify_every: int | None = 9
     has_gate: bool = True
     n_confirmed: int = 3
+    has_anchor: bool = True
     has_halving: bool = True
 
     @property

@@ -42,7 +42,8 @@ class Scored:
     Attributes:
         candidates: C of them.
         scores: Shape (C, M); -inf where it is not to be asked for.
-        gains: Information before it is divided by cost, shape (C, M); 0 where none is computed.
+        gains: Information, or improvement, before it is divided by cost, shape (C, M); 0 where none
+            is computed.
     """
 
     candidates: Candidates
@@ -163,8 +164,12 @@ class Search:
         inputs = self._inputs.at(candidates, 1.0)
         if acquisition == "improvement":
             scores = np.full((len(candidates), len(self._sizes)), -np.inf)
-            scores[:, -1] = self._improvement(inputs)
-            return Scored(candidates, scores, np.zeros_like(scores))
+            logs = self._improvement(inputs)
+            seconds = self._belief.seconds(inputs) + overhead
+            scores[:, -1] = logs - np.log(seconds) if self._belief.costs else logs
+            gains = np.zeros_like(scores)
+            gains[:, -1] = np.exp(logs)
+            return Scored(candidates, scores, gains)
         gains = np.zeros((len(candidates), len(self._sizes)))
         values = np.zeros_like(gains)
         for sample, minimiser in zip(self._belief.samples, self._minimisers, strict=True):

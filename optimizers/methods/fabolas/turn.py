@@ -15,6 +15,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
+from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
@@ -23,37 +24,20 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Proposal", "Turn", "query_of"]
+__all__ = ["Proposal", "Turn"]
 
 _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 """In nats: less tells nothing, and the minimiser is known."""
-_DISPATCH_SECONDS = 0.02
+_DISPATCH_SECONDS = 0.07
+_LEAST_IMPROVEMENT = 1e-3
+"""Expected, in deviations of the losses: less is not worth a full evaluation."""
+_BEST = 3
 _LAST_ASKS = 5
-_TRUSTED = 0.25
-"""Of a full evaluation, the seconds on subsets after which they are to prove their worth."""
+_ANCHORED, _UNPROVEN, _TRUSTED = 1.0, 0.4, 0.25
+"""Seconds on subsets, as a multiple of those of a full evaluation, after which the best gets one:
+at first, until subsets have proved their worth, and then."""
 _RESERVED = 1.3
 """Time that is kept for confirmations, as a multiple of their predicted seconds."""
-
-
-def query_of(configuration: Configuration, share: float, history: History, n_draws: int) -> Query:
-    """Return a query for a share of the rows; subsets are of independent families in turn.
-
-    Args:
-        configuration: Of the query.
-        share: In (0, 1].
-        history: All trials.
-        n_draws: Families of subsets.
-    """
-    if share == 1.0:
-        return Query(configuration)
-    taken = {
-        t.query.subset_draw
-        for t in history
-        if t.query.configuration == configuration and t.query.subset == share
-    }
-    turn = sum(t.query.subset < 1 for t in history)
-    draws = [(turn + i) % n_draws for i in range(n_draws)]
-    return Query(configuration, share, next((d for d in draws if d not in taken), draws[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ class Turn:
         inputs: Of the space.
         sizes: That may be asked for.
         recipe: The method.
-        n_draws: Families of subsets.
+        subsets: How queries are made of them.
         history: All trials.
         budget: What is left.
         belief: In losses and seconds.
@@ -94,7 +78,7 @@ class Turn:
     inputs: PipelineInputs
     sizes: Sizes
     recipe: Recipe
-    n_draws: int
+    subsets: Subsets
     history: History
     budget: Budget
     belief: Belief
@@ -122,7 +106,7 @@ class Turn:
         leader = self.standing.trials[0] if len(self.standing) else None
         if leader is not None and self._wants_verification(leader):
             return Proposal(Query(leader.query.configuration), "verify")
-        return self._searched(leader)
+        return self._searched()
 
     def _unconfirmed(self) -> list[Configuration]:
         """Return those of the best by prediction that were not asked for on all rows."""
@@ -141,19 +125,25 @@ class Turn:
         return needed >= self._seconds_left
 
     def _wants_verification(self, leader: Trial) -> bool:
-        every = self.recipe.verify_every
-        if every is None or leader.query.configuration in self._asked_in_full:
+        """Whether subsets have cost enough for a full evaluation of the best by prediction."""
+        every, configuration = self.recipe.verify_every, leader.query.configuration
+        if every is None or configuration in self._asked_in_full:
             return False
-        if not self._fits(leader.query.configuration, 1.0):
+        if not self._fits(configuration, 1.0):
             return False
         since = list(takewhile(lambda t: not t.query.is_full, reversed(list(self.history))))
-        if len(since) >= every:
-            return True
-        row = self.inputs.at(self.inputs.encode([leader.query.configuration]), 1.0)
-        spent = sum(t.cost_seconds for t in since)
-        return not self.is_proven and spent >= _TRUSTED * float(self.belief.seconds(row)[0])
+        row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
+        spent = sum(t.cost_seconds + self._overhead for t in since)
+        paid = spent / float(self.belief.seconds(row)[0] + self._overhead)
+        if not self._asked_in_full:
+            return paid >= _ANCHORED
+        return paid >= (_TRUSTED if self.is_proven and len(since) >= every else _UNPROVEN)
 
-    def _searched(self, leader: Trial | None) -> Proposal:
+    def _is_known(self, found: Scored, search: Search) -> bool:
+        """Whether there is next to nothing to learn about the minimiser."""
+        return found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
+
+    def _searched(self) -> Proposal:
         shares = (1.0,) if self.gives_up_subsets else self.sizes.shares
         acquisition = "improvement" if self.gives_up_subsets else self.recipe.acquisition
         pending = self.history.pending
@@ -177,13 +167,14 @@ class Turn:
         found = search.run(acquisition, self._overhead)
         models = search.models() if acquisition != "improvement" else {}
         reason = "improve" if acquisition == "improvement" else "search"
-        is_over = acquisition != "improvement" and (
-            found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
-        )
-        if is_over:
-            if leader is not None and leader.query.configuration not in self._asked_in_full:
-                return Proposal(Query(leader.query.configuration), "verify", models)
-            found, reason = search.run("improvement", self._overhead), "improve"
+        if acquisition != "improvement" and self._is_known(found, search):
+            for trial in self.standing.trials[:_BEST]:
+                configuration = trial.query.configuration
+                if configuration not in self._asked_in_full and self._fits(configuration, 1.0):
+                    return Proposal(Query(configuration), "verify", models)
+            improved = search.run("improvement", self._overhead)
+            if improved.gains.max() > _LEAST_IMPROVEMENT:
+                found, reason = improved, "improve"
         for query in self._queries(found, shares):
             return Proposal(query, reason, models)
         if self.history.pending:
@@ -199,11 +190,17 @@ class Turn:
             configuration, share = decoded[row], shares[level]
             if configuration is None or not self._fits(configuration, share):
                 continue
-            limit = 1 if share == 1.0 else self.n_draws
-            if share > self._failed_at.get(configuration, 0.0) and (
-                self._times_asked[configuration, share] < limit
-            ):
-                yield query_of(configuration, share, self.history, self.n_draws)
+            if self._is_upwards(configuration, share):
+                yield self.subsets.query(configuration, share, self.history)
+
+    def _is_upwards(self, configuration: Configuration, share: float) -> bool:
+        """Whether it is more than the configuration has had, or another subset of that size."""
+        largest = self._largest.get(configuration, 0.0)
+        if share != largest:
+            return share > largest
+        failed = self._failed_at.get(configuration, 0.0)
+        n_asked = self._times_asked[configuration, share]
+        return failed < share and n_asked < self.subsets.most(share)
 
     def _fits(self, configuration: Configuration, share: float) -> bool:
         """Whether it is likely to end before the time is over."""
@@ -227,6 +224,15 @@ class Turn:
     @cached_property
     def _asked_in_full(self) -> set[Configuration]:
         return {t.query.configuration for t in self.history if t.query.is_full}
+
+    @cached_property
+    def _largest(self) -> dict[Configuration, float]:
+        """By configuration, the largest share of the rows that it was asked for."""
+        largest: dict[Configuration, float] = {}
+        for t in self.history:
+            configuration = t.query.configuration
+            largest[configuration] = max(largest.get(configuration, 0.0), t.query.subset)
+        return largest
 
     @cached_property
     def _times_asked(self) -> Counter[tuple[Configuration, float]]:
