@@ -267,7 +267,8 @@ class OptimizerContract:
             stretches = optimizer.history.stretches(configuration)
             shares = [share_of(t.query, self.objective) for t in stretches]
             assert shares == sorted(set(shares))
-            assert all(t.loss is not None for t in stretches[:-1])
+            # What failed on few rows alone is not known to fail on more.
+            assert all(t.loss is not None or t.query.subset < 1 for t in stretches[:-1])
 
     def test_full_evaluations_are_asked_for_and_the_answer_has_a_loss(self) -> None:
         optimizer = self.make(mixed_space())

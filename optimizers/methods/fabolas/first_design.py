@@ -180,10 +180,11 @@ class FirstDesign:
 
         The full data is for one that never failed, from a lower rung if need be.
         """
-        gone = {t.query.configuration for t in rungs[rung + 1]}
+        share = self.shares[rung + 1]
+        gone = {t.query.configuration for t in history if t.query.subset >= share}
         told = [t for t in rungs[rung] if t.is_told]
         best = ranked(told, history)
-        if self.shares[rung + 1] < 1.0:
+        if share < 1.0:
             best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
