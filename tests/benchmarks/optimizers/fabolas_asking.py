@@ -2,9 +2,9 @@
 
     tests/benchmarks/run optimizers/fabolas_asking [--told 100,200] [--methods fabolas,ei,es,mtbo]
 
-Ten hyperparameters of one model; the methods ask for what they like and are told at once. Seconds of
-processor time in one thread: medians of the eleven asks around so many results, verifications, which
-search nothing, included.
+Ten hyperparameters of one model; the methods ask for what they like and are told at once. Seconds
+of processor time in one thread: medians of the eleven asks around so many results, verifications,
+which search nothing, included.
 """
 
 import argparse
