@@ -176,6 +176,7 @@ class Fabolas(Optimizer):
         alone = None
         if self.recipe.has_gate and (seen.s[np.isfinite(seen.losses)] == 1).sum() >= 2:
             alone, kept = self._learner.learn(seen, kept, rng, full_only=True)
+        kept["n_first"] = memo.get("n_first", len(self.history))
         gate = self._gate(predictions, seen, belief)
         deciding = belief if alone is None or gate.is_open else alone
         turn = Turn(
@@ -189,6 +190,7 @@ class Fabolas(Optimizer):
             standing=self._standing(deciding, seen),
             gives_up_subsets=deciding is alone,
             is_proven=gate.is_proven or not self.recipe.has_gate,
+            n_first=kept["n_first"],
             n_confirmed=sum(p.reason == "confirm" for p in predictions.values()),
             rng=rng,
         )

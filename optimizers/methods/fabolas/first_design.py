@@ -185,6 +185,7 @@ class FirstDesign:
         told = [t for t in rungs[rung] if t.is_told]
         best = ranked(told, history)
         if share < 1.0:
+            best = _promising(best)
             best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
@@ -220,6 +221,20 @@ class ScatteredDesign:
         if not may_begin or n >= self.count:
             return Done()
         return Begin(self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)])
+
+
+def _promising(best: Sequence[Trial]) -> list[Trial]:
+    """Return the best of a rung, those nearer to the first than to the worst.
+
+    Where losses are above 0, nearer by their logarithms: on plateaus, as at the loss of chance, half
+    of a rung may be hopeless, and hopeless ones take long at that.
+    """
+    losses = [t.loss for t in best if t.loss is not None]
+    if not losses:
+        return []
+    least, worst = min(losses), max(losses)
+    most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
+    return [t for t in best if t.loss is not None and t.loss <= most]
 
 
 def _half(count: int) -> int:

@@ -35,7 +35,7 @@ class Recipe:
     acquisition: Acquisition = "gain_per_cost"
     is_log: bool = True
     has_falling_noise: bool = True
-    kappa: float = 0.5
+    kappa: float = 1.0
     verify_every: int | None = 9
     has_gate: bool = True
     n_confirmed: int = 3

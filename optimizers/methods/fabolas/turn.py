@@ -29,8 +29,6 @@ __all__ = ["Proposal", "Turn"]
 _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 """In nats: less tells nothing, and the minimiser is known."""
 _DISPATCH_SECONDS = 0.07
-_LEAST_IMPROVEMENT = 1e-3
-"""Expected, in deviations of the losses: less is not worth a full evaluation."""
 _BEST = 3
 _LAST_ASKS = 5
 _ANCHORED, _UNPROVEN, _TRUSTED = 1.0, 0.4, 0.25
@@ -71,6 +69,7 @@ class Turn:
         standing: Of the configurations with results.
         gives_up_subsets: Whether only all rows are asked for.
         is_proven: Whether subsets have been of help so far.
+        n_first: Trials before anything was learned.
         n_confirmed: Confirmations so far.
         rng: Source of randomness.
     """
@@ -85,6 +84,7 @@ class Turn:
     standing: Standing
     gives_up_subsets: bool
     is_proven: bool
+    n_first: int
     n_confirmed: int
     rng: np.random.Generator
 
@@ -131,7 +131,8 @@ class Turn:
             return False
         if not self._fits(configuration, 1.0):
             return False
-        since = list(takewhile(lambda t: not t.query.is_full, reversed(list(self.history))))
+        learned = list(self.history)[self.n_first :]
+        since = list(takewhile(lambda t: not t.query.is_full, reversed(learned)))
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         spent = sum(t.cost_seconds + self._overhead for t in since)
         paid = spent / float(self.belief.seconds(row)[0] + self._overhead)
@@ -172,9 +173,6 @@ class Turn:
                 configuration = trial.query.configuration
                 if configuration not in self._asked_in_full and self._fits(configuration, 1.0):
                     return Proposal(Query(configuration), "verify", models)
-            improved = search.run("improvement", self._overhead)
-            if improved.gains.max() > _LEAST_IMPROVEMENT:
-                found, reason = improved, "improve"
         for query in self._queries(found, shares):
             return Proposal(query, reason, models)
         if self.history.pending:
