@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
+from prefect_tune.optimizers.methods.fabolas.rendering import size_lines
 
 __all__ = ["ES", "EntropyOptions"]
 
@@ -30,4 +31,5 @@ ES = Method(
     options=EntropyOptions,
     draws_on_cost=False,
     compared_by_default=False,
+    render_decisions=size_lines,
 )

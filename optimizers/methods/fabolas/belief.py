@@ -1,4 +1,4 @@
-"""What is believed of losses and seconds, learned from the observations of a study."""
+"""The belief in losses and seconds, learned from the observations of a study."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -136,8 +136,8 @@ class Learner:
         self.inputs, self._recipe, self._objective = inputs, recipe, objective
         n_folds = objective.n_folds or 1
         self._folds = subset_folds or n_folds, n_folds
-        is_log = recipe.is_log and objective.unit == "percent"
-        self._basis = recipe.log_basis if is_log else recipe.raw_basis
+        self._is_log = recipe.learns_logs(objective)
+        self._basis = recipe.log_basis if self._is_log else recipe.raw_basis
         within, s = inputs.within or Constant(_ONE), inputs.width
         noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
         kernel = FidelityKernel(within, s, self._basis)
@@ -189,7 +189,7 @@ class Learner:
         self, seen: Observations, *, full_only: bool
     ) -> tuple[dict[int, Group], int | None, LossScale]:
         known = seen[np.isfinite(seen.losses) & ((seen.s == 1) | (not full_only))]
-        scale = LossScale.of(known.losses, self._objective, is_log=self._recipe.is_log)
+        scale = LossScale.of(known.losses, self._objective, is_log=self._is_log)
         parts, column = self._parted(known)
         groups = {k: Group(p.inputs, scale.learned(p.losses)) for k, p in parts.items()}
         return groups, column, scale

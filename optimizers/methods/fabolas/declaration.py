@@ -2,6 +2,7 @@
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.options import FabolasOptions
+from prefect_tune.optimizers.methods.fabolas.rendering import size_lines
 
 __all__ = ["FABOLAS"]
 
@@ -13,4 +14,5 @@ FABOLAS = Method(
     options=FabolasOptions,
     fidelities=frozenset({"subset", "folds"}),
     draws_on_cost=True,
+    render_decisions=size_lines,
 )

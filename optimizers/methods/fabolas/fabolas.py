@@ -17,6 +17,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, PAPER_LOSS, RAW_LOSS
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     Begin,
@@ -134,6 +135,12 @@ class Fabolas(Optimizer):
             self._recalled = version, id(self.memo), self._find_incumbent()
         return self._recalled[2]
 
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Sizes, the probability of each model, the gate, and what confirmations came to."""
+        is_log = self.recipe.learns_logs(self.objective)
+        return decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
+
     def _find_incumbent(self) -> Trial | None:
         memo: Mapping[str, Any] = self.memo or {}
         best = self.history.incumbent
@@ -200,7 +207,8 @@ class Fabolas(Optimizer):
             prediction = self._predicted(proposal, belief, alone)
             full[str(len(self.history))] = prediction.to_json()
         closed = deciding is alone
-        self.memo = {**kept, "full": full, "models": proposal.models, "closed": closed}
+        models = proposal.models or memo.get("models", {})
+        self.memo = {**kept, "full": full, "models": models, "closed": closed}
         return proposal.query
 
     def _gate(

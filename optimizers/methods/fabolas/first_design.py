@@ -19,6 +19,7 @@ _SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 """Of the rungs, where the smallest subset allows it (Klein et al. 2017, section 4.1)."""
 _SIXTHS = (0, 1, 2, 3)
 """Sixths of the logarithmic scale nearest to which the rungs are, where it does not."""
+_FEW = 4
 _HOPELESS = frozenset({"timeout", "memory", "crashed"})
 """Kinds of failure that more rows do not cure."""
 
@@ -185,7 +186,7 @@ class FirstDesign:
         told = [t for t in rungs[rung] if t.is_told]
         best = ranked(told, history)
         if share < 1.0:
-            best = _promising(best)
+            best = _promising(best, history)
             best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
@@ -223,18 +224,20 @@ class ScatteredDesign:
         return Begin(self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)])
 
 
-def _promising(best: Sequence[Trial]) -> list[Trial]:
-    """Return the best of a rung, those nearer to the first than to the worst.
+def _promising(best: Sequence[Trial], history: History) -> list[Trial]:
+    """Return the best of a rung: those nearer to the first than to the last, of at least four.
 
-    Where losses are above 0, nearer by their logarithms: on plateaus, as at the loss of chance, half
-    of a rung may be hopeless, and hopeless ones take long at that.
+    Where losses are above 0, nearer by their logarithms: half of a rung may be on a plateau, as at
+    the loss of chance, and what is hopeless takes long at that. Those that violate constraints
+    go on only where all do.
     """
-    losses = [t.loss for t in best if t.loss is not None]
-    if not losses:
-        return []
+    feasible = [t for t in best if history.violation(t) <= 0] or list(best)
+    losses = [t.loss for t in feasible if t.loss is not None]
+    if len(losses) < _FEW:
+        return feasible
     least, worst = min(losses), max(losses)
     most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
-    return [t for t in best if t.loss is not None and t.loss <= most]
+    return [t for t in feasible if t.loss is not None and t.loss <= most]
 
 
 def _half(count: int) -> int:

@@ -43,13 +43,13 @@ class LossScale:
 
     @classmethod
     def of(cls, losses: Array, objective: Objective, *, is_log: bool) -> "LossScale":
-        """Return the scale of some losses, at least one, shape (n,).
+        """Return the scale of some losses, at least one, shape (n,); logarithms are of percents.
 
         No row in error is taken for half a row; what is not an error is cut off three
         interquartile ranges above the median.
         """
         floor, cap = None, np.inf
-        if is_log and objective.unit == "percent":
+        if is_log:
             floor = 50.0 / (objective.n_held_out or 200)
         else:
             low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))

@@ -1,4 +1,4 @@
-"""What was predicted of full evaluations before they ran, and what came out."""
+"""Predictions of full evaluations, made before they ran, to be held against what came out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

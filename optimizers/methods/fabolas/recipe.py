@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
+from prefect_tune.optimizers.trials.objective import Objective
 
 __all__ = ["Acquisition", "Recipe"]
 
@@ -46,6 +47,10 @@ class Recipe:
     def has_costs(self) -> bool:
         """Whether seconds are learned: only where evaluations may be of less than all rows."""
         return self.acquisition.endswith("_per_cost")
+
+    def learns_logs(self, objective: Objective) -> bool:
+        """Return whether losses are learned as their logarithms: those that are errors."""
+        return self.is_log and objective.unit == "percent"
 
     @classmethod
     def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "Recipe":

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
+from prefect_tune.optimizers.methods.fabolas.rendering import size_lines
 
 __all__ = ["MTBO", "TwoTaskOptions"]
 
@@ -38,4 +39,5 @@ MTBO = Method(
     fidelities=frozenset({"subset"}),
     draws_on_cost=True,
     compared_by_default=False,
+    render_decisions=size_lines,
 )

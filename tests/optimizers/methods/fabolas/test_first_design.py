@@ -233,7 +233,7 @@ def test_when_everything_fails_it_is_done() -> None:
     assert world.per_share() == {1 / 64: 10, 1 / 32: 5, 1 / 16: 3, 1 / 8: 2}
 
 
-def test_one_that_violates_a_constraint_goes_on_after_those_that_do_not() -> None:
+def test_those_that_violate_a_constraint_do_not_go_on_where_others_do() -> None:
     world = World(FirstDesign.of(LARGE), history=History([Constraint("latency_us", 50.0)]))
     for _ in range(10):
         world.ask()
@@ -241,9 +241,13 @@ def test_one_that_violates_a_constraint_goes_on_after_those_that_do_not() -> Non
         latency = 60.0 if trial.number < 6 else 40.0
         seen = Evaluation(float(trial.number), constraints={"latency_us": latency})
         world.history.record(trial.ended(seen))
-    for _ in range(5):
-        world.ask()
-    assert [n for n, share in world.asked() if share == 1 / 32] == [6, 7, 8, 9, 0]
+    world.run()
+    assert [n for n, share in world.asked() if share == 1 / 32] == [6, 7]
+
+
+def test_what_is_as_bad_as_chance_does_not_go_on() -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, _: float(8 + n) if n < 3 else 90.0).run()
+    assert [n for n, share in world.asked() if share == 1 / 32] == [0, 1, 2]
 
 
 def test_a_retried_trial_does_not_begin_the_design_again() -> None:

@@ -1,0 +1,74 @@
+"""Decisions of Fabolas that people may want to see, as JSON values."""
+
+from collections.abc import Iterator, Mapping
+from math import exp
+from typing import Any
+
+from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.state import TrialState
+
+__all__ = ["decisions_of"]
+
+_UNLIKELY = 2.0
+"""Deviations between a prediction and what came out that are a disagreement."""
+
+
+def decisions_of(
+    history: History, sizes: Sizes, memo: Mapping[str, Any], *, is_log: bool
+) -> dict[str, Any]:
+    """Return the sizes evaluated, the gate, models by probability, confirmations and notes.
+
+    Args:
+        history: All trials.
+        sizes: That may be asked for.
+        memo: Of the last ask; empty before there is one.
+        is_log: Whether losses are learned, and predicted, as their logarithms.
+    """
+    told = [(t.query.subset, t.state) for t in history if t.is_told]
+    shares = [share for share in sizes.shares if any(share == at for at, _ in told)]
+    confirmations = list(_confirmations(history, memo, is_log=is_log))
+    notes = [sizes.note] if sizes.note else []
+    if history.stopped and not history.complete:
+        notes.append("nothing was evaluated on all rows: the best one is a prediction")
+    elif history.stopped and not confirmations and memo.get("full") is not None:
+        notes.append("the budget ended before the predicted best was confirmed on all rows")
+    is_closed = bool(memo.get("closed"))
+    return {
+        "n_sizes": len(sizes.shares),
+        "sizes": [
+            {
+                "share": share,
+                "runs": sum(at == share for at, _ in told),
+                "failed": told.count((share, TrialState.FAILED)),
+            }
+            for share in shares
+        ],
+        "gate": {
+            "state": "closed" if is_closed else "open",
+            "reason": "they were no help in predicting full evaluations" if is_closed else "",
+        },
+        "algorithms": dict(memo.get("models", {})),
+        "confirmations": confirmations,
+        "notes": notes,
+    }
+
+
+def _confirmations(
+    history: History, memo: Mapping[str, Any], *, is_log: bool
+) -> Iterator[dict[str, Any]]:
+    for number, prediction in Prediction.all_of(memo).items():
+        if prediction.reason != "confirm" or number not in history:
+            continue
+        mean, deviation = prediction.mean, prediction.deviation
+        predicted = exp(mean) if is_log else mean
+        width = predicted * deviation if is_log else deviation
+        loss = history[number].loss
+        yield {
+            "trial": number,
+            "predicted": predicted,
+            "deviation": width,
+            "loss": loss,
+            "disagrees": loss is not None and abs(loss - predicted) > _UNLIKELY * width,
+        }
