@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.methods.fabolas.bases import PAPER_LOSS
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
-from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise
+from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 
@@ -353,3 +355,108 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
             max_iterations=1,
         )
         assert fitted.theta == pytest.approx(good, abs=0.1)
+
+
+PAPER_THETA = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
+"""Fabolas sheet, T2 to T4; the noise does not fall."""
+
+
+def over_sizes(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> GaussianProcess:
+    """A process over two numbers and a size, with noise that may fall with the size."""
+    kernel = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
+    return GaussianProcess.given(kernel, theta, X, y, mean=0.0, noise=FallingNoise(2))
+
+
+def test_worked_innovation_equals_a_refit() -> None:
+    """Fabolas sheet, T4 and T5, for an outcome one deviation above what was predicted."""
+    X, y = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([1.0, -1.0])
+    process = over_sizes(PAPER_THETA, X, y)
+    full = np.array([[0.3, 0.3, 1.0], [0.8, 0.2, 1.0]])
+    mean, covariance = process.joint(full)
+    assert mean[:, 0] == pytest.approx([0.1400832002, -0.9503926815], abs=1e-9)
+    assert covariance[0] == pytest.approx([0.1273484837, -0.0576397510], abs=1e-9)
+    assert covariance[1, 1] == pytest.approx(0.4381023173, abs=1e-9)
+    candidate = np.array([[0.4, 0.4, 0.3]])
+    expected, deviation = process.predict(candidate)
+    variance = deviation**2 + process.noise_variance(candidate)
+    assert expected == pytest.approx(0.0310808385, abs=1e-9)
+    assert variance == pytest.approx(0.0941646351, abs=2e-9)
+    outcome = expected + np.sqrt(variance)
+    after = process.appended(candidate, outcome)
+    new_mean, new_covariance = after.joint(full)
+    assert new_mean[:, 0] == pytest.approx([0.2336913131, -0.9618608423], abs=1e-9)
+    assert new_covariance[0] == pytest.approx([0.1185860049, -0.0565662381], abs=1e-9)
+    assert new_covariance[1, 1] == pytest.approx(0.4379707986, abs=1e-9)
+    refit = over_sizes(PAPER_THETA, np.vstack([X, candidate]), np.append(y, outcome))
+    refit_mean, refit_covariance = refit.joint(full)
+    assert new_mean == pytest.approx(refit_mean * refit.scale, abs=1e-12)
+    assert new_covariance == pytest.approx(refit_covariance, abs=1e-12)
+
+
+@settings(max_examples=20)
+@given(n=st.integers(2, 12), m=st.integers(1, 3), seed=st.integers(0, 1000))
+def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.random((n + m, 3)), rng.normal(size=n + m)
+    theta = PAPER_THETA.copy()
+    theta[-1] = np.log(2.0)
+    appended = over_sizes(theta, X[:n], y[:n]).appended(X[n:], y[n:])
+    refit = over_sizes(theta, X, y)
+    assert appended.factor == pytest.approx(refit.factor, abs=1e-9)
+    new = rng.random((4, 3))
+    assert appended.predict(new)[0] == pytest.approx(refit.predict(new)[0], abs=1e-9)
+
+
+def test_noise_weighs_observations() -> None:
+    X = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]])
+    theta = np.append(np.log([0.4, 0.8, 1.0]), [0.0, -40.0, np.log(0.01), np.log(3.0)])
+    process = over_sizes(theta, X, np.array([-1.0, 1.0]))
+    assert process.noise_variance(X) == pytest.approx([3.01, 0.01])
+    assert process.predict(X[1:])[0][0] == pytest.approx(0.98, abs=0.02)
+
+
+@pytest.mark.parametrize("mean", [None, 0.0])
+def test_joint_moments_are_those_predicted_and_those_of_samples(mean: float | None) -> None:
+    X, y = data(8, 2)
+    theta = np.log([1.0, 0.3, 0.5, 0.01])
+    process = GaussianProcess.given(scaled_matern(2), theta, X, y, mean=mean)
+    new = np.random.default_rng(3).random((4, 2))
+    joint, covariance = process.joint(new)
+    expected, deviation = process.predict(new)
+    assert process.offset + process.scale * joint[:, 0] == pytest.approx(expected)
+    assert process.scale * np.sqrt(np.diag(covariance)) == pytest.approx(deviation)
+    assert covariance == pytest.approx(process.covariance(new, new), abs=1e-12)
+    drawn = process.sample(new, 20_000, np.random.default_rng(0))
+    spread = process.scale[0] ** 2 * covariance
+    assert np.cov(drawn.T) == pytest.approx(spread, abs=0.04 * float(np.diag(spread).max()))
+
+
+def test_covariances_between_other_rows_are_blocks_of_the_joint_one() -> None:
+    X, y = data(8, 2)
+    process = GaussianProcess.given(scaled_matern(2), np.log([1.0, 0.3, 0.5, 0.01]), X, y)
+    new = np.random.default_rng(3).random((5, 2))
+    _, together = process.joint(new)
+    assert process.covariance(new[:2], new[2:]) == pytest.approx(together[:2, 2:], abs=1e-12)
+    half = process.half(new)
+    prior = process.kernel.covariance(process.kernel_theta, new, new)
+    assert prior - half.T @ half == pytest.approx(together, abs=1e-12)
+
+
+def test_a_fit_finds_where_the_noise_is() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((80, 3))
+    X[::2, 2] = 1.0
+    y = 2 * np.sin(4 * X[:, 0]) + (1 - X[:, 2]) * rng.normal(size=80)
+    kernel, noise = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS), FallingNoise(2)
+    process = GaussianProcess.fit(
+        kernel, X, (y - y.mean()) / y.std(), rng=rng, mean=0.0, noise=noise
+    )
+    ends = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]])
+    small, full = process.noise_variance(ends)
+    assert small > 10 * full
+
+
+def test_theta_holds_the_parameters_of_the_kernel_and_of_the_noise() -> None:
+    X, y = np.random.default_rng(0).random((5, 3)), np.arange(5.0)
+    with pytest.raises(ValueError, match="5 parameters of the kernel and 2 of the noise; got 6"):
+        over_sizes(PAPER_THETA[:-1], X, y)
