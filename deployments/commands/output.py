@@ -45,11 +45,20 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-def print_summary(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
-    """Print the summary of a study, as JSON or for people."""
+def print_summary(
+    summary: dict[str, Any], *, as_json: bool, silent: bool = False, notes: bool = False
+) -> None:
+    """Print the summary of a study, as JSON or for people.
+
+    Args:
+        summary: The summary.
+        as_json: Whether as JSON, which has everything.
+        silent: Whether people are to see nothing.
+        notes: Whether with the method's notes; a run has said them when its search ended.
+    """
     if as_json:
         print_json(summary)
     elif not silent:
         from prefect_tune.deployments.views import study as view
 
-        view.print_summary(summary)
+        view.print_summary(summary, notes=notes)

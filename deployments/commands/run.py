@@ -109,7 +109,7 @@ def retry(
 
         if numbers is None and not failed_trials(opened, study):
             click.echo(f"no trial of study {study} has failed", err=True)
-            print_summary(summarize(opened, study), as_json=as_json)
+            print_summary(summarize(opened, study), as_json=as_json, notes=True)
             return
 
     def prepare_study() -> "PreparedStudy":

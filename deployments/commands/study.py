@@ -20,7 +20,7 @@ def show(study: str, *, as_json: bool, store: str | None, database: str | None) 
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.summary import summarize
 
-        print_summary(summarize(opened, study), as_json=as_json)
+        print_summary(summarize(opened, study), as_json=as_json, notes=True)
 
 
 @click.command()

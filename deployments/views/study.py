@@ -14,11 +14,17 @@ from prefect_tune.optimizers.space.rendering import pipeline_lines
 __all__ = ["print_studies", "print_summary"]
 
 
-def print_summary(summary: Mapping[str, Any]) -> None:
-    """Print a study: its best pipeline, its trials, its method's decisions, and the cache."""
+def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
+    """Print a study: its best pipeline, its trials, its method's decisions, and the cache.
+
+    Args:
+        summary: As `summarize` gives it.
+        notes: Whether with the method's notes.
+    """
     CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
     result = _trials, _best, _ensemble, _constraints
-    for part in (*result, _race, _decisions, _cache, _next_commands):
+    told = (_notes,) if notes else ()
+    for part in (*result, _race, _decisions, *told, _cache, _next_commands):
         for line in part(summary):
             CONSOLE.print(f"  {line}")
 
@@ -109,6 +115,11 @@ def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:
     method = METHODS.get(summary["method"])
     if method is not None:
         yield from map(escape, method.render_decisions(summary["decisions"]))
+
+
+def _notes(summary: Mapping[str, Any]) -> Iterator[str]:
+    for note in summary["decisions"].get("notes", ()):
+        yield f"{summary['method']}: {escape(note)}"
 
 
 def _cache(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -40,8 +40,9 @@ def fidelity_text(
     parts = []
     subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
     if subset < 1:
-        of_draw = f" (draw {draw})" if draw else ""
-        parts.append(f"subset {_share(subset)}{of_draw}")
+        parts.append(f"subset {_share(subset)}")
+        if draw:
+            parts.append(f"draw {draw}")
     for name, whole in (("folds", n_folds), ("epochs", epochs)):
         if (asked := query.get(name)) is not None:
             parts.append(f"{name} {asked}" + (f" of {whole}" if whole else ""))

@@ -21,8 +21,8 @@ SUMMARY = {
 
 @pytest.fixture
 def shown(capsys):
-    def show(**changed: object) -> str:
-        print_summary(SUMMARY | changed)
+    def show(*, notes: bool = False, **changed: object) -> str:
+        print_summary(SUMMARY | changed, notes=notes)
         return capsys.readouterr().out
 
     return show
@@ -87,3 +87,9 @@ def test_studies_are_a_line_each(capsys) -> None:
 def test_a_race_says_how_many_ended_early(shown) -> None:
     said = shown(decisions={"race": {"begun": 12, "stopped": 7}})
     assert "race: of 12 configurations 7 ended after the first fold" in said
+
+
+def test_notes_of_the_method_are_shown_where_no_run_has_said_them(shown) -> None:
+    decisions = {"notes": ["subsets cannot help [here]"]}
+    assert "random: subsets cannot help [here]" in shown(notes=True, decisions=decisions)
+    assert "subsets" not in shown(decisions=decisions)

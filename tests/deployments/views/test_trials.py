@@ -33,7 +33,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
     header, waiting, line = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["trial", "state", "of", "loss"]
     assert waiting.split()[:3] == ["0", "waiting", "all"]
-    assert "stopped  subset 1/27 (draw 1), folds 1 of 3, epochs 10 of 50  12.5" in line
+    assert "stopped  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
 
 
 def test_a_failed_trial_says_where_and_why(capsys) -> None:
