@@ -26,11 +26,11 @@ class Prediction:
     deviation_alone: float | None = None
 
     def to_json(self) -> list[Any]:
-        """Return all fields in order."""
+        """Return all fields in order, to nine digits: losses may be tiny, and deviations not 0."""
         return [
             self.reason,
             *(
-                None if x is None else round(x, 6)
+                None if x is None else float(f"{x:.9g}")
                 for x in (self.mean, self.deviation, self.mean_alone, self.deviation_alone)
             ),
         ]

@@ -1,0 +1,179 @@
+"""Problems of numbers in [0, 1] whose losses and seconds depend on the rows, and beliefs in them.
+
+On the good twin subsets tell what is good on all rows, on the bad one they tell nothing.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from ConfigSpace import ConfigurationSpace, Float
+from simulation import Outcome
+from worlds import evaluation
+
+from prefect_tune.optimizers import (
+    Algorithm,
+    Budget,
+    Configuration,
+    Failure,
+    History,
+    Objective,
+    Optimizer,
+    Query,
+    Space,
+    Step,
+    Trial,
+)
+from prefect_tune.optimizers.methods.fabolas.bases import COST, LOG_LOSS, RAW_LOSS
+from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.observations import Observations
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+
+__all__ = [
+    "BEST",
+    "ROWS",
+    "Twin",
+    "ask_and_tell",
+    "belief_of",
+    "configuration",
+    "cube",
+    "history_of",
+    "position",
+    "seen_of",
+    "trial",
+]
+
+BEST = 0.37
+"""Where losses are least, in each dimension."""
+LEAST_SHARE = 1 / 256
+FULL_SECONDS = 1000.0
+ROWS = Objective(
+    metric="distance",
+    unit="",
+    lower=-math.inf,
+    upper=math.inf,
+    n_rows=12_800,
+    n_held_out=2_000,
+    n_classes=0,
+    n_folds=1,
+)
+DEFAULT = Recipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
+
+Result = tuple[float | tuple[float, ...], float, float | None, float]
+"""Position, share of the rows, loss (None of a failure) and seconds."""
+
+
+def cube(d: int = 1) -> Space:
+    """One algorithm with so many numbers in [0, 1]."""
+    numbers = [Float(f"x{i}", (0.0, 1.0), default=0.5) for i in range(d)]
+    model = Algorithm(
+        id="a", estimator="x.A", hyperparameters=ConfigurationSpace(space=list(numbers))
+    )
+    return Space("cube", (Step("model", (model,)),))
+
+
+def configuration(x: float | tuple[float, ...]) -> Configuration:
+    """The configuration at a position."""
+    numbers = x if isinstance(x, tuple) else (x,)
+    values = {f"x{i}": float(value) for i, value in enumerate(numbers)}
+    return Configuration.of(cube(len(numbers)), ("a",), [values])
+
+
+def position(query: Query) -> tuple[float, ...]:
+    """Where a query is."""
+    return tuple(float(v) for _, v in dict(query.configuration.choices)["model"].values)
+
+
+def trial(number: int, query: Query, loss: float | None, seconds: float = 1.0) -> Trial:
+    """A trial that has ended: failed without a loss."""
+    started = Trial(number, query).started()
+    if loss is None:
+        return started.failed(Failure("error", "no loss", cost_seconds=seconds))
+    return started.ended(evaluation(loss, seconds))
+
+
+def history_of(*results: Result, pending: Iterable[tuple[float, float]] = ()) -> History:
+    """Trials in the order of asking, and those under way by position and share."""
+    history = History()
+    for x, share, loss, seconds in results:
+        query = Query(configuration(x), share)
+        history.record(trial(len(history), query, loss, seconds))
+    for x, share in pending:
+        history.record(Trial(len(history), Query(configuration(x), share)))
+    return history
+
+
+def seen_of(history: History, objective: Objective = ROWS) -> Observations:
+    """What is learned from."""
+    d = max((len(position(t.query)) for t in history), default=1)
+    return Observations.of(history, Sizes.of(objective), pipeline_inputs(cube(d)), 1)
+
+
+def belief_of(
+    history: History,
+    *,
+    recipe: Recipe = DEFAULT,
+    parameters: Mapping[str, float] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> Belief:
+    """What follows from a history with parameters as given, nothing fitted.
+
+    Args:
+        history: Of the cube.
+        recipe: The method.
+        parameters: Of the process of losses, by name; others are where their search starts.
+        costs: Of the process of seconds.
+    """
+    d = max(len(position(t.query)) for t in history)
+    inputs = pipeline_inputs(cube(d))
+    learner = Learner(inputs, recipe, ROWS, inference="map", n_samples=1)
+    within, s = inputs.within, inputs.width
+    assert within is not None
+    noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
+    of_losses = (*FidelityKernel(within, s, recipe.raw_basis).parameters, *noise.parameters)
+    of_costs = (*FidelityKernel(within, s, COST).parameters, *ConstantNoise().parameters)
+    kept = {
+        name: {"-1": {"thetas": [[(given or {}).get(p.name, p.start) for p in all_of]], "n": 1}}
+        for name, all_of, given in (("losses", of_losses, parameters), ("costs", of_costs, costs))
+    }
+    return learner.recall(seen_of(history), kept)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A parabola whose evaluations on all rows cost 60 times those on the least rows.
+
+    Attributes:
+        is_good: Whether subsets tell anything of it.
+        seed: Of the noise.
+    """
+
+    is_good: bool = True
+    seed: int = 0
+
+    def __call__(self, query: Query) -> Outcome:
+        """Loss and seconds, always the same of a query."""
+        s = max(1 + math.log(query.subset) / math.log(1 / LEAST_SHARE), 0.0)
+        text = f"{query.configuration.canonical}{query.subset}{query.subset_draw}"
+        noise = np.random.default_rng([self.seed, crc32(text.encode())])
+        loss = sum((x - BEST) ** 2 for x in position(query)) + noise.normal(0, 0.003)
+        if not self.is_good and s < 0.8:
+            loss = noise.normal(0.12, 0.1)
+        return float(loss + 0.2 * (1 - s) ** 2), FULL_SECONDS * 60 ** (s - 1)
+
+
+def ask_and_tell(optimizer: Optimizer, outcome: Any, n: int, **budget: Any) -> list[Query]:
+    """Ask and tell one by one."""
+    queries = []
+    for _ in range(n):
+        query = optimizer.ask(Budget(**budget))
+        loss, seconds = outcome(query)
+        optimizer.tell(trial(len(optimizer.history) - 1, query, loss, seconds))
+        queries.append(query)
+    return queries
