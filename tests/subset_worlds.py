@@ -37,7 +37,9 @@ from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 
 __all__ = [
     "BEST",
+    "DEFAULT",
     "ROWS",
+    "Result",
     "Twin",
     "ask_and_tell",
     "belief_of",
