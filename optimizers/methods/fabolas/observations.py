@@ -146,7 +146,7 @@ class Observations:
 
 
 def _seconds(trial: Trial) -> float:
-    """What it would have taken with nothing cached, which does not depend on earlier trials."""
+    """Return what it would have taken with nothing cached, whatever was evaluated before it."""
     if trial.evaluation is None:
         return trial.cost_seconds
     return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds

@@ -8,6 +8,7 @@ from itertools import takewhile
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
@@ -17,6 +18,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.optimizer import NotYet
+from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
@@ -57,6 +59,8 @@ class Proposal:
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """One ask.
+
+    Many methods: each is a question that the answer depends on.
 
     Attributes:
         inputs: Of the space.
@@ -182,13 +186,14 @@ class Turn:
     def _queries(self, found: Scored, shares: tuple[float, ...]) -> Iterator[Query]:
         """Yield those that are new, by falling score."""
         decoded: dict[int, Configuration | None] = {}
+        fits = self._fitting(found.candidates, shares)
         for row, level in found.best_first():
+            if not fits[row, level]:
+                continue
             if row not in decoded:
                 decoded[row] = self.inputs.candidates.decode(found.candidates, row)
             configuration, share = decoded[row], shares[level]
-            if configuration is None or not self._fits(configuration, share):
-                continue
-            if self._is_upwards(configuration, share):
+            if configuration is not None and self._is_upwards(configuration, share):
                 yield self.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
@@ -202,10 +207,16 @@ class Turn:
 
     def _fits(self, configuration: Configuration, share: float) -> bool:
         """Whether it is likely to end before the time is over."""
+        return bool(self._fitting(self.inputs.encode([configuration]), (share,))[0, 0])
+
+    def _fitting(self, candidates: Candidates, shares: tuple[float, ...]) -> NDArray[np.bool_]:
+        """Return which sizes of C candidates are likely to end in time, shape (C, M)."""
         if self._seconds_left is None:
-            return True
-        row = self.inputs.at(self.inputs.encode([configuration]), float(self.sizes.s(share)))
-        return float(self.belief.seconds(row)[0]) <= self._seconds_left
+            return np.ones((len(candidates), len(shares)), dtype=np.bool_)
+        at_sizes = (self.inputs.at(candidates, float(s)) for s in self.sizes.s(shares))
+        seconds = np.column_stack([self.belief.seconds(rows) for rows in at_sizes])
+        fitting: NDArray[np.bool_] = seconds <= self._seconds_left
+        return fitting
 
     @property
     def _seconds_left(self) -> float | None:

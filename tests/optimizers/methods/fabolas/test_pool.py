@@ -1,6 +1,6 @@
 import numpy as np
 from flash_worlds import counted_space
-from subset_worlds import configuration, cube
+from subset_worlds.problems import configuration, cube
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Space

@@ -1,14 +1,7 @@
 import numpy as np
 import pytest
-from subset_worlds import (
-    belief_of,
-    configuration,
-    cube,
-    history_of,
-    position,
-    seen_of,
-    trial,
-)
+from subset_worlds.beliefs import belief_of, seen_of
+from subset_worlds.problems import configuration, cube, history_of, position, trial
 from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial

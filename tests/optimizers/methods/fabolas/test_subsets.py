@@ -1,5 +1,5 @@
 import pytest
-from subset_worlds import configuration
+from subset_worlds.problems import configuration
 
 from prefect_tune.optimizers import History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.subsets import Subsets

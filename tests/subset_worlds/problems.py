@@ -1,10 +1,10 @@
-"""Problems of numbers in [0, 1] whose losses and seconds depend on the rows, and beliefs in them.
+"""Problems of numbers in [0, 1] whose losses and seconds depend on the rows.
 
 On the good twin subsets tell what is good on all rows, on the bad one they tell nothing.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -27,27 +27,17 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.methods.fabolas.bases import COST, LOG_LOSS, RAW_LOSS
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.observations import Observations
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 
 __all__ = [
     "BEST",
-    "DEFAULT",
     "ROWS",
     "Result",
     "Twin",
     "ask_and_tell",
-    "belief_of",
     "configuration",
     "cube",
     "history_of",
     "position",
-    "seen_of",
     "trial",
 ]
 
@@ -65,7 +55,6 @@ ROWS = Objective(
     n_classes=0,
     n_folds=1,
 )
-DEFAULT = Recipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
 
 Result = tuple[float | tuple[float, ...], float, float | None, float]
 """Position, share of the rows, loss (None of a failure) and seconds."""
@@ -109,42 +98,6 @@ def history_of(*results: Result, pending: Iterable[tuple[float, float]] = ()) ->
     for x, share in pending:
         history.record(Trial(len(history), Query(configuration(x), share)))
     return history
-
-
-def seen_of(history: History, objective: Objective = ROWS) -> Observations:
-    """What is learned from."""
-    d = max((len(position(t.query)) for t in history), default=1)
-    return Observations.of(history, Sizes.of(objective), pipeline_inputs(cube(d)), 1)
-
-
-def belief_of(
-    history: History,
-    *,
-    recipe: Recipe = DEFAULT,
-    parameters: Mapping[str, float] | None = None,
-    costs: Mapping[str, float] | None = None,
-) -> Belief:
-    """What follows from a history with parameters as given, nothing fitted.
-
-    Args:
-        history: Of the cube.
-        recipe: The method.
-        parameters: Of the process of losses, by name; others are where their search starts.
-        costs: Of the process of seconds.
-    """
-    d = max(len(position(t.query)) for t in history)
-    inputs = pipeline_inputs(cube(d))
-    learner = Learner(inputs, recipe, ROWS, inference="map", n_samples=1)
-    within, s = inputs.within, inputs.width
-    assert within is not None
-    noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
-    of_losses = (*FidelityKernel(within, s, recipe.raw_basis).parameters, *noise.parameters)
-    of_costs = (*FidelityKernel(within, s, COST).parameters, *ConstantNoise().parameters)
-    kept = {
-        name: {"-1": {"thetas": [[(given or {}).get(p.name, p.start) for p in all_of]], "n": 1}}
-        for name, all_of, given in (("losses", of_losses, parameters), ("costs", of_costs, costs))
-    }
-    return learner.recall(seen_of(history), kept)
 
 
 @dataclass(frozen=True)

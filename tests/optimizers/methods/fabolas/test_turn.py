@@ -1,0 +1,278 @@
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from subset_worlds.beliefs import DEFAULT, belief_of, seen_of
+from subset_worlds.problems import ROWS, Result, configuration, cube, history_of, position
+
+from prefect_tune.optimizers import Budget, History, NotYet, Query, SpaceExhausted
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.search import Scored
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.standing import Standing
+from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
+from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
+
+LINE = pipeline_inputs(cube())
+FULL_SECONDS = 100.0
+
+
+def on_subsets(*places: float, share: float = 1 / 64) -> list[Result]:
+    """Results of a parabola about 0.4, in seconds that are proportional to the rows."""
+    return [(x, share, (x - 0.4) ** 2 + 0.1, FULL_SECONDS * share) for x in places]
+
+
+def in_full(*places: float) -> list[Result]:
+    return [(x, 1.0, (x - 0.4) ** 2, FULL_SECONDS) for x in places]
+
+
+FIRST = [*on_subsets(0.1, 0.42, 0.7, 0.9), *on_subsets(0.1, 0.5, share=1 / 8)]
+
+
+def turn_of(
+    history: History,
+    *,
+    budget: Budget | None = None,
+    recipe: Recipe = DEFAULT,
+    seed: int = 0,
+    parameters: dict[str, float] | None = None,
+    **others: Any,
+) -> Turn:
+    belief = belief_of(history, recipe=recipe, parameters=parameters or {"lengthscale 0": log(0.4)})
+    seen = seen_of(history)
+    return Turn(
+        inputs=LINE,
+        sizes=Sizes.of(ROWS),
+        recipe=recipe,
+        subsets=others.pop("subsets", Subsets()),
+        history=history,
+        budget=budget or Budget(),
+        belief=belief,
+        standing=Standing.of(belief, seen, LINE, history, recipe.kappa),
+        rng=np.random.default_rng(seed),
+        **{
+            "gives_up_subsets": False,
+            "is_proven": False,
+            "n_first": 0,
+            "n_confirmed": 0,
+            **others,
+        },
+    )
+
+
+def proposal_of(history: History, **given: Any) -> Proposal:
+    return turn_of(history, **given).proposal()
+
+
+def best_places(turn: Turn, n: int = 3) -> list[float]:
+    return [position(t.query)[0] for t in turn.standing.trials[:n]]
+
+
+# Confirmations.
+
+
+def test_when_nothing_may_be_begun_the_best_by_prediction_are_confirmed_in_their_order() -> None:
+    results, confirmed = list(FIRST), list[float]()
+    for n in range(3):
+        turn = turn_of(history_of(*results), budget=Budget(trials_left=0), n_confirmed=n)
+        proposal = turn.proposal()
+        assert proposal.reason == "confirm"
+        assert proposal.query == Query(proposal.query.configuration)
+        (x,) = position(proposal.query)
+        assert x == next(place for place in best_places(turn) if place not in confirmed)
+        confirmed.append(x)
+        results += in_full(x)
+    with pytest.raises(SpaceExhausted, match="were begun, and have ended"):
+        proposal_of(history_of(*results), budget=Budget(trials_left=0), n_confirmed=3)
+
+
+def test_no_more_are_confirmed_than_there_are_to_be() -> None:
+    recipe = replace(DEFAULT, n_confirmed=1)
+    history = history_of(*FIRST, *in_full(0.42))
+    with pytest.raises(SpaceExhausted):
+        proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
+
+
+def test_what_was_evaluated_on_all_rows_is_confirmed_already() -> None:
+    history = history_of(*FIRST, *in_full(0.42))
+    proposal = proposal_of(history, budget=Budget(trials_left=0))
+    assert proposal.reason == "confirm"
+    assert position(proposal.query) != (0.42,)
+
+
+def test_a_confirmation_under_way_is_waited_for() -> None:
+    recipe = replace(DEFAULT, n_confirmed=1)
+    history = history_of(*FIRST, pending=[(0.42, 1.0)])
+    with pytest.raises(NotYet):
+        proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
+
+
+def test_the_best_are_confirmed_once_the_seconds_left_are_what_that_takes() -> None:
+    history = history_of(*FIRST)
+    each = turn_of(history).belief.seconds(LINE.at(LINE.encode([configuration(0.42)]), 1.0))
+    assert each[0] > 50
+    late = proposal_of(history, budget=Budget(seconds_left=3 * float(each[0])))
+    early = proposal_of(history, budget=Budget(seconds_left=40 * float(each[0])))
+    assert late.reason == "confirm"
+    assert early.reason != "confirm"
+
+
+def test_workers_share_the_seconds_that_are_left() -> None:
+    history = history_of(*FIRST)
+    each = float(
+        turn_of(history).belief.seconds(LINE.at(LINE.encode([configuration(0.42)]), 1.0))[0]
+    )
+    # One worker has time for much besides three confirmations, each of eight has not.
+    one = proposal_of(history, budget=Budget(seconds_left=10 * each))
+    eight = proposal_of(history, budget=Budget(seconds_left=10 * each, n_workers=8))
+    assert one.reason != "confirm"
+    assert eight.reason == "confirm"
+
+
+# Verifications.
+
+
+def test_an_unverified_leader_is_verified_once_subsets_have_cost_as_much() -> None:
+    few = history_of(*FIRST)
+    assert proposal_of(few).reason == "search"
+    paid = history_of(*[(x, q, y, 10 * t) for x, q, y, t in FIRST], *in_full())
+    belief = turn_of(paid).belief
+    cheap = replace(belief, cost_scale=(log(5.0), *belief.cost_scale[1:]))
+    turn = replace(turn_of(paid), belief=cheap)
+    proposal = turn.proposal()
+    assert proposal.reason == "verify"
+    assert proposal.query == Query(turn.standing.trials[0].query.configuration)
+
+
+def test_seconds_of_asking_count_among_what_subsets_have_cost() -> None:
+    history = history_of(*FIRST)
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    assert proposal_of(history, budget=slow).reason == "verify"
+
+
+def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    (leader,) = best_places(turn_of(history_of(*FIRST)), 1)
+    done = history_of(*FIRST, (leader, 1.0, 0.0, FULL_SECONDS))
+    under_way = history_of(*FIRST, pending=[(leader, 1.0)])
+    for history in (done, under_way):
+        assert best_places(turn_of(history), 1) == [leader]
+        proposal = proposal_of(history, budget=slow, recipe=replace(DEFAULT, verify_every=1))
+        assert proposal.query != Query(configuration(leader))
+
+
+def test_without_verification_none_is_asked_for() -> None:
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    recipe = replace(DEFAULT, verify_every=None)
+    assert proposal_of(history_of(*FIRST), budget=slow, recipe=recipe).reason == "search"
+
+
+def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> None:
+    history = history_of(*FIRST)
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
+    assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
+
+
+def test_what_cannot_end_in_time_is_not_verified() -> None:
+    recipe = replace(DEFAULT, n_confirmed=0)
+    slow = Budget(last_ask_seconds=(500.0,) * 5, seconds_left=20.0)
+    proposal = proposal_of(history_of(*FIRST), budget=slow, recipe=recipe)
+    assert proposal.reason == "search"
+
+
+def test_where_nothing_is_left_to_learn_the_best_get_their_full_evaluations() -> None:
+    # Without noise and with a lengthscale that spans the space, the minimiser is known.
+    sure = {"lengthscale 0": 1.0, "noise variance": log(1e-6), "ln of the first weight": -4.0}
+    sure |= {"ln of the second weight": -5.0, "ln of the third weight": log(0.02)}
+    results = on_subsets(0.0, 0.2, 0.4, 0.6, 0.8, 1.0, share=1 / 2) + on_subsets(0.41, 0.39)
+    history = history_of(*results)
+    proposal = proposal_of(history, parameters=sure, recipe=replace(DEFAULT, verify_every=None))
+    assert proposal.reason == "verify"
+    assert position(proposal.query)[0] in best_places(turn_of(history, parameters=sure))
+
+
+# Queries.
+
+
+@pytest.mark.parametrize("seconds_left", [1.0, 5.0, 30.0])
+def test_nothing_is_asked_for_that_cannot_end_in_time(seconds_left: float) -> None:
+    recipe = replace(DEFAULT, n_confirmed=0)
+    history = history_of(*FIRST)
+    for seed in range(3):
+        turn = turn_of(history, budget=Budget(seconds_left=seconds_left), recipe=recipe, seed=seed)
+        query = turn.proposal().query
+        s = float(turn.sizes.s(query.subset))
+        predicted = turn.belief.seconds(LINE.at(LINE.encode([query.configuration]), s))
+        assert predicted[0] <= seconds_left
+
+
+def test_where_nothing_ends_in_time_nothing_is_left_to_ask_for() -> None:
+    recipe = replace(DEFAULT, n_confirmed=0)
+    with pytest.raises(SpaceExhausted, match="fits into the budget"):
+        proposal_of(history_of(*FIRST), budget=Budget(seconds_left=1e-3), recipe=recipe)
+    with pytest.raises(NotYet):
+        proposal_of(
+            history_of(*FIRST, pending=[(0.3, 1 / 64)]),
+            budget=Budget(seconds_left=1e-3),
+            recipe=recipe,
+        )
+
+
+def test_subsets_that_are_given_up_are_not_asked_for() -> None:
+    history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
+    for seed in range(3):
+        proposal = proposal_of(history, gives_up_subsets=True, seed=seed)
+        assert proposal.query.is_full
+        assert proposal.reason in ("improve", "verify")
+        assert proposal.query.configuration not in {
+            t.query.configuration for t in history if t.query.is_full
+        }
+
+
+def test_a_configuration_goes_upwards_only() -> None:
+    history = history_of(*FIRST, *in_full(0.1))
+    turn = turn_of(history, subsets=Subsets(2))
+    rows = [configuration(x) for x in (0.1, 0.42, 0.5)]
+    found = turn.inputs.encode(rows)
+    shares = turn.sizes.shares
+    scores = np.ones((len(rows), len(shares)))
+    from_search = Scored(found, scores, scores)
+    asked = {(position(q)[0], q.subset) for q in turn._queries(from_search, shares)}
+    assert {q for x, q in asked if x == 0.1} == set()
+    # Another family of the largest size so far, and all sizes above it.
+    assert {q for x, q in asked if x == 0.42} == {q for q in shares if q >= 1 / 64}
+    assert {q for x, q in asked if x == 0.5} == {q for q in shares if q >= 1 / 8}
+    single = turn_of(history)
+    above = {(position(q)[0], q.subset) for q in single._queries(from_search, shares)}
+    assert {q for x, q in above if x == 0.42} == {q for q in shares if q > 1 / 64}
+
+
+def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
+    history = history_of(*FIRST, (0.3, 1 / 64, None, 1.0))
+    turn = turn_of(history, subsets=Subsets(3))
+    scores = np.ones((1, len(turn.sizes.shares)))
+    found = Scored(turn.inputs.encode([configuration(0.3)]), scores, scores)
+    asked = {q.subset for q in turn._queries(found, turn.sizes.shares)}
+    assert asked == {q for q in turn.sizes.shares if q > 1 / 64}
+
+
+def test_what_is_under_way_is_imagined_to_have_ended() -> None:
+    history = history_of(*FIRST)
+    proposals = [proposal_of(history, seed=seed).query for seed in range(2)]
+    there = [(position(q)[0], q.subset) for q in proposals]
+    busy = history_of(*FIRST, pending=[*there, *there])
+    turn, idle = turn_of(busy, seed=0), turn_of(history, seed=0)
+    # The same random numbers, and another answer.
+    assert turn.proposal().query != idle.proposal().query
+
+
+def test_a_proposal_says_where_it_is_from() -> None:
+    proposal = proposal_of(history_of(*FIRST))
+    assert proposal.reason == "search"
+    assert proposal.models == {"a": 1.0}
+    assert proposal.query.subset in Sizes.of(ROWS).shares
+    assert 0 <= position(proposal.query)[0] <= 1
