@@ -31,7 +31,7 @@ _MOST_LENGTHSCALES = 20
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """What is believed of the kernel's parameters.
+    """Priors of the kernel's parameters.
 
     Attributes:
         lengthscale: From a name and the number of lengthscales of a kernel to one of them.

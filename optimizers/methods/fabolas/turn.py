@@ -42,7 +42,7 @@ _RESERVED = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What is asked for.
+    """The next query, and why.
 
     Attributes:
         query: The query.
