@@ -142,7 +142,8 @@ class Learner:
         noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
         kernel = FidelityKernel(within, s, self._basis)
         self._losses = Regression(kernel, noise, inference, n_samples)
-        self._full = Regression(FidelityKernel(within, s, FULL), ConstantNoise())
+        full = FidelityKernel(within, s, FULL)
+        self._full = Regression(full, ConstantNoise(), inference, n_samples)
         self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
         self._model_column = inputs.choice_column(inputs.candidates.space.steps[-1].name)
 

@@ -49,7 +49,8 @@ class Gate:
         is_open = True
         for n in range(_LEAST_JUDGED, len(self.skills) + 1):
             total = sum(self.skills[max(n - _LAST, 0) : n])
-            is_open = total >= (_CLOSES if is_open else _OPENS)
+            needed = _CLOSES if n == _LEAST_JUDGED else _PROVES
+            is_open = total >= (needed if is_open else _OPENS)
         return is_open
 
     @property

@@ -24,7 +24,6 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Proposal", "Turn"]
 
@@ -33,9 +32,12 @@ _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 _DISPATCH_SECONDS = 0.07
 _BEST = 3
 _LAST_ASKS = 5
-_ANCHORED, _UNPROVEN, _TRUSTED = 1.0, 0.4, 0.25
+_ANCHORED, _UNPROVEN, _TRUSTED = 1.0, 0.3, 0.25
 """Seconds on subsets, as a multiple of those of a full evaluation, after which the best gets one:
 at first, until subsets have proved their worth, and then."""
+_AT_SEA, _FEW_FULL = 0.7, 5
+"""Deviation of a prediction on all rows, in those of all losses, with which subsets have told
+nothing; and full evaluations that are made for that reason."""
 _RESERVED = 1.3
 """Time that is kept for confirmations, as a multiple of their predicted seconds."""
 
@@ -107,9 +109,9 @@ class Turn:
             if self.history.pending:
                 raise NotYet
             raise SpaceExhausted("all configurations of the budget were begun, and have ended")
-        leader = self.standing.trials[0] if len(self.standing) else None
-        if leader is not None and self._wants_verification(leader):
-            return Proposal(Query(leader.query.configuration), "verify")
+        doubtful = self._doubtful()
+        if doubtful is not None and self._is_paid(doubtful):
+            return Proposal(Query(self.standing.trials[doubtful].query.configuration), "verify")
         return self._searched()
 
     def _unconfirmed(self) -> list[Configuration]:
@@ -128,20 +130,37 @@ class Turn:
         needed = _RESERVED * max(rounds, float(each.max())) + self._overhead * len(each)
         return needed >= self._seconds_left
 
-    def _wants_verification(self, leader: Trial) -> bool:
-        """Whether subsets have cost enough for a full evaluation of the best by prediction."""
-        every, configuration = self.recipe.verify_every, leader.query.configuration
-        if every is None or configuration in self._asked_in_full:
-            return False
-        if not self._fits(configuration, 1.0):
-            return False
+    def _doubtful(self) -> int | None:
+        """Return the best by prediction, or the best of those predicted to be better than it is.
+
+        None when that was asked for on all rows already.
+        """
+        if self.recipe.verify_every is None:
+            return None
+        for place, trial in enumerate(self.standing.trials):
+            configuration = trial.query.configuration
+            is_better = self.standing.mean[place] <= self.standing.mean[0]
+            if is_better and configuration not in self._asked_in_full:
+                return place if self._fits(configuration, 1.0) else None
+        return None
+
+    def _is_paid(self, place: int) -> bool:
+        """Whether subsets have cost enough for a full evaluation of one by its place.
+
+        Where subsets have told nothing so far, it is made at once.
+        """
+        is_at_sea = self.standing.deviation[place] > _AT_SEA and not self.is_proven
+        if is_at_sea and len(self._asked_in_full) < _FEW_FULL:
+            return True
         learned = list(self.history)[self.n_first :]
         since = list(takewhile(lambda t: not t.query.is_full, reversed(learned)))
+        configuration = self.standing.trials[place].query.configuration
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         spent = sum(t.cost_seconds + self._overhead for t in since)
         paid = spent / float(self.belief.seconds(row)[0] + self._overhead)
         if not self._asked_in_full:
             return paid >= _ANCHORED
+        every = self.recipe.verify_every or 0
         return paid >= (_TRUSTED if self.is_proven and len(since) >= every else _UNPROVEN)
 
     def _is_known(self, found: Scored, search: Search) -> bool:
