@@ -1,0 +1,158 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prefect_tune.optimizers.methods.fabolas.bases import PAPER_LOSS
+from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression
+from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.noise import FallingNoise
+from prefect_tune.optimizers.surrogates.stationary import Matern52
+
+KERNEL = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
+NOISE = FallingNoise(2)
+PARAMETERS = (*KERNEL.parameters, *NOISE.parameters)
+STARTS = [p.start for p in PARAMETERS]
+OTHER = [round(p.start + 0.1, 6) for p in PARAMETERS]
+KEY = str(EVERYTHING)
+MAP = Regression(KERNEL, NOISE)
+ENSEMBLE = Regression(KERNEL, NOISE, "ensemble", n_samples=5)
+
+
+def group(n: int, seed: int = 0) -> Group:
+    rng = np.random.default_rng(seed)
+    inputs = rng.random((n, 3))
+    targets = np.sin(5 * inputs[:, 0]) + (1 - inputs[:, 2]) ** 2 + 0.05 * rng.normal(size=n)
+    return Group(inputs, (targets - targets.mean()) / targets.std())
+
+
+def flat(n: int) -> Group:
+    """Of equal targets, which leave a fit where it starts."""
+    return Group(np.random.default_rng(0).random((n, 3)), np.zeros(n))
+
+
+def learned(
+    regression: Regression, of: Group, kept: dict[str, Any] | None = None, seed: int = 0
+) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return regression.learned({EVERYTHING: of}, {KEY: kept} if kept else {}, rng)[KEY]
+
+
+def test_a_fit_is_likelier_than_its_start() -> None:
+    of = group(20)
+    theta = np.array(learned(MAP, of)["thetas"][0])
+
+    def value(at: np.ndarray) -> float:
+        targets = of.targets[:, None]
+        return log_posterior(KERNEL, at, of.inputs, targets, noise=NOISE, has_constant=False)[0]
+
+    assert value(theta) > value(np.array(STARTS)) + 1
+
+
+def test_with_few_observations_the_most_likely_parameters_are_taken() -> None:
+    assert "walkers" not in learned(ENSEMBLE, group(9))
+    assert len(learned(ENSEMBLE, group(9))["thetas"]) == 1
+    assert "walkers" in learned(ENSEMBLE, group(10))
+
+
+def test_a_map_has_no_walkers_and_neither_have_equal_targets_or_many_parameters() -> None:
+    assert "walkers" not in learned(MAP, group(12))
+    assert "walkers" not in learned(ENSEMBLE, flat(12))
+    wide = FidelityKernel(Matern52(range(20)), 20, PAPER_LOSS)
+    many = Regression(wide, FallingNoise(20), "ensemble", n_samples=5)
+    rows = Group(np.random.default_rng(0).random((12, 21)), group(12).targets)
+    assert "walkers" not in learned(many, rows)
+
+
+def test_draws_are_walkers_within_the_bounds_around_what_is_likely() -> None:
+    kept = learned(ENSEMBLE, group(30))
+    walkers = np.array(kept["walkers"])
+    assert walkers.shape == (2 * (len(PARAMETERS) + 1), len(PARAMETERS))
+    assert ((walkers >= [p.lower for p in PARAMETERS]) & (walkers <= [p.upper for p in PARAMETERS])
+            ).all()  # fmt: skip
+    assert len(kept["thetas"]) == 5
+    assert all(theta in kept["walkers"] for theta in kept["thetas"])
+    assert len({tuple(theta) for theta in kept["thetas"]}) == 5
+    noise = np.exp([theta[-2] for theta in kept["thetas"]])
+    assert np.median(noise) < 0.1
+
+
+def test_walkers_go_on_from_where_they_were() -> None:
+    """Close together, eight sweeps leave them close together; scattered anew they are not."""
+    start = np.array(STARTS)
+    near = start + 1e-4 * np.random.default_rng(1).random((18, len(start)))
+    kept = {"walkers": near.tolist(), "thetas": near[:5].tolist(), "n": 29}
+    after = np.array(learned(ENSEMBLE, group(30), kept)["walkers"])
+    assert np.abs(after - start).max() < 0.1
+    assert (np.sort(after, axis=0) != np.sort(np.round(near, 6), axis=0)).any()
+    assert np.abs(np.array(learned(ENSEMBLE, group(30))["walkers"]) - start).max() > 0.5
+
+
+def test_the_same_random_numbers_give_the_same_draws_and_others_do_not() -> None:
+    assert learned(ENSEMBLE, group(12)) == learned(ENSEMBLE, group(12))
+    assert learned(ENSEMBLE, group(12)) != learned(ENSEMBLE, group(12), seed=1)
+
+
+@pytest.mark.parametrize("n", [65, 66])
+def test_of_many_observations_a_fit_serves_until_three_more_have_come(n: int) -> None:
+    kept = {"thetas": [OTHER], "n": 64}
+    assert learned(MAP, group(n), kept) == kept
+    fitted = learned(MAP, group(67), kept)
+    assert fitted["n"] == 67
+    assert fitted["thetas"] != [OTHER]
+
+
+def test_with_few_observations_each_ask_fits() -> None:
+    kept = {"thetas": [OTHER], "n": 63}
+    fitted = learned(MAP, group(64), kept)
+    assert fitted["n"] == 64
+    assert fitted["thetas"] != [OTHER]
+
+
+def test_a_fit_begins_with_the_last_one() -> None:
+    assert learned(MAP, flat(5), {"thetas": [OTHER], "n": 4})["thetas"] == [OTHER]
+    assert learned(MAP, flat(5))["thetas"][0] == pytest.approx(STARTS, abs=1e-6)
+
+
+def test_processes_that_are_now_parted_begin_with_the_one_of_all() -> None:
+    kept = {KEY: {"walkers": [OTHER], "thetas": [OTHER], "n": 300}}
+    rng = np.random.default_rng(0)
+    parted = MAP.learned({0: flat(5), 2: flat(6)}, kept, rng)
+    assert parted["0"] == {"thetas": [OTHER], "n": 5}
+    assert parted["2"] == {"thetas": [OTHER], "n": 6}
+
+
+def test_processes_that_are_now_parted_are_fitted_and_draw_walkers_of_their_own() -> None:
+    kept = {KEY: {"walkers": [OTHER], "thetas": [OTHER], "n": 80}}
+    rng = np.random.default_rng(0)
+    assert MAP.learned({0: group(70)}, kept, rng)["0"]["thetas"] != [OTHER]
+    assert len(ENSEMBLE.learned({0: group(12)}, kept, rng)["0"]["walkers"]) > 2
+
+
+def test_a_process_goes_on_from_its_own_and_not_from_that_of_all() -> None:
+    kept = {KEY: {"thetas": [STARTS], "n": 300}, "0": {"thetas": [OTHER], "n": 4}}
+    parted = MAP.learned({0: flat(5)}, kept, np.random.default_rng(0))
+    assert parted["0"]["thetas"] == [OTHER]
+
+
+def test_there_is_a_posterior_for_each_draw_with_the_observations_of_now() -> None:
+    kept = {KEY: learned(ENSEMBLE, group(12))}
+    now = group(14)
+    posteriors = ENSEMBLE.posteriors({EVERYTHING: now}, kept, None)
+    assert len(posteriors) == 5
+    for posterior, theta in zip(posteriors, kept[KEY]["thetas"], strict=True):
+        process = posterior.processes[EVERYTHING]
+        assert process.theta.tolist() == theta
+        assert (process.inputs == now.inputs).all()
+        assert process.mean == 0.0
+        assert process.noise is NOISE
+
+
+def test_a_process_with_fewer_draws_serves_all_of_them_and_one_without_is_left_out() -> None:
+    kept = {"0": {"thetas": [STARTS, OTHER]}, "1": {"thetas": [OTHER]}}
+    posteriors = MAP.posteriors({0: group(5), 1: group(6), 2: group(7)}, kept, 0)
+    thetas = [{k: p.theta.tolist() for k, p in each.processes.items()} for each in posteriors]
+    assert thetas == [{0: STARTS, 1: OTHER}, {0: OTHER, 1: OTHER}]
+    assert [each.column for each in posteriors] == [0, 0]
