@@ -1,0 +1,378 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from ConfigSpace import ConfigurationSpace, Float
+from worlds import mixed_space
+
+from prefect_tune.optimizers import (
+    Algorithm,
+    Configuration,
+    Evaluation,
+    Objective,
+    Query,
+    Space,
+    Step,
+    Trial,
+)
+from prefect_tune.optimizers.methods.fabolas.bases import COST, FULL, LOG_LOSS, RAW_LOSS
+from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.inference import Inference
+from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.trials.history import History
+
+SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
+ERROR = Objective(n_held_out=1000)
+AUROC = Objective("auroc", unit="", upper=1.0)
+RECIPE = Recipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
+PLANE = Space(
+    "plane",
+    (
+        Step(
+            "model",
+            (
+                Algorithm(
+                    id="svm",
+                    estimator="x.Svm",
+                    hyperparameters=ConfigurationSpace(
+                        space=[Float("x1", (0, 1), default=0.5), Float("x2", (0, 1), default=0.5)]
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def plane_trials(n: int, seed: int = 0) -> list[Trial]:
+    """At random in the plane on four small sizes, losses and seconds as powers of the rows.
+
+    Seconds are c = 2e-7 n^1.8 e^(x1 / 2) (Fabolas sheet, T11).
+    """
+    rng = np.random.default_rng(seed)
+    trials = []
+    for number in range(n):
+        x, rows = rng.random(2), (781, 1562, 3125, 6250)[number % 4]
+        configuration = Configuration.of(PLANE, ("svm",), [{"x1": float(x[0]), "x2": float(x[1])}])
+        loss = 100 * rows**-0.3 * (0.5 + (x[0] - 0.4) ** 2 + (x[1] - 0.6) ** 2)
+        seconds = 2e-7 * rows**1.8 * np.exp(0.5 * x[0])
+        outcome = Evaluation(float(loss), (), float(seconds), float(seconds))
+        trials.append(Trial(number, Query(configuration, rows / 50_000)).ended(outcome))
+    return trials
+
+
+def in_full(number: int, x1: float, loss: float, seconds: float = 60.0) -> Trial:
+    configuration = Configuration.of(PLANE, ("svm",), [{"x1": x1, "x2": 0.5}])
+    return Trial(number, Query(configuration)).ended(Evaluation(loss, (), seconds, seconds))
+
+
+INPUTS = pipeline_inputs(PLANE)
+CENTRE = INPUTS.at(INPUTS.encode([Configuration.of(PLANE, ("svm",), [{"x1": 0.5, "x2": 0.5}])]), 1)
+
+
+def seen_of(trials: list[Trial], n_folds: int = 1, space: Space = PLANE) -> Observations:
+    history = History()
+    for trial in trials:
+        history.record(trial)
+    return Observations.of(history, SIZES, pipeline_inputs(space), n_folds)
+
+
+def learner(
+    recipe: Recipe = RECIPE,
+    objective: Objective = ERROR,
+    *,
+    inference: Inference = "map",
+    n_samples: int = 1,
+    subset_folds: int | None = None,
+    space: Space = PLANE,
+) -> Learner:
+    return Learner(
+        pipeline_inputs(space),
+        recipe,
+        objective,
+        inference=inference,
+        n_samples=n_samples,
+        subset_folds=subset_folds,
+    )
+
+
+def learned(
+    of: Learner, trials: list[Trial], kept: dict[str, Any] | None = None, **options: bool
+) -> tuple[Belief, dict[str, Any]]:
+    return of.learn(seen_of(trials), kept or {}, np.random.default_rng(0), **options)
+
+
+def posterior(theta_seed: int) -> Posterior:
+    rng = np.random.default_rng(theta_seed)
+    kernel = FidelityKernel(Matern52([0, 1]), 2, LOG_LOSS)
+    theta = np.append(rng.normal(-0.4, 0.5, len(kernel.parameters)), rng.normal(-3, 1, 2))
+    data = np.random.default_rng(0)
+    process = GaussianProcess.given(
+        kernel, theta, data.random((6, 3)), data.normal(size=6), mean=0.0, noise=FallingNoise(2)
+    )
+    return Posterior({EVERYTHING: process})
+
+
+SAMPLES = tuple(posterior(seed) for seed in range(4))
+MIXTURE = Belief(
+    SAMPLES, None, LossScale(0.05, mean=1.5, deviation=2.0), (0.0, 1.0, 0.0, 0.0), LOG_LOSS
+)
+ROWS = np.random.default_rng(5).random((3, 3))
+
+
+def test_predictions_are_those_of_a_mixture() -> None:
+    means, variances = np.array([sample.predict(ROWS) for sample in SAMPLES]).transpose(1, 0, 2)
+    mean, deviation = MIXTURE.predict(ROWS)
+    assert mean == pytest.approx(means.mean(axis=0))
+    second = (variances + means**2).mean(axis=0)
+    assert deviation**2 == pytest.approx(second - mean**2)
+    assert (deviation**2 > variances.mean(axis=0)).all()
+
+
+def test_noise_is_the_mean_of_the_samples() -> None:
+    expected = np.mean([sample.noise(ROWS) for sample in SAMPLES], axis=0)
+    assert MIXTURE.noise(ROWS) == pytest.approx(expected)
+
+
+def test_an_outcome_is_in_the_unit_that_is_learned_and_scatters_by_the_noise() -> None:
+    mean, deviation = MIXTURE.predict(ROWS[:1])
+    outcome, spread = MIXTURE.outcome(ROWS[:1])
+    assert outcome == pytest.approx(1.5 + 2.0 * float(mean[0]))
+    assert spread**2 == pytest.approx(4 * float(deviation[0] ** 2 + MIXTURE.noise(ROWS[:1])[0]))
+
+
+def test_outcomes_under_way_are_drawn_by_each_sample() -> None:
+    after = MIXTURE.with_outcomes_drawn(ROWS[:2], np.random.default_rng(0))
+    drawn = [s.processes[EVERYTHING].standardised[-2:, 0].tolist() for s in after.samples]
+    assert [len(s.processes[EVERYTHING].inputs) for s in after.samples] == [8] * 4
+    assert len({tuple(values) for values in drawn}) == 4
+    assert (after.predict(ROWS[:2])[1] < MIXTURE.predict(ROWS[:2])[1]).all()
+    assert after.scale is MIXTURE.scale
+
+
+def costs_of(log_seconds: float, range_: tuple[float, float], folds: tuple[int, int]) -> Belief:
+    """A belief that predicts these ln seconds everywhere, of which a range was seen."""
+    kernel = FidelityKernel(Matern52([0, 1]), 2, COST)
+    theta = np.append(np.zeros(len(kernel.parameters)), np.log(1e-6))
+    process = GaussianProcess.given(
+        kernel, theta, ROWS, np.full(3, log_seconds), mean=0.0, noise=ConstantNoise()
+    )
+    costs = Posterior({EVERYTHING: process})
+    return replace(MIXTURE, costs=costs, cost_scale=(0.0, 1.0, *range_), folds=folds)
+
+
+def test_seconds_are_of_as_many_folds_as_are_evaluated() -> None:
+    belief = costs_of(1.0, (0.0, 2.0), (1, 3))
+    at = ROWS.copy()
+    at[0, 2] = 1.0
+    of_one_fold = replace(belief, folds=(1, 1)).seconds(at)
+    assert belief.seconds(at) == pytest.approx(of_one_fold * [3, 1, 1])
+    assert of_one_fold[1:] == pytest.approx(np.e, rel=1e-3)
+
+
+@pytest.mark.parametrize(("predicted", "expected"), [(-9.0, -1.0), (9.0, 5.0), (1.5, 1.5)])
+def test_seconds_are_not_far_beyond_those_seen(predicted: float, expected: float) -> None:
+    """Fabolas sheet, 1.6: a factor of e below the least, e^3 above the most."""
+    belief = costs_of(predicted, (0.0, 2.0), (1, 1))
+    assert np.log(belief.seconds(ROWS)) == pytest.approx(expected, abs=1e-3)
+
+
+def test_where_seconds_do_not_matter_there_are_none() -> None:
+    assert MIXTURE.seconds(ROWS).tolist() == [0.0] * 3
+    recipe = replace(RECIPE, acquisition="gain")
+    belief, kept = learned(learner(recipe), plane_trials(8))
+    assert belief.costs is None
+    assert "costs" not in kept
+
+
+def test_worked_cost_model() -> None:
+    """Fabolas sheet, T11: a power law of the rows from four small sizes, within 10 %."""
+    belief, _ = learned(learner(), plane_trials(12))
+    assert belief.costs is not None
+    tenth = CENTRE.copy()
+    tenth[0, -1] = float(SIZES.s(0.1))
+    mean, deviation, _, most = belief.cost_scale
+    ln_seconds = mean + deviation * belief.costs.predict(np.vstack([CENTRE, tenth]))[0]
+    assert np.exp(ln_seconds[0]) == pytest.approx(73.75, rel=0.1)
+    assert (ln_seconds[0] - ln_seconds[1]) / np.log(10) == pytest.approx(1.8, abs=0.05)
+    assert belief.seconds(tenth)[0] == pytest.approx(np.exp(ln_seconds[1]))
+    assert belief.seconds(CENTRE)[0] == pytest.approx(np.exp(most + 3))
+
+
+def test_errors_that_fall_as_a_power_of_the_rows_are_foreseen_for_all_rows() -> None:
+    belief, _ = learned(learner(), plane_trials(30))
+    mean, deviation = belief.outcome(CENTRE)
+    truth = np.log(100 * 50_000**-0.3 * 0.52)
+    assert abs(mean - truth) < 2.5 * deviation
+    assert mean == pytest.approx(truth, abs=0.25)
+    assert belief.basis is LOG_LOSS
+
+
+def test_other_losses_and_the_paper_s_errors_are_learned_as_they_are() -> None:
+    of_auroc, _ = learned(learner(objective=AUROC), plane_trials(8))
+    of_paper, _ = learned(learner(replace(RECIPE, is_log=False)), plane_trials(8))
+    for belief in (of_auroc, of_paper):
+        assert belief.basis is RAW_LOSS
+        assert belief.scale.floor is None
+
+
+def test_subsets_may_be_evaluated_on_fewer_folds() -> None:
+    objective = replace(ERROR, n_folds=5)
+    one_fold, _ = learned(learner(objective=objective, subset_folds=1), plane_trials(8))
+    all_folds, _ = learned(learner(objective=objective), plane_trials(8))
+    assert one_fold.folds == (1, 5)
+    assert all_folds.folds == (5, 5)
+
+
+def test_there_are_as_many_samples_as_draws() -> None:
+    drawn, _ = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
+    fitted, _ = learned(learner(inference="map", n_samples=4), plane_trials(12))
+    assert len(drawn.samples) == 4
+    assert len(fitted.samples) == 1
+
+
+def test_only_losses_are_drawn() -> None:
+    _, kept = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
+    assert "walkers" in kept["losses"][str(EVERYTHING)]
+    assert "walkers" not in kept["costs"][str(EVERYTHING)]
+
+
+@pytest.mark.parametrize("full_only", [False, True])
+def test_what_was_kept_makes_the_same_belief_again(*, full_only: bool) -> None:
+    trials = [*plane_trials(11), in_full(11, 0.3, 4.0), in_full(12, 0.8, 9.0)]
+    of = learner(inference="ensemble", n_samples=3)
+    belief, kept = learned(of, trials, full_only=full_only)
+    again = of.recall(seen_of(trials), kept, full_only=full_only)
+    assert again.outcome(CENTRE) == belief.outcome(CENTRE)
+    assert again.seconds(CENTRE) == belief.seconds(CENTRE)
+
+
+def test_parameters_that_were_kept_are_used_on_the_observations_of_now() -> None:
+    of = learner()
+    belief, kept = learned(of, plane_trials(8))
+    more = of.recall(seen_of(plane_trials(12)), kept)
+    (before,), (after,) = (b.samples for b in (belief, more))
+    assert (after.processes[EVERYTHING].theta == before.processes[EVERYTHING].theta).all()
+    assert len(after.processes[EVERYTHING].inputs) == 12
+
+
+def test_what_else_was_kept_stays() -> None:
+    trials = [*plane_trials(11), in_full(11, 0.3, 4.0), in_full(12, 0.8, 9.0)]
+    of = learner()
+    _, first = learned(of, trials, {"something": 1})
+    _, second = learned(of, trials, first, full_only=True)
+    assert first["something"] == second["something"] == 1
+    assert second["losses"] == first["losses"]
+    assert set(second) == {"something", "losses", "costs", "full"}
+
+
+def test_full_evaluations_can_be_learned_from_alone() -> None:
+    trials = [*plane_trials(9), in_full(9, 0.3, 4.0), in_full(10, 0.8, 9.0)]
+    belief, _ = learned(learner(), trials, full_only=True)
+    (sample,) = belief.samples
+    process = sample.processes[EVERYTHING]
+    assert process.inputs[:, -1].tolist() == [1.0, 1.0]
+    assert belief.basis is FULL
+    assert belief.scale.mean == pytest.approx(np.log([4.0, 9.0]).mean())
+    assert belief.costs is not None
+    assert len(belief.costs.processes[EVERYTHING].inputs) == 11
+
+
+def test_failures_that_tell_nothing_of_the_loss_tell_of_the_seconds() -> None:
+    seen = seen_of(plane_trials(8))
+    lost = replace(seen, losses=np.where(np.arange(8) == 3, np.nan, seen.losses))
+    belief, _ = learner().learn(lost, {}, np.random.default_rng(0))
+    assert len(belief.samples[0].processes[EVERYTHING].inputs) == 7
+    assert belief.costs is not None
+    assert len(belief.costs.processes[EVERYTHING].inputs) == 8
+
+
+def test_equal_losses_and_seconds_are_predicted_as_they_are() -> None:
+    trials = [in_full(i, 0.1 * i, 7.0, 3.0) for i in range(3)]
+    belief, _ = learned(learner(), trials)
+    assert belief.outcome(CENTRE)[0] == pytest.approx(np.log(7))
+    assert belief.seconds(CENTRE) == pytest.approx(3.0)
+
+
+MIXED = mixed_space()
+
+
+def mixed_trials(n: int) -> list[Trial]:
+    """Trees and Bayes in turn, on small subsets."""
+    trees = [Configuration.of(MIXED, ("none", "tree"), [{}, {"depth": d}]) for d in range(1, 51)]
+    bayes = Configuration.of(MIXED, ("none", "bayes"), [{}, {}])
+    trials = []
+    for number in range(n):
+        configuration = trees[number % 50] if number % 2 else bayes
+        loss = 10.0 + number % 7 if number % 2 else 50.0
+        outcome = Evaluation(loss, (), 1.0, 1.0 + number % 3)
+        trials.append(Trial(number, Query(configuration, 1 / 64)).ended(outcome))
+    return trials
+
+
+def learned_mixed(n: int, kept: dict[str, Any] | None = None) -> tuple[Belief, dict[str, Any]]:
+    seen = seen_of(mixed_trials(n), space=MIXED)
+    return learner(space=MIXED).learn(seen, kept or {}, np.random.default_rng(0))
+
+
+def test_with_many_results_each_model_has_a_process_of_its_own() -> None:
+    together, kept = learned_mixed(300)
+    assert set(together.samples[0].processes) == {EVERYTHING}
+    parted, new = learned_mixed(301, kept)
+    models = [a.id for a in MIXED.steps[-1].algorithms]
+    tree, bayes = models.index("tree"), models.index("bayes")
+    (sample,) = parted.samples
+    assert {k: len(p.inputs) for k, p in sample.processes.items()} == {tree: 150, bayes: 151}
+    assert set(new["losses"]) == set(new["costs"]) == {str(tree), str(bayes)}
+    inputs = pipeline_inputs(MIXED)
+    svm = Configuration.of(MIXED, ("unit", "svm"), [{}, {"C": 1.0, "kernel": "rbf"}])
+    rows = inputs.at(inputs.encode([svm, mixed_trials(2)[1].query.configuration]), 1.0)
+    assert parted.knows(rows).tolist() == [False, True]
+    assert together.knows(rows).all()
+    assert parted.scale.mean == pytest.approx(together.scale.mean, abs=0.05)
+
+
+def test_what_is_known_of_losses_alone_is_not_known() -> None:
+    without = Posterior({7: SAMPLES[0].processes[EVERYTHING]}, 0)
+    assert not replace(MIXTURE, costs=without).knows(ROWS).any()
+    assert MIXTURE.knows(ROWS).all()
+
+
+def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
+    """Fabolas sheet, 7: logit rho ~ N(-2, 1) of the models, N(-0.5, 1.5^2) elsewhere."""
+    within = pipeline_inputs(MIXED).within
+    assert within is not None
+    priors = [p.prior for p in within.parameters if p.name.startswith("logit rho")]
+    assert priors == [(-0.5, 1.5), (-2.0, 1.0)]
+
+
+def test_lengthscales_have_the_prior_of_the_sheet() -> None:
+    """Fabolas sheet, 1.5, of ln l^2: N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]."""
+    assert INPUTS.within is not None
+    first, second = INPUTS.within.parameters
+    squared = [2 * x for x in (first.lower, first.upper, *(first.prior or ()))]
+    assert squared == pytest.approx(
+        [-10.0, 2 + np.log(2), 2 * (np.log(0.5) + 0.25 * np.log(2)), 2.0]
+    )
+    assert replace(second, name=first.name) == first
+
+
+def test_a_space_of_one_configuration_is_learned_too() -> None:
+    one = Space("one", (Step("model", (Algorithm(id="bayes", estimator="x.Bayes"),)),))
+    configuration = Configuration.of(one, ("bayes",), [{}])
+    trials = [
+        Trial(i, Query(configuration, share)).ended(Evaluation(loss, (), seconds, seconds))
+        for i, (share, loss, seconds) in enumerate([(1 / 64, 30.0, 1.0), (1 / 8, 20.0, 4.0)])
+    ]
+    seen = seen_of(trials, space=one)
+    belief, _ = learner(space=one).learn(seen, {}, np.random.default_rng(0))
+    inputs = pipeline_inputs(one)
+    assert np.isfinite(belief.outcome(inputs.at(inputs.encode([configuration]), 1.0))).all()
