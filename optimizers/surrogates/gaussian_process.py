@@ -45,7 +45,7 @@ class GaussianProcess:
         inputs: Shape (n, d).
         standardised: (targets - mean - offset) / scale, shape (n, t).
         offset: By target, 0 with a given mean, shape (t,).
-        scale: By target, its standard deviation, shape (t,).
+        scale: By target, what it was divided by, shape (t,).
         mean: The given mean; None for a constant.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardised], shape (n, 1 + t).
@@ -74,6 +74,7 @@ class GaussianProcess:
         rng: np.random.Generator,
         mean: Mean = None,
         noise: Noise | None = None,
+        scale: float | None = None,
         warm_start: Array | None = None,
         n_restarts: int = 0,
         starts: Array | None = None,
@@ -88,6 +89,7 @@ class GaussianProcess:
             rng: Draws the restarts from the priors.
             mean: Given mean in the unit of the targets, or None for a constant.
             noise: Around the function; the same everywhere by default.
+            scale: What targets are divided by; their standard deviations by default.
             warm_start: A theta to begin with instead of the parameters' own starts.
             n_restarts: Starts drawn besides the first.
             starts: All starts, shape (s, p + q), instead of the three above.
@@ -99,7 +101,7 @@ class GaussianProcess:
         noise = noise or ConstantNoise()
         parameters = (*kernel.parameters, *noise.parameters)
         first = np.array([p.start for p in parameters]) if warm_start is None else warm_start
-        prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise)
+        prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise, scale=scale)
         if not prior.standardised.any():
             return prior
         if starts is None:
@@ -124,7 +126,7 @@ class GaussianProcess:
             for start in starts
         ]
         best = min(found, key=lambda result: float(result.fun))
-        return cls.given(kernel, best.x, inputs, targets, mean=mean, noise=noise)
+        return cls.given(kernel, best.x, inputs, targets, mean=mean, noise=noise, scale=scale)
 
     @classmethod
     def given(
@@ -136,8 +138,11 @@ class GaussianProcess:
         *,
         mean: Mean = None,
         noise: Noise | None = None,
+        scale: float | None = None,
     ) -> Self:
         """Condition on the observations with this theta.
+
+        The arguments are those of `fit`.
 
         Raises:
             ValueError: If shapes do not agree or a value is not finite.
@@ -148,12 +153,12 @@ class GaussianProcess:
         _check(inputs, targets, theta, kernel, noise)
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
-        scale = columns.std(axis=0)
+        scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
         # A spread that is rounding would be blown up to a signal.
-        scale = np.where(scale > 1e-12 * np.abs(columns).max(axis=0), scale, 0.0)
-        standardised = np.where(scale > 0, (columns - offset) / np.where(scale > 0, scale, 1), 0.0)
-        if mean is not None:
-            standardised = np.where(scale > 0, standardised, columns)
+        is_spread = scales > 1e-12 * np.abs(columns).max(axis=0)
+        scales = np.where(is_spread, scales, 1.0)
+        flat = 0.0 if mean is None else columns
+        standardised = np.where(is_spread, (columns - offset) / scales, flat)
         p = len(kernel.parameters)
         K = kernel.covariance(theta[:p], inputs, inputs)
         factor = cholesky(K, noise.variance(theta[p:], inputs))
@@ -166,7 +171,7 @@ class GaussianProcess:
             inputs=inputs,
             standardised=standardised,
             offset=offset,
-            scale=np.where(scale > 0, scale, 1.0),
+            scale=scales,
             mean=mean,
             factor=factor,
             whitened=whitened,

@@ -92,8 +92,12 @@ class Regression:
         kept: Mapping[str, Mapping[str, Any]],
         column: int | None,
     ) -> tuple[Posterior, ...]:
-        """Return a posterior per draw, with parameters that were kept and observations of now."""
-        thetas = {key: kept[str(key)]["thetas"] for key in groups if str(key) in kept}
+        """Return a posterior per draw, with parameters that were kept and observations of now.
+
+        Of a process that has been parted, or put together, since they were kept, they are those of
+        the one before.
+        """
+        thetas = {key: own["thetas"] for key in groups if (own := _last(kept, key)) is not None}
         n = max((len(own) for own in thetas.values()), default=0)
         return tuple(
             Posterior(
@@ -105,6 +109,7 @@ class Regression:
                         groups[key].targets,
                         mean=0.0,
                         noise=self.noise,
+                        scale=1.0,
                     )
                     for key, own in thetas.items()
                 },
@@ -149,8 +154,16 @@ class Regression:
             rng=rng,
             mean=0.0,
             noise=self.noise,
+            scale=1.0,
             warm_start=start,
             n_restarts=int(start is None),
             max_iterations=_FIT_ITERATIONS,
         )
         return {"thetas": [[round(float(x), 6) for x in process.theta]], "n": n}
+
+
+def _last(kept: Mapping[str, Mapping[str, Any]], key: int) -> Mapping[str, Any] | None:
+    """Return what was kept of a process: of its own, else of that of all, else of a part of it."""
+    if key == EVERYTHING:
+        return kept.get(str(key)) or next(iter(kept.values()), None)
+    return kept.get(str(key), kept.get(str(EVERYTHING)))

@@ -456,6 +456,23 @@ def test_a_fit_finds_where_the_noise_is() -> None:
     assert small > 10 * full
 
 
+def test_targets_are_divided_by_the_scale_that_is_given() -> None:
+    X, y = data(8, 2)
+    theta = np.log([1.0, 0.3, 0.5, 0.01])
+    process = GaussianProcess.given(scaled_matern(2), theta, X, 40 * y, mean=2.0, scale=10.0)
+    assert process.scale.tolist() == [10.0]
+    assert process.standardised[:, 0] == pytest.approx(4 * y - 0.2)
+    again = process.appended(X[:1], 40 * y[:1])
+    assert again.standardised[-1] == pytest.approx(4 * y[0] - 0.2)
+    flat = GaussianProcess.given(scaled_matern(2), theta, X, np.full(8, 5.0), mean=0.0, scale=2.0)
+    assert flat.standardised[:, 0].tolist() == [2.5] * 8
+    fitted = GaussianProcess.fit(
+        scaled_matern(2), X, y, rng=np.random.default_rng(0), mean=0.0, scale=3.0
+    )
+    assert fitted.scale.tolist() == [3.0]
+    assert fitted.standardised[:, 0] == pytest.approx(y / 3)
+
+
 def test_theta_holds_the_parameters_of_the_kernel_and_of_the_noise() -> None:
     X, y = np.random.default_rng(0).random((5, 3)), np.arange(5.0)
     with pytest.raises(ValueError, match="5 parameters of the kernel and 2 of the noise; got 6"):

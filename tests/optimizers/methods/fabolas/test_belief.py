@@ -323,21 +323,42 @@ def learned_mixed(n: int, kept: dict[str, Any] | None = None) -> tuple[Belief, d
     return learner(space=MIXED).learn(seen, kept or {}, np.random.default_rng(0))
 
 
+@pytest.fixture
+def _thirty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are parted from 31 results on, not from 301."""
+    monkeypatch.setattr("prefect_tune.optimizers.methods.fabolas.belief._ONE_PROCESS", 30)
+
+
+@pytest.mark.usefixtures("_thirty")
 def test_with_many_results_each_model_has_a_process_of_its_own() -> None:
-    together, kept = learned_mixed(300)
+    together, kept = learned_mixed(30)
     assert set(together.samples[0].processes) == {EVERYTHING}
-    parted, new = learned_mixed(301, kept)
+    parted, new = learned_mixed(31, kept)
     models = [a.id for a in MIXED.steps[-1].algorithms]
     tree, bayes = models.index("tree"), models.index("bayes")
     (sample,) = parted.samples
-    assert {k: len(p.inputs) for k, p in sample.processes.items()} == {tree: 150, bayes: 151}
+    assert {k: len(p.inputs) for k, p in sample.processes.items()} == {tree: 15, bayes: 16}
     assert set(new["losses"]) == set(new["costs"]) == {str(tree), str(bayes)}
     inputs = pipeline_inputs(MIXED)
     svm = Configuration.of(MIXED, ("unit", "svm"), [{}, {"C": 1.0, "kernel": "rbf"}])
     rows = inputs.at(inputs.encode([svm, mixed_trials(2)[1].query.configuration]), 1.0)
     assert parted.knows(rows).tolist() == [False, True]
     assert together.knows(rows).all()
-    assert parted.scale.mean == pytest.approx(together.scale.mean, abs=0.05)
+    assert parted.scale.mean == pytest.approx(together.scale.mean, abs=0.1)
+
+
+@pytest.mark.usefixtures("_thirty")
+@pytest.mark.parametrize(("kept_at", "now"), [(30, 31), (31, 30)])
+def test_a_belief_is_recalled_when_models_have_been_parted_since(kept_at: int, now: int) -> None:
+    _, kept = learned_mixed(kept_at)
+    trials = mixed_trials(now)
+    belief = learner(space=MIXED).recall(seen_of(trials, space=MIXED), kept)
+    inputs = pipeline_inputs(MIXED)
+    rows = inputs.at(inputs.encode([t.query.configuration for t in trials[:2]]), 1.0)
+    assert belief.knows(rows).all()
+    mean, _ = belief.predict(rows)
+    assert mean[1] < mean[0]
+    assert np.isfinite(belief.seconds(rows)).all()
 
 
 def test_what_is_known_of_losses_alone_is_not_known() -> None:

@@ -150,6 +150,38 @@ def test_there_is_a_posterior_for_each_draw_with_the_observations_of_now() -> No
         assert process.noise is NOISE
 
 
+def test_processes_of_all_models_have_one_unit() -> None:
+    """Of some the losses are far apart, of others near together: their means are compared."""
+    near, far = group(9), group(8, seed=1)
+    groups = {0: Group(near.inputs, 2 + 0.01 * near.targets), 1: Group(far.inputs, 9 * far.targets)}
+    kept = {key: {"thetas": [STARTS]} for key in ("0", "1")}
+    (posterior,) = MAP.posteriors(groups, kept, 0)
+    for key, row in ((0, 0.0), (1, 1.0)):
+        inputs = np.array([[row, 0.5, 0.3], [row, 0.2, 1.0]])
+        mean, covariance = posterior.joint(inputs)
+        expected, variance = posterior.predict(inputs)
+        assert mean == pytest.approx(expected)
+        assert np.diag(covariance) == pytest.approx(variance)
+        assert posterior.noise(inputs) == pytest.approx(
+            NOISE.variance(np.array(STARTS[-2:]), inputs)
+        )
+        assert posterior.processes[key].standardised[:, 0].tolist() == groups[key].targets.tolist()
+
+
+def test_a_fit_takes_targets_as_they_are() -> None:
+    small = Group(group(30).inputs, 0.05 * group(30).targets)
+    amplitudes = [learned(MAP, of)["thetas"][0][2] for of in (small, group(30))]
+    assert amplitudes[0] < amplitudes[1] - 1
+
+
+def test_processes_that_were_parted_or_put_together_since_have_the_last_parameters() -> None:
+    of_all, parts = {KEY: {"thetas": [OTHER]}}, {"0": {"thetas": [OTHER]}}
+    (parted,) = MAP.posteriors({0: group(5), 1: group(6)}, of_all, 0)
+    assert {k: p.theta.tolist() for k, p in parted.processes.items()} == {0: OTHER, 1: OTHER}
+    (whole,) = MAP.posteriors({EVERYTHING: group(11)}, parts, None)
+    assert whole.processes[EVERYTHING].theta.tolist() == OTHER
+
+
 def test_a_process_with_fewer_draws_serves_all_of_them_and_one_without_is_left_out() -> None:
     kept = {"0": {"thetas": [STARTS, OTHER]}, "1": {"thetas": [OTHER]}}
     posteriors = MAP.posteriors({0: group(5), 1: group(6), 2: group(7)}, kept, 0)
