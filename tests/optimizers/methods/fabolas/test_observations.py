@@ -78,8 +78,9 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
         ended(0, Query(tree()), 20.0),
         ended(1, Query(tree(7), 1 / 64), 45.0),
         failed(2, Query(tree(9))),
+        failed(3, Query(bayes())),
     )
-    assert seen.losses.tolist() == [20.0, 45.0, 45.0]
+    assert seen.losses.tolist() == [20.0, 45.0, 45.0, 45.0]
 
 
 def test_without_any_loss_nothing_is_known_of_losses() -> None:
@@ -221,7 +222,7 @@ def test_other_losses_are_learned_as_they_are_cut_off_above() -> None:
 
 
 def test_where_most_losses_are_equal_nothing_is_cut_off() -> None:
-    losses = np.array([0.5] * 9 + [0.1])
+    losses = np.array([0.1] * 9 + [0.5])
     assert LossScale.of(losses, AUROC, is_log=False).flat(losses) == pytest.approx(losses)
 
 
