@@ -52,7 +52,9 @@ class StretchPins:
         configuration, gone = trial.query.configuration, tuple[str, ...]()
         if trial.state in {TrialState.STOPPED, TrialState.COMPLETE}:
             gone = self._keys.pop(configuration, ())
-        if trial.state == TrialState.STOPPED and trial.evaluation is not None:
+        # What was fitted on a subset serves no larger one; only a training goes on there.
+        serves = trial.query.subset == 1.0 or trial.query.epochs is not None
+        if serves and trial.state == TrialState.STOPPED and trial.evaluation is not None:
             steps = trial.evaluation.steps
             self._keys[configuration] = tuple(s.key for s in steps if s.step == self._step)
             if len(self._keys) > _MOST_CONFIGURATIONS:

@@ -99,3 +99,13 @@ def test_of_many_configurations_the_newest_are_kept(study, context, monkeypatch)
             tell(study, query, name, loss)
         kept = {name for name in "abcd" if entry(name).key in pinned(study)}
     assert kept == {"c", "d"}
+
+
+def test_models_of_subsets_are_not_kept_for_nothing_goes_on_from_them(study, context) -> None:
+    first, second, other = (draw(context, seed) for seed in (1, 7, 4))
+    with study.session():
+        tell(study, replace(other, folds=1), "d", loss=0.1)  # the choice, which is kept anyway
+        tell(study, replace(first, subset=0.25, folds=1), "a", loss=1.0)
+        tell(study, replace(second, subset=0.25, epochs=3, folds=1), "b", loss=2.0)
+        kept = {name for name in "abd" if entry(name).key in pinned(study)}
+    assert kept == {"b", "d"}
