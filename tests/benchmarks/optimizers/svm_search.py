@@ -1,7 +1,7 @@
 """Methods on the recorded grids of SVMs: what it costs until their choice is good, and stays good.
 
     tests/benchmarks/run optimizers/svm_search FOLDER [--table mnist_t10k,cal_housing]
-        [--methods fabolas,ei,es,mtbo,hyperband,random] [--scales 1,100] [--seeds 6] [--workers 4]
+        [--methods fabolas,ei,es,mtbo,hyperband,random] [--scales 1,100] [--seeds 10] [--workers 4]
 
 FOLDER keeps the runs (`svm_runs.jsonl`); those that are there are not run again. A method may have
 options, as in `fabolas:variant=paper`. The clock is simulated: an evaluation takes the seconds that
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--table", default=",".join(TABLES))
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--scales", default="100,1")
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     print(describe())
