@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
 
-__all__ = ["Gate"]
+__all__ = ["VAGUE", "Gate"]
 
 Array = NDArray[np.floating[Any]]
 
@@ -25,9 +25,11 @@ _LAST = 4
 _LEAST_JUDGED = 2
 _MOST_SKILL = 2.0
 """Of one outcome, in nats, so that none decides alone."""
-_CLOSES, _OPENS, _PROVES = 0.0, 2.0, 1.0
+_CLOSES, _OPENS, _PROVES = 0.5, 2.0, 1.0
 _MANY_FULL = 4
 """With so many full evaluations a process of them alone is a guess to be beaten."""
+VAGUE = 0.7
+"""Deviation of a prediction, in that of all losses, with which it has told nothing."""
 _LEAST_SHARE = 0.1
 """Of the spread of losses, that no guess is surer than."""
 
@@ -77,6 +79,8 @@ class Gate:
                 continue  # nothing to guess from
             before = np.array([y for other, y in outcomes.items() if other < number])
             skill = _skill(predictions[number], outcomes[number], before, spread)
+            if predictions[number].deviation > VAGUE * spread:
+                skill = min(skill, 0.0)
             skills.append(min(max(skill, -_MOST_SKILL), _MOST_SKILL))
         return cls(tuple(skills))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.gate import VAGUE
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
@@ -32,12 +33,11 @@ _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 _DISPATCH_SECONDS = 0.07
 _BEST = 3
 _LAST_ASKS = 5
-_ANCHORED, _UNPROVEN, _TRUSTED = 1.0, 0.3, 0.25
+_ANCHORED, _UNPROVEN, _TRUSTED = 0.75, 0.3, 0.25
 """Seconds on subsets, as a multiple of those of a full evaluation, after which the best gets one:
 at first, until subsets have proved their worth, and then."""
-_AT_SEA, _FEW_FULL = 0.7, 5
-"""Deviation of a prediction on all rows, in those of all losses, with which subsets have told
-nothing; and full evaluations that are made for that reason."""
+_FEW_FULL = 5
+"""Full evaluations that are made because subsets have told nothing."""
 _RESERVED = 1.3
 """Time that is kept for confirmations, as a multiple of their predicted seconds."""
 
@@ -149,13 +149,14 @@ class Turn:
 
         Where subsets have told nothing so far, it is made at once.
         """
-        is_at_sea = self.standing.deviation[place] > _AT_SEA and not self.is_proven
+        configuration = self.standing.trials[place].query.configuration
+        row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
+        variance = float(self.standing.deviation[place] ** 2 + self.belief.noise(row)[0])
+        is_at_sea = variance > VAGUE**2 and not self.is_proven
         if is_at_sea and len(self._asked_in_full) < _FEW_FULL:
             return True
         learned = list(self.history)[self.n_first :]
         since = list(takewhile(lambda t: not t.query.is_full, reversed(learned)))
-        configuration = self.standing.trials[place].query.configuration
-        row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         spent = sum(t.cost_seconds + self._overhead for t in since)
         paid = spent / float(self.belief.seconds(row)[0] + self._overhead)
         if not self._asked_in_full:
