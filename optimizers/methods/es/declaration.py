@@ -1,6 +1,7 @@
 """Declaration of `--method es`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
@@ -14,12 +15,13 @@ class EntropyOptions(SurrogateOptions):
     """Options of `--method es`.
 
     Attributes:
-        inference: Whether the parameters of the process are drawn (ensemble) or the most likely
-            ones are taken (map), which takes a quarter of the time.
+        inference: Whether parameters of the process are drawn (ensemble), as the paper has it, or
+            the most likely ones are taken (map), which takes a quarter of the time.
         n_samples: Draws of them.
         n_first: Random configurations before the process is asked.
     """
 
+    inference: Literal["ensemble", "map"] = "ensemble"
     n_first: int = 5
 
 

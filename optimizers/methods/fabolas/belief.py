@@ -143,7 +143,7 @@ class Learner:
         kernel = FidelityKernel(within, s, self._basis)
         self._losses = Regression(kernel, noise, inference, n_samples)
         full = FidelityKernel(within, s, FULL)
-        self._full = Regression(full, ConstantNoise(), inference, n_samples)
+        self._full = Regression(full, ConstantNoise(), "ensemble", n_samples)
         self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
         self._model_column = inputs.choice_column(inputs.candidates.space.steps[-1].name)
 

@@ -36,6 +36,8 @@ _LAST_ASKS = 5
 _ANCHORED, _UNPROVEN, _TRUSTED = 0.75, 0.3, 0.25
 """Seconds on subsets, as a multiple of those of a full evaluation, after which the best gets one:
 at first, until subsets have proved their worth, and then."""
+_TOLD = 0.1
+"""Of the noise: with less variance a full evaluation next to it has told the outcome."""
 _FEW_FULL = 5
 """Full evaluations that are made because subsets have told nothing."""
 _RESERVED = 1.3
@@ -140,7 +142,10 @@ class Turn:
         for place, trial in enumerate(self.standing.trials):
             configuration = trial.query.configuration
             is_better = self.standing.mean[place] <= self.standing.mean[0]
-            if is_better and configuration not in self._asked_in_full:
+            row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
+            noise = float(self.belief.noise(row)[0])
+            tells = self.standing.deviation[place] ** 2 > _TOLD * noise
+            if is_better and tells and configuration not in self._asked_in_full:
                 return place if self._fits(configuration, 1.0) else None
         return None
 

@@ -1,6 +1,7 @@
 """Declaration of `--method mtbo`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
@@ -14,13 +15,14 @@ class TwoTaskOptions(SurrogateOptions):
     """Options of `--method mtbo`.
 
     Attributes:
-        inference: Whether the parameters of the process are drawn (ensemble) or the most likely
-            ones are taken (map), which takes a quarter of the time.
+        inference: Whether parameters of the process are drawn (ensemble), as the paper has it, or
+            the most likely ones are taken (map), which takes a quarter of the time.
         n_samples: Draws of them.
         n_first: Random configurations on the subset before the process is asked.
         share: Share of the rows that is the auxiliary task.
     """
 
+    inference: Literal["ensemble", "map"] = "ensemble"
     n_first: int = 5
     share: float = 0.25
 
