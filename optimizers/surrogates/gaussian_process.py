@@ -108,15 +108,11 @@ class GaussianProcess:
             drawn = [[p.draw(rng) for p in parameters] for _ in range(n_restarts)]
             starts = np.array([first, *drawn])
         bounds = [(p.lower, p.upper) for p in parameters]
+        X, Z = prior.inputs, prior.standardised
 
         def objective(theta: Array) -> tuple[float, Array]:
             value, gradient = log_posterior(
-                kernel,
-                theta,
-                prior.inputs,
-                prior.standardised,
-                noise=noise,
-                has_constant=mean is None,
+                kernel, theta, X, Z, noise=noise, has_constant=mean is None
             )
             return -value, -gradient
 

@@ -84,6 +84,14 @@ def test_scattered_walkers_span_all_directions_even_around_a_corner(centre: list
     assert np.linalg.matrix_rank(walkers - walkers.mean(axis=0)) == 2
 
 
+def test_walkers_do_not_start_on_a_bound_that_they_could_not_leave() -> None:
+    """Of a parameter whose prior lies beyond its bounds."""
+    box = (BOX[0], Parameter("c", 0.0, -1.0, 0.0, (5.0, 0.1)))
+    walkers = scattered(box, np.array([0.5, 0.0]), np.random.default_rng(0))
+    assert (walkers[:, 1] < 0).all()
+    assert len(np.unique(walkers[:, 1])) == 6
+
+
 def test_scattered_walkers_lie_between_the_centre_and_draws_of_the_prior() -> None:
     narrow = (Parameter("a", 0.0, -9.0, 9.0, (0.0, 1e-3)),)
     walkers = scattered(narrow, np.array([5.0]), np.random.default_rng(0), n=200)
