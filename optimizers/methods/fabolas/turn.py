@@ -135,17 +135,17 @@ class Turn:
     def _doubtful(self) -> int | None:
         """Return the best by prediction, or the best of those predicted to be better than it is.
 
-        None when that was asked for on all rows already.
+        None when that was asked for on all rows already, or its outcome there is known.
         """
         if self.recipe.verify_every is None:
             return None
         for place, trial in enumerate(self.standing.trials):
             configuration = trial.query.configuration
             is_better = self.standing.mean[place] <= self.standing.mean[0]
+            if not is_better or configuration in self._asked_in_full:
+                continue
             row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
-            noise = float(self.belief.noise(row)[0])
-            tells = self.standing.deviation[place] ** 2 > _TOLD * noise
-            if is_better and tells and configuration not in self._asked_in_full:
+            if self.standing.deviation[place] ** 2 > _TOLD * float(self.belief.noise(row)[0]):
                 return place if self._fits(configuration, 1.0) else None
         return None
 
