@@ -58,6 +58,8 @@ class OptimizerContract:
         iterative=frozenset({"svm", "tree"}),
     )
     n_planted: ClassVar[int] = 6
+    planted_work: ClassVar[float] = 40.0
+    """Full evaluations, or as much work in parts of them, in each of those worlds."""
     margin: ClassVar[float] = 0.2
     """Percent points by which the mean best loss must be below that of random search."""
     margin_share: ClassVar[float] = 0.6
@@ -214,14 +216,14 @@ class OptimizerContract:
         assert np.mean(np.array(margins) > 0) >= self.margin_share
 
     def _best_of_planted(self, world: int, method: type[Optimizer] | None) -> float:
-        """Loss of the incumbent after 40 full evaluations, or as much work in parts of them.
+        """Loss of the incumbent after the work of that many full evaluations.
 
         A world has 12 paths; losses are percent, 10 at best.
         """
         space = counted_space((3, 4))
         loss_of_planted = planted_loss((3, 4), world)
         optimizer = method(space, world) if method else self.make(space, world)
-        number, left = 0, 40.0
+        number, left = 0, self.planted_work
         while left > 1e-9:
             query = optimizer.ask(Budget(trials_spent=number, trials_left=int(np.ceil(left))))
             share = share_of(query, optimizer.objective)

@@ -102,15 +102,17 @@ def history_of(*results: Result, pending: Iterable[tuple[float, float]] = ()) ->
 
 @dataclass(frozen=True)
 class Twin:
-    """A parabola whose evaluations on all rows cost 60 times those on the least rows.
+    """A parabola.
 
     Attributes:
         is_good: Whether subsets tell anything of it.
         seed: Of the noise.
+        drop: How often an evaluation on the least rows costs what one on all rows does.
     """
 
     is_good: bool = True
     seed: int = 0
+    drop: float = 60.0
 
     def __call__(self, query: Query) -> Outcome:
         """Loss and seconds, always the same of a query."""
@@ -120,7 +122,7 @@ class Twin:
         loss = sum((x - BEST) ** 2 for x in position(query)) + noise.normal(0, 0.003)
         if not self.is_good and s < 0.8:
             loss = noise.normal(0.12, 0.1)
-        return float(loss + 0.2 * (1 - s) ** 2), FULL_SECONDS * 60 ** (s - 1)
+        return float(loss + 0.2 * (1 - s) ** 2), FULL_SECONDS * self.drop ** (s - 1)
 
 
 def ask_and_tell(optimizer: Optimizer, outcome: Any, n: int, **budget: Any) -> list[Query]:
