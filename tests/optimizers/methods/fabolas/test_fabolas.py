@@ -1,12 +1,51 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from typing import Any, ClassVar
 
+import numpy as np
+import pytest
 from contracts.optimizer import OptimizerContract
+from flash_worlds import counted_space
+from simulation import Outcome
+from subset_worlds.problems import (
+    BEST,
+    ROWS,
+    Twin,
+    ask_and_tell,
+    configuration,
+    cube,
+    position,
+    trial,
+)
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Configuration,
+    Objective,
+    Optimizer,
+    Query,
+    Space,
+    SpaceExhausted,
+    Told,
+    make_optimizer,
+    replay,
+)
+from prefect_tune.optimizers.methods.fabolas import inference
+from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, RAW_LOSS
+from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+
+GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 
 
 class TestFabolas(OptimizerContract):
     method = "fabolas"
-    options: ClassVar[dict[str, Any]] = {"n_first": 3, "inference": "map"}
+    options: ClassVar[dict[str, Any]] = {"n_first": 3, "inference": "map", "subset_folds": 0}
     n_planted = 4
+    planted_work = 20.0
 
 
 class TestFabolasOfThePaper(OptimizerContract):
@@ -14,5 +53,386 @@ class TestFabolasOfThePaper(OptimizerContract):
     options: ClassVar[dict[str, Any]] = {"n_first": 3, "variant": "paper", "inference": "map"}
     # Divergence over cost ends on the smallest subset, whatever that tells (sheet, 1.6).
     n_planted = 1
+    planted_work = 2.0
     margin = -100.0
     margin_share = 0.0
+
+
+def fabolas(
+    seed: int = 0, *, space: Space | None = None, objective: Objective = ROWS, **options: Any
+) -> Fabolas:
+    given = {"inference": "map", "n_first": 1, **options}
+    made = make_optimizer("fabolas", space or cube(), seed, objective, given)
+    assert isinstance(made, Fabolas)
+    return made
+
+
+def add(optimizer: Optimizer, query: Query, loss: float | None, seconds: float = 1.0) -> None:
+    """Add a trial that another asked for."""
+    number = len(optimizer.history)
+    optimizer.restore(number, query, None)
+    optimizer.tell(trial(number, query, loss, seconds))
+
+
+def run_to_its_end(optimizer: Optimizer, outcome: Callable[[Query], Outcome], n: int) -> None:
+    """Begin n configurations, and go on with them until nothing is left."""
+    while True:
+        left = max(n - len(optimizer.history.asked), 0)
+        try:
+            ask_and_tell(optimizer, outcome, 1, trials_left=left)
+        except SpaceExhausted:
+            return
+
+
+# The gate, and what full evaluations are for.
+
+
+def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
+    """Ask n times; return by ask whether subsets were given up, and check that they then were."""
+    optimizer, closed = fabolas(twin.seed, n_first=6, **options), []
+    for _ in range(n):
+        (query,) = ask_and_tell(optimizer, twin, 1)
+        closed.append(bool((optimizer.memo or {}).get("closed")))
+        assert query.is_full or not closed[-1]
+    return optimizer, closed
+
+
+def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same() -> None:
+    # Of seeds 0 to 4 all but one close within 45 asks.
+    runs = [closings(replace(BAD, seed=seed), 42) for seed in (0, 4)]
+    assert all(any(closed) for _, closed in runs)
+    assert all(len(optimizer.history.complete) >= 5 for optimizer, _ in runs)
+    for optimizer, closed in runs:
+        if closed[-1]:
+            assert optimizer.incumbent is not None
+            assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.06
+
+
+@pytest.fixture(scope="module")
+def good_run() -> tuple[Fabolas, list[bool]]:
+    return closings(GOOD, 35)
+
+
+def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]) -> None:
+    optimizer, closed = good_run
+    assert not any(closed)
+    assert len(optimizer.history.complete) >= 2
+    assert optimizer.incumbent is not None
+    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.03
+
+
+def test_without_a_gate_they_are_asked_for_to_the_end() -> None:
+    optimizer, closed = closings(BAD, 40, gate=False)
+    assert not any(closed)
+    assert any(not t.query.is_full for t in list(optimizer.history)[-10:])
+
+
+def full_evaluations_predicted(errors: list[float]) -> Fabolas:
+    """Full evaluations that came out so far, in deviations, from what was predicted of them."""
+    optimizer = fabolas()
+    ask_and_tell(optimizer, GOOD, 6)
+    rng, predictions = np.random.default_rng(0), dict[str, list[Any]]()
+    for error in (0.0, *errors):
+        query = Query(configuration(float(rng.random())))
+        loss, seconds = GOOD(query)
+        predictions[str(len(optimizer.history))] = ["verify", float(loss or 0) + 0.02 * error, 0.02]
+        add(optimizer, query, loss, seconds)
+    optimizer.memo = {**(optimizer.memo or {}), "full": predictions}
+    return optimizer
+
+
+def test_it_closes_on_misses_and_opens_again_on_predictions_that_came_true() -> None:
+    misses, hits = [30.0] * 4, [0.5] * 6
+    verdicts = []
+    for errors in (hits, misses, misses + hits):
+        optimizer = full_evaluations_predicted(errors)
+        queries = [optimizer.ask(Budget()) for _ in range(3)]
+        verdicts.append(optimizer.memo is not None and bool(optimizer.memo["closed"]))
+        assert all(q.is_full for q in queries) or not verdicts[-1]
+    assert verdicts == [False, True, False]
+
+
+def test_full_evaluations_are_asked_for_with_what_is_predicted_of_them(
+    good_run: tuple[Fabolas, list[bool]],
+) -> None:
+    optimizer, _ = good_run
+    full = [t.number for t in optimizer.history if t.query.is_full]
+    assert optimizer.memo is not None
+    assert [int(number) for number in optimizer.memo["full"]] == full
+    for number, (reason, mean, deviation, *_) in optimizer.memo["full"].items():
+        loss = optimizer.history[int(number)].loss
+        assert loss is not None
+        assert reason in ("verify", "search", "improve")
+        assert abs(loss - mean) < 6 * deviation
+
+
+# The answer.
+
+
+def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> None:
+    optimizer = fabolas(n_first=6)
+    ask_and_tell(optimizer, Twin(), 24)
+    assert not optimizer.history.complete
+    add(optimizer, Query(configuration(0.75), 0.5), 0.15)  # on most rows
+    add(optimizer, Query(configuration(0.9), 1 / 256), 0.0)  # of the lowest loss, by luck
+    assert optimizer.incumbent is not None
+    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.05
+
+
+def test_at_the_end_the_best_are_confirmed_and_the_best_of_the_full_ones_is_the_answer() -> None:
+    optimizer = fabolas(n_first=4, verify_every=0)
+    run_to_its_end(optimizer, Twin(), 12)
+    assert len(optimizer.history.asked) == 12
+    confirmed = list(optimizer.history)[-3:]
+    assert all(t.query.is_full for t in confirmed)
+    assert optimizer.memo is not None
+    assert {v[0] for v in optimizer.memo["full"].values()} == {"confirm"}
+    assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
+
+
+@pytest.mark.parametrize("n_confirmed", [0, 1])
+def test_as_many_are_confirmed_as_are_to_be(n_confirmed: int) -> None:
+    optimizer = fabolas(n_first=2, verify_every=0, n_confirmed=n_confirmed)
+    assert optimizer.can_go_on is (n_confirmed > 0)
+    if n_confirmed:
+        run_to_its_end(optimizer, Twin(), 6)
+        assert len(optimizer.history.complete) == n_confirmed
+
+
+def test_what_fails_on_all_rows_is_never_the_answer() -> None:
+    def outcome(query: Query) -> Outcome:
+        loss, seconds = GOOD(query)
+        is_near = abs(position(query)[0] - BEST) < 0.15
+        return (None if query.is_full and is_near else loss), seconds
+
+    optimizer = fabolas(n_first=4)
+    run_to_its_end(optimizer, outcome, 14)
+    assert optimizer.history.failed
+    failed = {t.query.configuration for t in optimizer.history.failed}
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.query.configuration not in failed
+
+
+def test_each_configuration_goes_upwards_through_the_sizes(
+    good_run: tuple[Fabolas, list[bool]],
+) -> None:
+    optimizer, _ = good_run
+    for each in optimizer.history.asked:
+        shares = [t.query.subset for t in optimizer.history.stretches(each)]
+        assert shares == sorted(set(shares))
+
+
+def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> None:
+    optimizer = fabolas(objective=replace(ROWS, n_folds=3), subset_draws=3)
+    queries = ask_and_tell(optimizer, GOOD, 12)
+    parts = [q for q in queries if not q.is_full]
+    assert [q.subset_draw for q in parts[:6]] == [0, 1, 2, 0, 1, 2]
+    assert {q.folds for q in parts} == {1}
+    assert {q.folds for q in queries if q.is_full} <= {None}
+
+
+# Queries under way.
+
+
+def test_queries_under_way_differ_and_are_gone_once_told_in_any_order() -> None:
+    optimizer = fabolas()
+    ask_and_tell(optimizer, GOOD, 8)
+    queries = [optimizer.ask(Budget(n_workers=4)) for _ in range(4)]
+    assert len({q.configuration for q in queries}) == 4
+    assert len(optimizer.history.pending) == 4
+    for place in (2, 0, 3, 1):
+        loss, seconds = GOOD(queries[place])
+        optimizer.tell(trial(8 + place, queries[place], loss, seconds))
+    assert not optimizer.history.pending
+    ask_and_tell(optimizer, GOOD, 1)
+
+
+# Replay.
+
+
+def test_replay_fits_nothing_and_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    unbroken = fabolas(inference="ensemble", n_samples=2)
+    events: list[Asked | Told] = []
+    for number in range(14):
+        query = unbroken.ask(Budget())
+        events.append(Asked(number, query, Budget(), None))
+        loss, seconds = GOOD(query)
+        unbroken.tell(told := trial(number, query, loss, seconds))
+        events.append(Told(told))
+    memo = json.loads(json.dumps(unbroken.memo))
+    assert "walkers" in memo["losses"]["-1"]
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a replay fits nothing")
+
+    resumed = fabolas(inference="ensemble", n_samples=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(GaussianProcess, "fit", fails)
+        patched.setattr(inference, "advanced", fails)
+        replay(resumed, events, memo)
+        assert resumed.incumbent == unbroken.incumbent
+        assert resumed.decisions == unbroken.decisions
+    for _ in range(2):
+        assert ask_and_tell(resumed, GOOD, 1) == ask_and_tell(unbroken, GOOD, 1)
+    assert resumed.memo == unbroken.memo
+
+
+def test_a_memo_is_small_json_at_a_hundred_observations() -> None:
+    optimizer = fabolas(space=cube(10), inference="ensemble", n_samples=8)
+    twin, rng = Twin(), np.random.default_rng(0)
+    ask_and_tell(optimizer, twin, 5)
+    for _ in range(95):
+        x = tuple(float(v) for v in rng.random(10))
+        query = Query(configuration(x), float(rng.choice([1 / 64, 1 / 8, 1.0])))
+        add(optimizer, query, *twin(query))
+    optimizer.ask(Budget())
+    text = json.dumps(optimizer.memo)
+    assert json.loads(text) == optimizer.memo
+    assert 2_000 < len(text) < 50_000
+
+
+# What may come (sheet, T17).
+
+
+def constant(query: Query) -> Outcome:  # noqa: ARG001
+    return 7.0, 1.0
+
+
+def free(query: Query) -> Outcome:
+    return GOOD(query)[0], 0.0
+
+
+def perfect(query: Query) -> Outcome:  # noqa: ARG001
+    return 0.0, 1.0
+
+
+def with_an_outlier(query: Query) -> Outcome:
+    loss, seconds = GOOD(query)
+    return (1e8 if position(query)[0] > 0.8 else loss), seconds
+
+
+def tiny(query: Query) -> Outcome:
+    loss, seconds = GOOD(query)
+    return 1e-12 * (loss or 0.0), seconds
+
+
+PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
+FEW_ROWS = replace(ROWS, n_rows=300)
+UNKNOWN_ROWS = replace(ROWS, n_rows=None, n_held_out=None)
+
+
+@pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
+@pytest.mark.parametrize("objective", [ROWS, PERCENT], ids=["raw", "percent"])
+def test_odd_losses_and_seconds_are_learned_from(
+    objective: Objective, outcome: Callable[[Query], Outcome]
+) -> None:
+    optimizer = fabolas(objective=objective)
+    for query in ask_and_tell(optimizer, outcome, 13, last_ask_seconds=(30.0,)):
+        assert 0 <= position(query)[0] <= 1
+        assert query.subset in optimizer.sizes.shares
+    assert "NaN" not in json.dumps(optimizer.memo)
+    assert optimizer.incumbent is not None
+
+
+@pytest.mark.parametrize("objective", [FEW_ROWS, UNKNOWN_ROWS], ids=["few rows", "unknown rows"])
+@pytest.mark.parametrize("d", [1, 10])
+def test_any_number_of_rows_and_of_dimensions_is_searched(d: int, objective: Objective) -> None:
+    optimizer = fabolas(space=cube(d), objective=objective, inference="ensemble", n_samples=1)
+    for query in ask_and_tell(optimizer, Twin(), 12):
+        assert all(0 <= x <= 1 for x in position(query))
+        assert query.subset in optimizer.sizes.shares
+
+
+@pytest.mark.parametrize("n_told", [0, 1, 2])
+def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
+    optimizer = fabolas()
+    queries = [optimizer.ask(Budget()) for _ in range(3)]
+    for number, query in enumerate(queries[:n_told]):
+        optimizer.tell(trial(number, query, 1.0))
+    more = [optimizer.ask(Budget()) for _ in range(4)]
+    assert all(0 <= position(q)[0] <= 1 for q in more)
+
+
+def test_one_point_many_times_is_learned_from() -> None:
+    optimizer = fabolas(subset_draws=20)
+    ask_and_tell(optimizer, constant, 5)
+    for draw in range(20):
+        add(optimizer, Query(configuration(0.5), 1 / 64, draw), 1.0 + draw % 2)
+    query = optimizer.ask(Budget())
+    assert query.configuration != configuration(0.5) or query.subset > 1 / 64
+
+
+def test_data_too_small_for_subsets_are_searched_on_all_rows_and_this_is_said() -> None:
+    optimizer = fabolas(objective=FEW_ROWS, n_first=4)
+    assert {q.subset for q in ask_and_tell(optimizer, Twin(), 10)} == {1.0}
+    assert "subsets cannot help" in str(optimizer.decisions)
+    assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
+    assert not optimizer.can_go_on
+
+
+def test_beyond_three_hundred_results_each_model_has_a_process_of_its_own() -> None:
+    space = counted_space((3,))
+    optimizer, rng = fabolas(space=space), np.random.default_rng(0)
+
+    def outcome(query: Query) -> Outcome:
+        name, choice = query.configuration.path[0], query.configuration.choices[0][1]
+        x = float(dict(choice.values)["h0"])
+        return (x - BEST) ** 2 + {"a0": 0.0, "a1": 0.3, "a2": 0.6}[name], 10 * query.subset
+
+    ask_and_tell(optimizer, outcome, 14)
+    assert optimizer.memo is not None
+    assert set(optimizer.memo["losses"]) == {"-1"}
+    while len(optimizer.history) < 302:
+        path = (f"a{len(optimizer.history) % 2}",)
+        chosen = Configuration.of(space, path, [{"h0": float(rng.random())}])
+        query = Query(chosen, float(rng.choice([1 / 64, 1 / 8, 1.0])))
+        add(optimizer, query, *outcome(query))
+    queries = ask_and_tell(optimizer, outcome, 2)
+    assert set(optimizer.memo["losses"]) == set(optimizer.memo["costs"]) == {"0", "1", "2"}
+    assert all(q.subset in optimizer.sizes.shares for q in queries)
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.query.configuration.path == ("a0",)
+
+
+# The published method.
+
+
+def test_the_paper_s_method_is_that_of_the_paper() -> None:
+    recipe = fabolas(variant="paper").recipe
+    assert recipe.acquisition == "divergence_per_cost"
+    s = np.array([0.0, 0.25, 1.0])
+    for basis in (recipe.log_basis, recipe.raw_basis):
+        np.testing.assert_allclose(basis.functions(s), np.column_stack([s**0, (1 - s) ** 2]))
+        assert not any(basis.trend)
+    assert (recipe.kappa, recipe.verify_every, recipe.has_gate) == (0.0, None, False)
+    assert not recipe.has_falling_noise
+    assert not recipe.is_log
+
+
+def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_alone() -> None:
+    optimizer = fabolas(variant="paper", n_first=10)
+    slow = {"last_ask_seconds": (1e4,)}
+    queries = ask_and_tell(optimizer, Twin(), 16, trials_left=9, **slow)
+    assert len({q.configuration for q in queries[:10]}) == 10
+    assert {q.subset for q in queries[:10]} == {1 / 64, 1 / 32, 1 / 16, 1 / 8}
+    confirmed = ask_and_tell(optimizer, Twin(), 3, trials_left=0)
+    assert all(q.is_full for q in confirmed)
+    assert optimizer.memo is not None
+    assert {v[0] for v in optimizer.memo["full"].values()} <= {"confirm", "search"}
+
+
+def test_the_paper_s_method_stays_on_the_smallest_subset_where_the_default_does_not() -> None:
+    smallest = []
+    for variant in ("paper", "default"):
+        optimizer = fabolas(variant=variant, n_first=4)
+        queries = ask_and_tell(optimizer, Twin(drop=3.0), 22)[-10:]
+        smallest.append(np.mean([q.subset == optimizer.sizes.shares[0] for q in queries]))
+    assert smallest[0] >= smallest[1] + 0.5
+
+
+def test_the_default_s_parts_follow_its_options() -> None:
+    recipe = fabolas(gate=False, verify_every=0, n_confirmed=2).recipe
+    assert recipe.log_basis is LOG_LOSS
+    assert recipe.raw_basis is RAW_LOSS
+    assert (recipe.has_gate, recipe.verify_every, recipe.n_confirmed) == (False, None, 2)
+    assert recipe.acquisition == "gain_per_cost"
