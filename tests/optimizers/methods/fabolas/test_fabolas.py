@@ -99,14 +99,14 @@ def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
 
 
 def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same() -> None:
-    # Of seeds 0 to 4 all but one close within 45 asks.
-    runs = [closings(replace(BAD, seed=seed), 42) for seed in (0, 4)]
-    assert all(any(closed) for _, closed in runs)
-    assert all(len(optimizer.history.complete) >= 5 for optimizer, _ in runs)
-    for optimizer, closed in runs:
-        if closed[-1]:
-            assert optimizer.incumbent is not None
-            assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.06
+    # Of seeds 0 to 4 all but one close, after 17 to 20 asks; two of three leave room for others.
+    runs = [closings(replace(BAD, seed=seed), 28) for seed in (0, 1, 2)]
+    closing = [optimizer for optimizer, closed in runs if any(closed)]
+    assert len(closing) >= 2
+    for optimizer in closing:
+        assert len(optimizer.history.complete) >= 5
+        assert optimizer.incumbent is not None
+        assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.06
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]
 
 
 def test_without_a_gate_they_are_asked_for_to_the_end() -> None:
-    optimizer, closed = closings(BAD, 40, gate=False)
+    optimizer, closed = closings(BAD, 30, gate=False)
     assert not any(closed)
     assert any(not t.query.is_full for t in list(optimizer.history)[-10:])
 
