@@ -28,6 +28,8 @@ Array = NDArray[np.floating[Any]]
 
 _ONE_PROCESS = 300
 """With more observations each model has a process of its own, of so many at most."""
+_STEEPEST = 2.0
+"""Power of the rows that seconds are taken to grow with at most, beyond the largest subset seen."""
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
 _MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 
@@ -56,7 +58,7 @@ class Belief:
         samples: Of the losses, one a hyperparameter sample.
         costs: Of ln seconds of one fold; None where they do not matter.
         scale: The unit of the losses.
-        cost_scale: Mean and deviation of ln seconds, and their range.
+        cost_scale: Mean and deviation of ln seconds, the least seen, and the most to be expected.
         basis: Of the losses.
         folds: Of a subset, and of all rows.
     """
@@ -202,7 +204,9 @@ class Learner:
         mean, deviation = float(ln.mean()), float(ln.std()) or 1.0
         parts, column = self._parted(seen)
         groups = {k: Group(p.inputs, (p.log_seconds - mean) / deviation) for k, p in parts.items()}
-        return groups, column, (mean, deviation, float(ln.min()), float(ln.max()))
+        largest = max(t.query.subset for t in seen.trials)
+        most = float(ln.max()) - _STEEPEST * log(largest)
+        return groups, column, (mean, deviation, float(ln.min()), most)
 
     def _parted(self, seen: Observations) -> tuple[dict[int, Observations], int | None]:
         """Return observations by process, and the input that tells them apart."""
