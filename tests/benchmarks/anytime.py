@@ -9,10 +9,18 @@ from typing import Any, Self
 
 import numpy as np
 from simulation import Outcome, Simulation
+from worlds import evaluation
 
-from prefect_tune.optimizers import Configuration, Optimizer, Query
+from prefect_tune.optimizers import (
+    Budget,
+    Configuration,
+    NotYet,
+    Optimizer,
+    Query,
+    Trial,
+)
 
-__all__ = ["Contestant", "Curve", "Curves", "named", "watched"]
+__all__ = ["Contestant", "Curve", "Curves", "in_batches", "named", "watched"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,23 @@ class Curve:
     losses: list[float | None]
     told: list[list[Any]]
     chosen: list[list[Any]]
+
+    def add(
+        self,
+        optimizer: Optimizer,
+        trial: Trial,
+        ended: float,
+        worth: Callable[[Configuration], float],
+    ) -> None:
+        """Note what was told, and the incumbent after it."""
+        best = optimizer.incumbent
+        self.ends.append(ended)
+        self.worths.append(None if best is None else worth(best.query.configuration))
+        self.shares.append(trial.query.subset)
+        self.draws.append(trial.query.subset_draw)
+        self.losses.append(trial.loss)
+        self.told.append(_values(trial.query.configuration))
+        self.chosen.append([] if best is None else _values(best.query.configuration))
 
     def lasting(self, goal: float) -> float:
         """Seconds after which the incumbent is never again worse than a goal; inf if it is."""
@@ -66,23 +91,52 @@ def watched(
     *,
     evaluations: int,
     seconds: float = float("inf"),
-    n_workers: int = 1,
 ) -> Curve:
     """Run a method until so many evaluations are told, or so many seconds are spent."""
     curve = Curve([], [], [], [], [], [], [], [])
-    study = Simulation(optimizer, outcome, n_workers, seconds=seconds, clock=process_time)
+    study = Simulation(optimizer, outcome, seconds=seconds, clock=process_time)
     for stretch in study.ends():
-        best = optimizer.incumbent
-        curve.ends.append(stretch.ended)
-        curve.worths.append(None if best is None else worth(best.query.configuration))
-        curve.shares.append(stretch.trial.query.subset)
-        curve.draws.append(stretch.trial.query.subset_draw)
-        curve.losses.append(stretch.trial.loss)
-        curve.told.append(_values(stretch.trial.query.configuration))
-        curve.chosen.append([] if best is None else _values(best.query.configuration))
+        curve.add(optimizer, stretch.trial, stretch.ended, worth)
         if len(curve.ends) >= evaluations:
             break
     curve.asks.extend(study.ask_seconds)
+    return curve
+
+
+def in_batches(
+    optimizer: Optimizer,
+    outcome: Callable[[Query], Outcome],
+    worth: Callable[[Configuration], float],
+    *,
+    evaluations: int,
+    size: int,
+) -> Curve:
+    """Run a method that is told when so many asks were made: none knows the others' outcomes."""
+    curve = Curve([], [], [], [], [], [], [], [])
+    now = 0.0
+    while len(curve.ends) < evaluations:
+        under_way: list[tuple[Trial, float, float]] = []
+        for _ in range(size):
+            budget = Budget(
+                trials_spent=len(curve.ends),
+                seconds_spent=sum(t.cost_seconds for t in optimizer.history),
+                ask_seconds=sum(curve.asks),
+                n_workers=size,
+                last_ask_seconds=tuple(curve.asks[-10:]),
+            )
+            started = process_time()
+            try:
+                query = optimizer.ask(budget)
+            except NotYet:
+                break
+            curve.asks.append(process_time() - started)
+            number = len(optimizer.history) - 1
+            under_way.append((Trial(number, query).started(), *outcome(query)))
+        now += sum(curve.asks[-len(under_way) :]) + max(took for _, _, took in under_way)
+        for trial, loss, took in under_way:
+            told = trial.ended(evaluation(loss, took))
+            optimizer.tell(told)
+            curve.add(optimizer, told, now, worth)
     return curve
 
 

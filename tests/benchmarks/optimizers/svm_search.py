@@ -10,8 +10,8 @@ costs to see the incumbent after each tell is not counted.
 
 Costs are in full evaluations (their mean over the grid), and those to a lasting error: one that the
 incumbent's full training has within so much of the grid's best, from then on to the end of the run.
-With `--workers 4` four are pending at a time, and regrets at equal numbers of evaluations are
-compared with those of one worker.
+With `--workers 4` methods are asked four times before the four outcomes are told, and regrets at
+equal numbers of evaluations are compared with those of asking and telling in turn.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from anytime import Contestant, Curve, Curves, named, watched
+from anytime import Contestant, Curve, Curves, in_batches, named, watched
 from machine import Goals, describe
 from recorded_svms import Grid
 from threadpoolctl import threadpool_limits
@@ -34,7 +34,7 @@ WITHIN = (2.0, 1.0, 0.5, 0.25)
 EVALUATIONS = {"fabolas": 110, "mtbo": 60, "ei": 40, "es": 40}
 MOST = 60.0
 """Full evaluations after which every run ends."""
-COMPARED_FROM = 20
+COMPARED_FROM = 30
 """Evaluations after which regrets with more workers are compared: the first design is done."""
 
 
@@ -49,14 +49,11 @@ def run(grid: Grid, contestant: Contestant, scale: float, seed: int, n_workers: 
         error, seconds = grid.outcome(query)
         return error, scale * seconds
 
-    return watched(
-        optimizer,
-        outcome,
-        grid.full_error,
-        evaluations=EVALUATIONS.get(contestant.method, 100_000),
-        seconds=MOST * scale * grid.full_cost,
-        n_workers=n_workers,
-    )
+    n = EVALUATIONS.get(contestant.method, 100_000)
+    if n_workers > 1:
+        return in_batches(optimizer, outcome, grid.full_error, evaluations=n, size=n_workers)
+    seconds = MOST * scale * grid.full_cost
+    return watched(optimizer, outcome, grid.full_error, evaluations=n, seconds=seconds)
 
 
 def report(grid: Grid, text: str, curves: list[Curve], unit: float) -> float:
