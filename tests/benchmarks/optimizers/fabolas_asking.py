@@ -1,6 +1,7 @@
 """What Fabolas takes to ask, by the number of results: its time is part of what it optimises.
 
-    tests/benchmarks/run optimizers/fabolas_asking [--told 100,200] [--methods fabolas,ei,es,mtbo]
+    tests/benchmarks/run optimizers/fabolas_asking [--told 100,200]
+        [--methods fabolas:inference=ensemble,fabolas,ei,es,mtbo]
 
 Ten hyperparameters of one model; the methods ask for what they like and are told at once. Seconds
 of processor time in one thread: medians of the eleven asks around so many results, verifications,
@@ -71,7 +72,7 @@ def seconds_to_ask(contestant: Contestant, n_most: int) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--told", default="100,200")
-    parser.add_argument("--methods", default="fabolas,ei,es,mtbo")
+    parser.add_argument("--methods", default="fabolas:inference=ensemble,fabolas,ei,es,mtbo")
     options = parser.parse_args()
     print(describe())
     goals = Goals()
@@ -82,7 +83,7 @@ def main() -> None:
             near = times[n - AROUND : n + AROUND + 1]
             what = f"{contestant.text}, median seconds of an ask around {n} results"
             print(f"{what}: {median(near):.3f} ({' '.join(f'{t:.2f}' for t in near)})", flush=True)
-            if contestant.text == "fabolas" and n in GOALS:
+            if contestant.method == "fabolas" and n in GOALS:
                 goals.at_most(what, median(near), GOALS[n])
     print(describe())
     goals.end()
