@@ -191,13 +191,15 @@ def test_at_the_end_the_best_are_confirmed_and_the_best_of_the_full_ones_is_the_
     assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
 
 
-@pytest.mark.parametrize("n_confirmed", [0, 1])
-def test_as_many_are_confirmed_as_are_to_be(n_confirmed: int) -> None:
-    optimizer = fabolas(n_first=2, verify_every=0, n_confirmed=n_confirmed)
-    assert optimizer.can_go_on is (n_confirmed > 0)
-    if n_confirmed:
-        run_to_its_end(optimizer, Twin(), 6)
-        assert len(optimizer.history.complete) == n_confirmed
+def test_no_more_are_confirmed_than_are_to_be_however_they_disappoint() -> None:
+    def outcome(query: Query) -> Outcome:
+        loss, seconds = Twin()(query)
+        return (loss or 0.0) + 5.0 * query.is_full, seconds
+
+    optimizer = fabolas(n_first=2, verify_every=0, n_confirmed=1, gate=False)
+    run_to_its_end(optimizer, outcome, 6)
+    assert len(optimizer.history.complete) == 1
+    assert not fabolas(n_confirmed=0).can_go_on
 
 
 def test_what_fails_on_all_rows_is_never_the_answer() -> None:
