@@ -107,3 +107,15 @@ def test_no_outcome_decides_alone(given_predictions: list[tuple[float, float]]) 
     assert np.isfinite(skills).all()
     # Two good ones outweigh any one.
     assert max(np.abs(skills)) <= 2.0
+
+
+def test_what_came_out_later_does_not_change_earlier_verdicts() -> None:
+    errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
+    for n in range(1, len(errors)):
+        assert judged(errors[:n]).skills == judged(errors).skills[:n]
+
+
+def test_a_guess_does_not_know_what_it_is_to_guess() -> None:
+    # Three deviations off from all before: foreseen by subsets alone.
+    gate = Gate.of({1: Prediction("verify", 3.0, 1.0)}, {0: 0.0, 1: 3.0}, 1.0)
+    assert gate.skills[0] > 1.5  # 0.9 if the guess knew
