@@ -13,7 +13,6 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration, d
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["PathTable", "listed_paths"]
@@ -89,7 +88,7 @@ class PathTable:
     def plain(self) -> list[int]:
         """One path of each model, with nothing before it as far as the steps allow."""
         *before, model = self.space.searched
-        plain = tuple(_plainest(step) for step in before)
+        plain = tuple(step.plainest.id for step in before)
         paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
         return [i for i in map(self._number.get, paths) if i is not None]
 
@@ -106,9 +105,3 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
         return paths
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
     return sorted({sample_configuration(space, rng).path for _ in range(_MAX_PATHS)})
-
-
-def _plainest(step: Step) -> str:
-    """Return the algorithm of a step that hands on what it was given, or its first one."""
-    plain = (a.id for a in step.algorithms if a.is_idle)
-    return next(plain, step.algorithms[0].id)

@@ -41,6 +41,11 @@ class Step:
         """The steps whose order this one chooses; empty for all but those of `order_step`."""
         return self.algorithms[0].order
 
+    @property
+    def plainest(self) -> Algorithm:
+        """The algorithm that hands on what it was given, or the first one if there is none."""
+        return next((a for a in self.algorithms if a.is_idle), self.algorithms[0])
+
     def algorithm(self, algorithm_id: str) -> Algorithm:
         """Return the algorithm of that id.
 

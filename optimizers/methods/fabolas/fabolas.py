@@ -34,7 +34,11 @@ from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.configuration import (
+    Configuration,
+    default_configuration,
+    is_allowed,
+)
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import (
     SpaceExhausted,
@@ -165,7 +169,7 @@ class Fabolas(Optimizer):
         if isinstance(step, GoOn):
             return self._query(step.configuration, step.share)
         if isinstance(step, Begin):
-            return self._query(self._drawn(step.algorithm, rng), step.share)
+            return self._query(self._begun(step, rng), step.share)
         seen = self._seen()
         if np.isfinite(seen.losses).sum() < _LEAST_LOSSES:
             if may_begin:
@@ -237,6 +241,17 @@ class Fabolas(Optimizer):
 
     def _query(self, configuration: Configuration, share: float) -> Query:
         return self._subsets.query(configuration, share, self.history)
+
+    def _begun(self, step: Begin, rng: np.random.Generator) -> Configuration:
+        """Return a new configuration as the first design wants it, as far as it can be had."""
+        *before, last = self.space.searched
+        if step.has_defaults and not self.space.steps[-1].fixed:
+            path = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)
+            if self.space.is_feasible(path):
+                plain = default_configuration(self.space, path)
+                if plain not in self.history.asked and is_allowed(self.space, plain):
+                    return plain
+        return self._drawn(step.algorithm, rng)
 
     def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
         """Return a new configuration of that model, or of any when it has no more."""

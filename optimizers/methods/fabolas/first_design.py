@@ -31,10 +31,12 @@ class Begin:
     Attributes:
         share: Share of the rows.
         algorithm: Which algorithm of the last step it is to have, by its place there.
+        has_defaults: Whether it is to have default values, and nothing before it.
     """
 
     share: float
     algorithm: int
+    has_defaults: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class FirstDesign:
     for at the next share. A rung sends the best half on once as many are told as it is to have.
     Failed trials come after all others, as a larger subset may cure them; those that took too long
     or too much memory do not go on. A worker that is free before a rung is decided begins one more
-    configuration, up to twice as many as there were to be.
+    configuration, up to twice as many as there were to be. Where algorithms are to be chosen from,
+    each begins with its default values, which are often near the best.
 
     Attributes:
         shares: Share of the rows on each rung, rising; the last one may be the full data.
@@ -155,7 +158,8 @@ class FirstDesign:
         return self._begin(n_begun) if may_begin and n_begun < self.most_begun else Wait()
 
     def _begin(self, n_begun: int) -> Begin:
-        return Begin(self.shares[0], self.algorithms[n_begun % len(self.algorithms)])
+        n = len(self.algorithms)
+        return Begin(self.shares[0], self.algorithms[n_begun % n], has_defaults=1 < n > n_begun)
 
     def _rungs(self, history: History) -> list[list[Trial]]:
         """Return the trials of each rung in the order of asking."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
+    Budget,
     Configuration,
     Constraint,
     Evaluation,
@@ -16,6 +17,7 @@ from prefect_tune.optimizers import (
     Objective,
     Query,
     Trial,
+    make_optimizer,
 )
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     Begin,
@@ -26,6 +28,7 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     Wait,
 )
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.trials.history import History
 
@@ -139,9 +142,11 @@ def test_fewer_sizes_make_fewer_rungs(
 def test_each_algorithm_begins_as_often_as_the_others_in_an_order_of_the_seed() -> None:
     design = FirstDesign.of(LARGE, n_algorithms=7, seed=3)
     world = World(design)
-    drawn = [step.algorithm for _ in range(14) if isinstance(step := world.ask(), Begin)]
+    begun = [step for _ in range(14) if isinstance(step := world.ask(), Begin)]
+    drawn = [step.algorithm for step in begun]
     assert sorted(drawn[:7]) == list(range(7))
     assert drawn[7:] == drawn[:7]
+    assert [s.has_defaults for s in begun] == [True] * 7 + [False] * 7
     orders = {FirstDesign.of(LARGE, n_algorithms=7, seed=s).algorithms for s in range(5)}
     assert len(orders) > 1
 
@@ -329,3 +334,13 @@ def test_evaluations_of_a_full_query_do_not_count_as_subsets() -> None:
     best = new_configuration(SPACE, set(), np.random.default_rng(1))
     world.history.record(Trial(0, Query(best)).completed(evaluation(-1.0)))
     assert isinstance(world.ask(), Begin)
+
+
+def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_can_run() -> None:
+    objective = Objective(n_rows=9_000, n_classes=2, n_rarest=3_000)
+    optimizer = make_optimizer("fabolas", SPACE, 0, objective, {"n_first": 6})
+    asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
+    plain = {default_configuration(SPACE, ("none", model)) for model in ("tree", "bayes")}
+    assert plain <= set(asked[:3])  # the other one needs something before it
+    assert sorted(c.path[-1] for c in asked[:3]) == ["bayes", "svm", "tree"]
+    assert len(set(asked)) == 6
