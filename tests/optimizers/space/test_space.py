@@ -81,3 +81,8 @@ def test_an_unknown_step_is_answered_with_the_nearest() -> None:
 def test_a_space_that_cannot_be_is_refused_with_the_reason(build, message) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_the_plainest_algorithm_of_a_step_does_nothing_or_is_the_first() -> None:
+    space = mixed_space()
+    assert [step.plainest.id for step in space.steps] == ["none", "svm"]
