@@ -28,6 +28,7 @@ Array = NDArray[np.floating[Any]]
 
 _ONE_PROCESS = 300
 """With more observations each model has a process of its own, of so many at most."""
+_OUTCOMES = 4
 _STEEPEST = 2.0
 """Power of the rows that seconds are taken to grow with at most, beyond the largest subset seen."""
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
@@ -108,8 +109,12 @@ class Belief:
         return seconds
 
     def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "Belief":
-        """Return it with outcomes of rows under way, drawn by each sample."""
-        drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in self.samples)
+        """Return it with outcomes of rows under way, drawn by each sample.
+
+        One sample draws a few: a single lucky outcome would draw all that follows to itself.
+        """
+        samples = self.samples if len(self.samples) > 1 else self.samples * _OUTCOMES
+        drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in samples)
         return replace(self, samples=drawn)
 
 
@@ -144,6 +149,7 @@ class Learner:
         noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
         kernel = FidelityKernel(within, s, self._basis)
         self._losses = Regression(kernel, noise, inference, n_samples)
+        # Full evaluations are few: drawing parameters costs little and keeps the process in doubt.
         full = FidelityKernel(within, s, FULL)
         self._full = Regression(full, ConstantNoise(), "ensemble", n_samples)
         self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
@@ -163,13 +169,13 @@ class Learner:
             seen: At least one of them has a loss.
             kept: By the last ask; may be empty.
             rng: Source of randomness.
-            full_only: Whether losses are learned from full evaluations alone.
+            full_only: Whether losses are learned from full evaluations alone; seconds are as kept.
         """
         losses, _, _ = self._loss_groups(seen, full_only=full_only)
         name = "full" if full_only else "losses"
         regression = self._full if full_only else self._losses
         new = {**kept, name: regression.learned(losses, kept.get(name, {}), rng)}
-        if self._recipe.has_costs:
+        if self._recipe.has_costs and not full_only:
             costs, _, _ = self._cost_groups(seen)
             new["costs"] = self._costs.learned(costs, kept.get("costs", {}), rng)
         return self.recall(seen, new, full_only=full_only), new

@@ -1,7 +1,7 @@
 """Decisions of Fabolas that people may want to see, as JSON values."""
 
 from collections.abc import Iterator, Mapping
-from math import exp
+from math import exp, log
 from typing import Any
 
 from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
@@ -11,6 +11,8 @@ from prefect_tune.optimizers.trials.state import TrialState
 
 __all__ = ["decisions_of"]
 
+_LEAST_LOSS = 1e-3
+"""Percent that a logarithm is taken of."""
 _UNLIKELY = 2.0
 """Deviations between a prediction and what came out that are a disagreement."""
 
@@ -32,7 +34,7 @@ def decisions_of(
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
         notes.append("nothing was evaluated on all rows: the best one is a prediction")
-    elif history.stopped and not confirmations and memo.get("full") is not None:
+    elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
     is_closed = bool(memo.get("closed"))
     return {
@@ -58,6 +60,9 @@ def decisions_of(
 def _confirmations(
     history: History, memo: Mapping[str, Any], *, is_log: bool
 ) -> Iterator[dict[str, Any]]:
+    def learned(loss: float) -> float:
+        return log(max(loss, _LEAST_LOSS)) if is_log else loss
+
     for number, prediction in Prediction.all_of(memo).items():
         if prediction.reason != "confirm" or number not in history:
             continue
@@ -70,5 +75,5 @@ def _confirmations(
             "predicted": predicted,
             "deviation": width,
             "loss": loss,
-            "disagrees": loss is not None and abs(loss - predicted) > _UNLIKELY * width,
+            "disagrees": loss is not None and abs(learned(loss) - mean) > _UNLIKELY * deviation,
         }

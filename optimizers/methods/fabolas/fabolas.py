@@ -76,7 +76,7 @@ class Fabolas(Optimizer):
         self.sizes = self._find_sizes()
         self.recipe = self._find_recipe()
         self._design = self._first_design()
-        self._recalled: tuple[int, Any, Trial | None] | None = None
+        self._recalled: tuple[tuple[Trial, ...], Any, Trial | None] | None = None
 
     def _find_sizes(self) -> Sizes:
         """Return the sizes that may be asked for."""
@@ -85,7 +85,7 @@ class Fabolas(Optimizer):
     def _find_recipe(self) -> Recipe:
         """Return how the method searches."""
         n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
-        if self.options.variant == "paper":
+        if self._is_of_paper:
             return Recipe(
                 log_basis=PAPER_LOSS,
                 raw_basis=PAPER_LOSS,
@@ -134,9 +134,14 @@ class Fabolas(Optimizer):
 
         Before anything is learned, the best of those on most rows.
         """
-        version = len([t for t in self.history if t.is_told])
-        if self._recalled is None or self._recalled[:2] != (version, id(self.memo)):
-            self._recalled = version, id(self.memo), self._find_incumbent()
+        seen = tuple(self.history)
+        if (
+            self._recalled is None
+            or self._recalled[1] is not self.memo
+            or len(self._recalled[0]) != len(seen)
+            or any(a is not b for a, b in zip(self._recalled[0], seen, strict=True))
+        ):
+            self._recalled = seen, self.memo, self._find_incumbent()
         return self._recalled[2]
 
     @property
@@ -149,9 +154,7 @@ class Fabolas(Optimizer):
         memo: Mapping[str, Any] = self.memo or {}
         best = self.history.incumbent
         is_confirmed = any(
-            prediction.reason == "confirm" and self.history[number].loss is not None
-            for number, prediction in Prediction.all_of(memo).items()
-            if number in self.history
+            self.history[number].loss is not None for number in self._confirmations(memo)
         )
         if best is not None and (is_confirmed or self.sizes.is_single or memo.get("closed")):
             return best
@@ -165,20 +168,40 @@ class Fabolas(Optimizer):
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.can_go_on
-        step = self._design.next(self.history, may_begin=may_begin)
-        if isinstance(step, GoOn):
-            return self._query(step.configuration, step.share)
-        if isinstance(step, Begin):
-            return self._query(self._begun(step, rng), step.share)
         seen = self._seen()
-        if np.isfinite(seen.losses).sum() < _LEAST_LOSSES:
-            if may_begin:
-                share = self.sizes.shares[0]
-                return self._query(new_configuration(self.space, self.history.asked, rng), share)
-            if self.history.pending:
-                raise NotYet
-            raise SpaceExhausted("all configurations of the budget were begun, and have ended")
-        return self._learned(budget, seen, rng)
+        knows_enough = np.isfinite(seen.losses).sum() >= _LEAST_LOSSES
+        left = budget.seconds_left
+        if not knows_enough or left is None or left > budget.seconds_spent:
+            step = self._design.next(self.history, may_begin=may_begin)
+            if isinstance(step, Begin):
+                try:
+                    return self._query(self._begun(step, rng), step.share)
+                except SpaceExhausted:
+                    step = self._design.next(self.history, may_begin=False)
+            if isinstance(step, GoOn):
+                return self._query(step.configuration, step.share)
+        if knows_enough:
+            return self._learned(budget, seen, rng)
+        return self._unlearned(rng, may_begin=may_begin)
+
+    def _unlearned(self, rng: np.random.Generator, *, may_begin: bool) -> Query:
+        """Return a new configuration, or one that is to be seen on all rows, the best first."""
+        nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        if may_begin:
+            try:
+                configuration = new_configuration(self.space, self.history.asked, rng)
+                return self._query(configuration, self.sizes.shares[0])
+            except SpaceExhausted as exhausted:
+                nothing_new = exhausted
+        in_full = {t.query.configuration for t in self.history if t.query.is_full}
+        told = [t for t in self.history if t.is_told and t.query.configuration not in in_full]
+        with_loss = sorted((t for t in told if t.loss is not None), key=lambda t: t.loss or 0.0)
+        if may_begin or len(in_full) < self.recipe.n_confirmed:
+            for trial in [*with_loss, *(told if may_begin else ())]:
+                return Query(trial.query.configuration)
+        if self.history.pending:
+            raise NotYet
+        raise nothing_new
 
     def _learned(self, budget: Budget, seen: Observations, rng: np.random.Generator) -> Query:
         memo: Mapping[str, Any] = self.memo or {}
@@ -202,7 +225,7 @@ class Fabolas(Optimizer):
             gives_up_subsets=deciding is alone,
             is_proven=gate.is_proven or not self.recipe.has_gate,
             n_first=kept["n_first"],
-            n_confirmed=sum(p.reason == "confirm" for p in predictions.values()),
+            n_confirmed=len(self._confirmations(memo)),
             rng=rng,
         )
         proposal = turn.proposal()
@@ -214,6 +237,17 @@ class Fabolas(Optimizer):
         models = proposal.models or memo.get("models", {})
         self.memo = {**kept, "full": full, "models": models, "closed": closed}
         return proposal.query
+
+    def _confirmations(self, memo: Mapping[str, Any]) -> list[int]:
+        """Return the confirmations since the last subset: a larger budget has its own."""
+        subsets = [t.number for t in self.history if t.query.subset < 1]
+        return [
+            number
+            for number, prediction in Prediction.all_of(memo).items()
+            if prediction.reason == "confirm"
+            and number > max(subsets, default=-1)
+            and number in self.history
+        ]
 
     def _gate(
         self, predictions: Mapping[int, Prediction], seen: Observations, belief: Belief
@@ -266,6 +300,10 @@ class Fabolas(Optimizer):
                     continue
         return new_configuration(self.space, asked, rng)
 
+    @property
+    def _is_of_paper(self) -> bool:
+        return getattr(self.options, "variant", None) == "paper"
+
     @cached_property
     def _subsets(self) -> Subsets:
         draws = int(getattr(self.options, "subset_draws", 1))
@@ -287,7 +325,7 @@ class Fabolas(Optimizer):
             self._inputs,
             self.recipe,
             self.objective,
-            inference=self.options.inference,
+            inference="ensemble" if self._is_of_paper else self.options.inference,
             n_samples=self.options.n_samples,
             subset_folds=self._subsets.folds,
         )

@@ -251,7 +251,7 @@ def _half(count: int) -> int:
 def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
     """Return the shares of the rungs below the full data."""
     shares = sizes.shares[:-1]
-    if shares[0] <= _SHARES[0]:
+    if set(_SHARES) <= set(shares):
         return _SHARES
     # The shares are equally far apart on the logarithmic scale; of two as near, the smaller one.
     n = len(shares)

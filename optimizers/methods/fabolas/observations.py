@@ -23,6 +23,8 @@ _GROWING = frozenset({"timeout", "memory"})
 _MOST_EXCUSED = 3
 """Failures of a path on subsets that are put down to the subsets while none has succeeded."""
 _LEAST_SECONDS = 1e-3
+_LARGEST = 1e100
+"""Of what an exploded model may lose: its square is a number yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class LossScale:
 
     def flat(self, losses: Array) -> Array:
         """Return losses before they are standardised, shape (n,)."""
-        capped = np.minimum(losses, self.cap)
+        capped = np.clip(losses, -_LARGEST, min(self.cap, _LARGEST))
         return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
 
     def loss(self, mean: Array) -> Array:

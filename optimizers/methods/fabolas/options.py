@@ -39,11 +39,13 @@ class FabolasOptions(SurrogateOptions):
             drawn (ensemble), which takes four times as long and is no better where that counts.
         n_samples: Draws of them.
         n_first: Random configurations that begin on the smallest subset; half of them go on.
-        variant: default, or paper for the published one to the letter, which does worse.
+        variant: default, or paper for the published acquisition, bases, inference, incumbent and
+            first points, which do worse.
         subset_draws: Independent subsets of each size that trials are given in turn.
         subset_folds: Folds that subsets are evaluated on; 0 for all.
-        verify_every: Asks without a full evaluation after which the predicted best gets one, if
-            they took a quarter of its time; 0 for never.
+        verify_every: Asks without a full evaluation after which the predicted best may get one,
+            once subsets have proved their worth and took a quarter of its time; 0 for none before
+            the end.
         gate: Whether subsets are given up when they tell nothing of the full data.
         n_confirmed: Predicted best configurations that are evaluated on all rows at the end.
     """

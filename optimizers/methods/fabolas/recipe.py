@@ -23,8 +23,8 @@ class Recipe:
         is_log: Whether errors are learned as their logarithms.
         has_falling_noise: Whether losses of small subsets may scatter more.
         kappa: Deviations added to the prediction of an incumbent.
-        verify_every: Asks without a full evaluation after which an incumbent that has none gets
-            one; None for never.
+        verify_every: Asks without a full evaluation after which the predicted best gets one, where
+            subsets have proved their worth; None for no full evaluation before the end.
         has_gate: Whether subsets are given up when they tell nothing.
         n_confirmed: Best configurations that are evaluated in full at the end.
         has_anchor: Whether the first evaluations end with one of all rows.

@@ -103,7 +103,7 @@ class Turn:
             NotYet: If nothing is to be begun, and more may be told by what is under way.
             SpaceExhausted: If nothing is left to ask for.
         """
-        unconfirmed = self._unconfirmed()
+        unconfirmed = [c for c in self._unconfirmed() if self._fits(c, 1.0)]
         may_begin = self.budget.trials_left != 0 or not self.recipe.n_confirmed
         if unconfirmed and (not may_begin or self._is_late(unconfirmed)):
             return Proposal(Query(unconfirmed[0]), "confirm")
@@ -127,10 +127,15 @@ class Turn:
         if self._seconds_left is None:
             return False
         rows = self.inputs.at(self.inputs.encode(unconfirmed), 1.0)
-        each = self.belief.seconds(rows)
-        rounds = float(each.sum()) / self.budget.n_workers
-        needed = _RESERVED * max(rounds, float(each.max())) + self._overhead * len(each)
-        return needed >= self._seconds_left
+        each = _RESERVED * self.belief.seconds(rows) + self._overhead
+        whole = self._seconds_left + self.budget.seconds_spent / self.budget.n_workers
+        n_workers = self.budget.n_workers
+        # As many as half of the budget is enough for, one at least.
+        needed = max(
+            (s for s in np.maximum(np.cumsum(each) / n_workers, each) if s <= whole / 2),
+            default=float(each[0]),
+        )
+        return bool(needed >= self._seconds_left)
 
     def _doubtful(self) -> int | None:
         """Return the best by prediction, or the best of those predicted to be better than it is.
@@ -174,7 +179,8 @@ class Turn:
         return found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
 
     def _searched(self) -> Proposal:
-        shares = (1.0,) if self.gives_up_subsets else self.sizes.shares
+        is_only_full = self.gives_up_subsets or self._is_confirmed
+        shares = (1.0,) if is_only_full else self.sizes.shares
         acquisition = "improvement" if self.gives_up_subsets else self.recipe.acquisition
         pending = self.history.pending
         belief = self.belief
@@ -185,7 +191,8 @@ class Turn:
             if shares == (1.0,):
                 rows = rows[s == 1]
             belief = belief.with_outcomes_drawn(rows, self.rng)
-        best = float(self.standing.mean.min()) if len(self.standing) else 0.0
+        counts = [t.query.is_full or not self.gives_up_subsets for t in self.standing.trials]
+        best = float(self.standing.mean[counts].min()) if any(counts) else 0.0
         search = Search(
             self.inputs,
             belief,
@@ -197,6 +204,7 @@ class Turn:
         found = search.run(acquisition, self._overhead)
         models = search.models() if acquisition != "improvement" else {}
         reason = "improve" if acquisition == "improvement" else "search"
+        # Improvement would be expected in corners never seen, at the price of full evaluations.
         if acquisition != "improvement" and self._is_known(found, search):
             for trial in self.standing.trials[:_BEST]:
                 configuration = trial.query.configuration
@@ -206,7 +214,10 @@ class Turn:
             return Proposal(query, reason, models)
         if self.history.pending:
             raise NotYet
-        raise SpaceExhausted("nothing is left to ask for that is new and fits into the budget")
+        name = self.inputs.candidates.space.name
+        raise SpaceExhausted(
+            f"nothing is left to ask for in space {name!r} that is new and fits into the budget"
+        )
 
     def _queries(self, found: Scored, shares: tuple[float, ...]) -> Iterator[Query]:
         """Yield those that are new, by falling score."""
@@ -242,6 +253,14 @@ class Turn:
         seconds = np.column_stack([self.belief.seconds(rows) for rows in at_sizes])
         fitting: NDArray[np.bool_] = seconds <= self._seconds_left
         return fitting
+
+    @property
+    def _is_confirmed(self) -> bool:
+        """Whether the predicted best were confirmed as the time was short, which it still is."""
+        if not self.n_confirmed or self._seconds_left is None:
+            return False
+        spent = self.budget.seconds_spent / self.budget.n_workers
+        return self._seconds_left < spent
 
     @property
     def _seconds_left(self) -> float | None:

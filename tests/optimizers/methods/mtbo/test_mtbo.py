@@ -43,3 +43,10 @@ def test_the_best_by_prediction_are_confirmed_on_all_rows() -> None:
 def test_a_share_that_is_no_subset_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=f"share must be between 0 and 1; got {share}"):
         TwoTaskOptions(share=share)
+
+
+def test_the_auxiliary_task_is_of_the_share_that_is_asked_for() -> None:
+    optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"share": 0.01, "inference": "map"})
+    shares = [query.subset for query in ask_and_tell(optimizer, Twin(is_good=True), 9)]
+    assert set(shares) == {0.01, 1.0}
+    assert shares[:5] == [0.01] * 5

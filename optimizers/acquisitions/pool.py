@@ -27,10 +27,12 @@ def pool_around(
 
     Args:
         inputs: Of the space.
-        best: At least one.
+        best: Those that others are near to; without any, all are from the prior.
         n: Besides the best.
         rng: Source of randomness.
     """
+    if not len(best):
+        return inputs.snapped(drawn_evenly(inputs, n, rng))
     widths = np.exp(rng.uniform(np.log(0.01), np.log(0.2), (n - n // 2, 1)))
     near = moved(inputs, best[rng.integers(len(best), size=len(widths))], widths, rng)
     pool = best.joined(drawn_evenly(inputs, n // 2, rng), near)
