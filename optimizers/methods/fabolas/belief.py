@@ -61,7 +61,8 @@ class Belief:
         scale: The unit of the losses.
         cost_scale: Mean and deviation of ln seconds, the least seen, and the most to be expected.
         basis: Of the losses.
-        folds: Of a subset, and of all rows.
+        folds: Of a small subset, and of others.
+        small: s up to which a subset is small.
     """
 
     samples: tuple[Posterior, ...]
@@ -70,6 +71,7 @@ class Belief:
     cost_scale: tuple[float, float, float, float]
     basis: Basis
     folds: tuple[int, int] = (1, 1)
+    small: float = 0.0
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         """Return means and deviations of the mixture, standardised, shape (n,)."""
@@ -103,8 +105,8 @@ class Belief:
         if self.costs is None:
             return np.zeros(len(inputs))
         log_seconds = mean + deviation * self.costs.predict(inputs)[0]
-        of_subset, of_all = self.folds
-        folds = np.where(inputs[:, -1] == 1, of_all, of_subset)
+        of_small, of_others = self.folds
+        folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
         seconds: Array = folds * np.exp(np.clip(log_seconds, least - 1, most + 3))
         return seconds
 
@@ -127,7 +129,8 @@ class Learner:
         objective: Its unit decides the scale.
         inference: How the parameters of the losses' process are found.
         n_samples: Draws of them.
-        subset_folds: Folds that subsets are evaluated on; None for all.
+        subset_folds: Folds that small subsets are evaluated on; None for all.
+        small: s up to which they are small.
     """
 
     def __init__(
@@ -139,10 +142,11 @@ class Learner:
         inference: Inference,
         n_samples: int,
         subset_folds: int | None = None,
+        small: float = 0.0,
     ) -> None:
         self.inputs, self._recipe, self._objective = inputs, recipe, objective
         n_folds = objective.n_folds or 1
-        self._folds = subset_folds or n_folds, n_folds
+        self._folds, self._small = (subset_folds or n_folds, n_folds), small
         self._is_log = recipe.learns_logs(objective)
         self._basis = recipe.log_basis if self._is_log else recipe.raw_basis
         within, s = inputs.within or Constant(_ONE), inputs.width
@@ -175,7 +179,7 @@ class Learner:
         name = "full" if full_only else "losses"
         regression = self._full if full_only else self._losses
         new = {**kept, name: regression.learned(losses, kept.get(name, {}), rng)}
-        if self._recipe.has_costs and not full_only:
+        if self._recipe.has_costs and (not full_only or "costs" not in kept):
             costs, _, _ = self._cost_groups(seen)
             new["costs"] = self._costs.learned(costs, kept.get("costs", {}), rng)
         return self.recall(seen, new, full_only=full_only), new
@@ -192,7 +196,7 @@ class Learner:
         if self._recipe.has_costs:
             (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
         basis = FULL if full_only else self._basis
-        return Belief(samples, costs, scale, cost_scale, basis, self._folds)
+        return Belief(samples, costs, scale, cost_scale, basis, self._folds, self._small)
 
     def _loss_groups(
         self, seen: Observations, *, full_only: bool

@@ -8,9 +8,11 @@ from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["decisions_of"]
 
+_HELPLESS = "they were no help in predicting full evaluations"
 _LEAST_LOSS = 1e-3
 """Percent that a logarithm is taken of."""
 _UNLIKELY = 2.0
@@ -36,6 +38,12 @@ def decisions_of(
         notes.append("nothing was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
+    n_cut = sum(t.query.is_full and _is_cut(t) for t in history.failed)
+    if history.stopped and n_cut:
+        notes.append(
+            f"{n_cut} of the full evaluations exceeded a limit of the trial: "
+            "a larger --trial-timeout or --trial-memory would confirm more of the best"
+        )
     is_closed = bool(memo.get("closed"))
     return {
         "n_sizes": len(sizes.shares),
@@ -48,13 +56,17 @@ def decisions_of(
             for share in shares
         ],
         "gate": {
-            "state": "closed" if is_closed else "open",
-            "reason": "they were no help in predicting full evaluations" if is_closed else "",
+            "state": "none" if sizes.is_single else "closed" if is_closed else "open",
+            "reason": _HELPLESS if is_closed else sizes.note if sizes.is_single else "",
         },
         "algorithms": dict(memo.get("models", {})),
         "confirmations": confirmations,
         "notes": notes,
     }
+
+
+def _is_cut(trial: Trial) -> bool:
+    return trial.failure is not None and trial.failure.kind in {"timeout", "memory"}
 
 
 def _confirmations(
@@ -75,5 +87,6 @@ def _confirmations(
             "predicted": predicted,
             "deviation": width,
             "loss": loss,
+            "state": str(history[number].state),
             "disagrees": loss is not None and abs(learned(loss) - mean) > _UNLIKELY * deviation,
         }

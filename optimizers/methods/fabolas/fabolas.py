@@ -29,7 +29,7 @@ from prefect_tune.optimizers.methods.fabolas.gate import Gate
 from prefect_tune.optimizers.methods.fabolas.observations import Observations
 from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.sizes import SMALL, Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
@@ -73,6 +73,9 @@ class Fabolas(Optimizer):
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any
     ) -> None:
         super().__init__(space, seed, objective, **options)
+        n_folds, of_subsets = self.objective.n_folds, getattr(self.options, "subset_folds", 0)
+        if n_folds is not None and of_subsets > n_folds:
+            raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {of_subsets}")
         self.sizes = self._find_sizes()
         self.recipe = self._find_recipe()
         self._design = self._first_design()
@@ -328,4 +331,5 @@ class Fabolas(Optimizer):
             inference="ensemble" if self._is_of_paper else self.options.inference,
             n_samples=self.options.n_samples,
             subset_folds=self._subsets.folds,
+            small=-1.0 if self.sizes.is_single else float(self.sizes.s(SMALL)),
         )

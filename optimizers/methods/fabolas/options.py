@@ -14,7 +14,7 @@ class SurrogateOptions:
 
     Attributes:
         inference: Whether the most likely parameters of the process are taken (map), or some are
-            drawn (ensemble), which takes four times as long and is no better where that counts.
+            drawn (ensemble), which takes four times as long and finds nothing better sooner.
         n_samples: Draws of them.
         n_first: Random configurations before the process is asked.
     """
@@ -36,13 +36,14 @@ class FabolasOptions(SurrogateOptions):
 
     Attributes:
         inference: Whether the most likely parameters of the process are taken (map), or some are
-            drawn (ensemble), which takes four times as long and is no better where that counts.
+            drawn (ensemble), which takes four times as long and finds nothing better sooner.
         n_samples: Draws of them.
         n_first: Random configurations that begin on the smallest subset; half of them go on.
         variant: default, or paper for the published acquisition, bases, inference, incumbent and
             first points, which do worse.
         subset_draws: Independent subsets of each size that trials are given in turn.
-        subset_folds: Folds that subsets are evaluated on; 0 for all.
+        subset_folds: Folds that subsets of an eighth of the rows and less are evaluated on; 0 for
+            all.
         verify_every: Asks without a full evaluation after which the predicted best may get one,
             once subsets have proved their worth and took a quarter of its time; 0 for none before
             the end.

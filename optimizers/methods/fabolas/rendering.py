@@ -1,6 +1,6 @@
 """Decisions of the methods that learn on subsets, as people are shown them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["size_lines"]
@@ -15,7 +15,7 @@ def size_lines(decisions: Mapping[str, Any]) -> list[str]:
         *_sizes(decisions),
         *_gate(decisions.get("gate", {})),
         *_models(decisions.get("algorithms", {})),
-        *map(_confirmation, decisions.get("confirmations", ())),
+        *_confirmed(decisions.get("confirmations", ())),
     ]
 
 
@@ -41,11 +41,16 @@ def _models(probabilities: Mapping[str, float]) -> Iterator[str]:
         yield f"the best one's model, by probability: {', '.join(shown)}"
 
 
-def _confirmation(made: Mapping[str, Any]) -> str:
-    predicted = f"predicted {made['predicted']:.4g} ± {made['deviation']:.2g} on all rows"
-    came = "without an outcome" if made["loss"] is None else f"confirmed as {made['loss']:.4g}"
-    unlike = ", which disagrees: what subsets tell is not to be relied on here"
-    return f"trial {made['trial']}: {predicted}, {came}" + (unlike if made["disagrees"] else "")
+def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for made in confirmations:
+        predicted = f"predicted {made['predicted']:.4g} (deviation {made['deviation']:.2g})"
+        is_failed = made.get("state") == "failed"
+        nothing = "failed on all rows" if is_failed else "not evaluated on all rows in time"
+        came = nothing if made["loss"] is None else f"came out as {made['loss']:.4g} on all rows"
+        unlike = ", which disagrees" if made["disagrees"] else ""
+        yield f"trial {made['trial']}: {predicted}, {came}{unlike}"
+    if any(made["disagrees"] for made in confirmations):
+        yield "more than two deviations apart: subsets are not to be relied on here"
 
 
 def _share(share: float) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["Sizes", "log_size"]
+__all__ = ["SMALL", "Sizes", "log_size"]
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,8 @@ _MOST_RANGE = 256
 """The smallest subset is at least one in so many of the rows."""
 _LEAST_RANGE = 8
 """With fewer than so many times the rows of the smallest subset there is no room to learn in."""
+SMALL = 1 / 8
+"""Share of the rows up to which a subset is small: few folds of it will do."""
 _UNKNOWN_RANGE = 64
 """Of data whose rows are not known."""
 

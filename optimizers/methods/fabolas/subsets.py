@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from prefect_tune.optimizers.methods.fabolas.sizes import SMALL
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.history import History
@@ -15,7 +16,7 @@ class Subsets:
 
     Attributes:
         n_draws: Independent families of subsets, given out in turn.
-        folds: Folds that they are evaluated on; None for all.
+        folds: Folds that small ones are evaluated on; None for all.
     """
 
     n_draws: int = 1
@@ -39,7 +40,7 @@ class Subsets:
         turn = sum(t.query.subset < 1 for t in history)
         draws = [(turn + i) % self.n_draws for i in range(self.n_draws)]
         draw = next((d for d in draws if d not in taken), draws[0])
-        return Query(configuration, share, draw, folds=self.folds)
+        return Query(configuration, share, draw, folds=self.folds if share <= SMALL else None)
 
     def most(self, share: float) -> int:
         """Return how often a configuration may be evaluated on a share of the rows."""

@@ -191,8 +191,7 @@ class Turn:
             if shares == (1.0,):
                 rows = rows[s == 1]
             belief = belief.with_outcomes_drawn(rows, self.rng)
-        counts = [t.query.is_full or not self.gives_up_subsets for t in self.standing.trials]
-        best = float(self.standing.mean[counts].min()) if any(counts) else 0.0
+        best = float(self.standing.mean.min()) if len(self.standing) else 0.0
         search = Search(
             self.inputs,
             belief,

@@ -29,12 +29,10 @@ def test_sizes_models_and_confirmations_are_told() -> None:
         "  1/8 of the rows: 1 trial",
         "  all of the rows: 3 trials",
         "the best one's model, by probability: forest 0.68, tree 0.30",
-        "trial 40: predicted 12.35 ± 0.52 on all rows, confirmed as 12.5",
-        (
-            "trial 41: predicted 12.4 ± 0.5 on all rows, confirmed as 15, which disagrees: what "
-            "subsets tell is not to be relied on here"
-        ),
-        "trial 42: predicted 12.5 ± 0.5 on all rows, without an outcome",
+        "trial 40: predicted 12.35 (deviation 0.52), came out as 12.5 on all rows",
+        "trial 41: predicted 12.4 (deviation 0.5), came out as 15 on all rows, which disagrees",
+        "trial 42: predicted 12.5 (deviation 0.5), not evaluated on all rows in time",
+        "more than two deviations apart: subsets are not to be relied on here",
     ]
 
 

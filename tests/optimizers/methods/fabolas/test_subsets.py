@@ -33,11 +33,12 @@ def test_with_all_families_taken_it_is_still_a_query() -> None:
     assert Subsets(2).query(HERE, 0.25, history).subset_draw in (0, 1)
 
 
-def test_subsets_are_on_the_first_folds_and_all_rows_on_all_of_them() -> None:
+def test_small_subsets_are_on_the_first_folds_and_others_on_all_of_them() -> None:
     subsets = Subsets(folds=1)
-    assert subsets.query(HERE, 0.25, History()).folds == 1
+    assert subsets.query(HERE, 0.125, History()).folds == 1
+    assert subsets.query(HERE, 0.25, History()).folds is None
     assert subsets.query(HERE, 1.0, History()) == Query(HERE)
-    assert Subsets().query(HERE, 0.25, History()).folds is None
+    assert Subsets().query(HERE, 0.125, History()).folds is None
 
 
 @pytest.mark.parametrize(("n_draws", "share", "most"), [(3, 0.25, 3), (3, 1.0, 1), (1, 0.25, 1)])

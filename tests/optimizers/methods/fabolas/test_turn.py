@@ -114,10 +114,22 @@ def test_the_best_are_confirmed_once_the_seconds_left_are_what_that_takes() -> N
     history = history_of(*FIRST)
     each = turn_of(history).belief.seconds(LINE.at(LINE.encode([configuration(0.42)]), 1.0))
     assert each[0] > 50
-    late = proposal_of(history, budget=Budget(seconds_left=3 * float(each[0])))
-    early = proposal_of(history, budget=Budget(seconds_left=40 * float(each[0])))
+    one = float(each[0])
+    late = proposal_of(history, budget=Budget(seconds_spent=40 * one, seconds_left=3 * one))
+    early = proposal_of(history, budget=Budget(seconds_spent=40 * one, seconds_left=20 * one))
     assert late.reason == "confirm"
     assert early.reason != "confirm"
+
+
+def test_time_for_one_is_kept_where_half_of_the_budget_is_not_enough_for_more() -> None:
+    history = history_of(*FIRST)
+    rows = LINE.at(LINE.encode([configuration(0.42)]), 1.0)
+    one = float(turn_of(history).belief.seconds(rows)[0])
+    early = proposal_of(history, budget=Budget(seconds_spent=0.1 * one, seconds_left=2.5 * one))
+    late = proposal_of(history, budget=Budget(seconds_spent=1.5 * one, seconds_left=1.2 * one))
+    never = proposal_of(history, budget=Budget(seconds_spent=2.2 * one, seconds_left=0.5 * one))
+    assert [p.reason for p in (early, late, never)].count("confirm") == 1
+    assert late.reason == "confirm"
 
 
 def test_workers_share_the_seconds_that_are_left() -> None:
