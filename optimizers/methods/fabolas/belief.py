@@ -28,7 +28,7 @@ Array = NDArray[np.floating[Any]]
 
 _ONE_PROCESS = 300
 """With more observations each model has a process of its own, of so many at most."""
-_OUTCOMES = 4
+_OUTCOMES = 8
 _STEEPEST = 2.0
 """Power of the rows that seconds are taken to grow with at most, beyond the largest subset seen."""
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
