@@ -101,7 +101,9 @@ def test_methods_lists_and_explains_it(run) -> None:
 
 def test_the_help_names_it(run) -> None:
     assert "random or walk;" in " ".join(run("run", "--help").stdout.split())
-    assert "flash,admm,fabolas,smac,tpe,random,walk]" in "".join(run("compare", "--help").stdout.split())
+    assert "flash,admm,fabolas,smac,tpe,random,walk]" in "".join(
+        run("compare", "--help").stdout.split()
+    )
 
 
 def test_other_methods_name_it_where_there_are_constraints(run, data) -> None:
