@@ -232,7 +232,12 @@ class Turn:
                 yield self.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
-        """Whether it is more than the configuration has had, or another subset of that size."""
+        """Whether it is more than the configuration has had, or another subset of that size.
+
+        Of what is under way the outcome is awaited first.
+        """
+        if any(t.query.configuration == configuration for t in self.history.pending):
+            return False
         largest = self._largest.get(configuration, 0.0)
         if share != largest:
             return share > largest
