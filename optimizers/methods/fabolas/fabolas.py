@@ -73,9 +73,6 @@ class Fabolas(Optimizer):
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any
     ) -> None:
         super().__init__(space, seed, objective, **options)
-        n_folds, of_subsets = self.objective.n_folds, getattr(self.options, "subset_folds", 0)
-        if n_folds is not None and of_subsets > n_folds:
-            raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {of_subsets}")
         self.sizes = self._find_sizes()
         self.recipe = self._find_recipe()
         self._design = self._first_design()
@@ -88,7 +85,11 @@ class Fabolas(Optimizer):
     def _find_recipe(self) -> Recipe:
         """Return how the method searches."""
         n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
-        if self._is_of_paper:
+        n_folds, asked = self.objective.n_folds or 1, self.options.subset_folds
+        if self.objective.n_folds is not None and asked > n_folds:
+            raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {asked}")
+        subsets = Subsets(self.options.subset_draws, asked if 0 < asked < n_folds else None)
+        if self.options.variant == "paper":
             return Recipe(
                 log_basis=PAPER_LOSS,
                 raw_basis=PAPER_LOSS,
@@ -100,6 +101,8 @@ class Fabolas(Optimizer):
                 has_gate=False,
                 has_halving=False,
                 n_confirmed=n_confirmed,
+                subsets=subsets,
+                is_drawn=True,
             )
         return Recipe(
             log_basis=LOG_LOSS,
@@ -109,6 +112,7 @@ class Fabolas(Optimizer):
             has_gate=self.options.gate,
             n_confirmed=n_confirmed,
             has_anchor=False,
+            subsets=subsets,
         )
 
     def _first_design(self) -> FirstDesign | ScatteredDesign:
@@ -220,7 +224,6 @@ class Fabolas(Optimizer):
             inputs=self._inputs,
             sizes=self.sizes,
             recipe=self.recipe,
-            subsets=self._subsets,
             history=self.history,
             budget=budget,
             belief=deciding,
@@ -277,7 +280,7 @@ class Fabolas(Optimizer):
         return Observations.of(self.history, self.sizes, self._inputs, n_folds)
 
     def _query(self, configuration: Configuration, share: float) -> Query:
-        return self._subsets.query(configuration, share, self.history)
+        return self.recipe.subsets.query(configuration, share, self.history)
 
     def _begun(self, step: Begin, rng: np.random.Generator) -> Configuration:
         """Return a new configuration as the first design wants it, as far as it can be had."""
@@ -304,17 +307,6 @@ class Fabolas(Optimizer):
         return new_configuration(self.space, asked, rng)
 
     @property
-    def _is_of_paper(self) -> bool:
-        return getattr(self.options, "variant", None) == "paper"
-
-    @cached_property
-    def _subsets(self) -> Subsets:
-        draws = int(getattr(self.options, "subset_draws", 1))
-        n_folds, of_subsets = self.objective.n_folds, int(getattr(self.options, "subset_folds", 0))
-        folds = of_subsets if n_folds is not None and 0 < of_subsets < n_folds else None
-        return Subsets(draws, folds)
-
-    @property
     def _n_models(self) -> int:
         return 1 if self.space.steps[-1].fixed else len(self.space.steps[-1].algorithms)
 
@@ -328,8 +320,8 @@ class Fabolas(Optimizer):
             self._inputs,
             self.recipe,
             self.objective,
-            inference="ensemble" if self._is_of_paper else self.options.inference,
+            inference="ensemble" if self.recipe.is_drawn else self.options.inference,
             n_samples=self.options.n_samples,
-            subset_folds=self._subsets.folds,
+            subset_folds=self.recipe.subsets.folds,
             small=-1.0 if self.sizes.is_single else float(self.sizes.s(SMALL)),
         )

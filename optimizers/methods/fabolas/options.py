@@ -5,7 +5,7 @@ from typing import Literal
 
 from prefect_tune.optimizers.options import check_options
 
-__all__ = ["FabolasOptions", "SurrogateOptions"]
+__all__ = ["FabolasOptions", "ReferenceOptions", "SurrogateOptions"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,21 @@ class SurrogateOptions:
         for name in ("n_samples", "n_first"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class ReferenceOptions(SurrogateOptions):
+    """Options of the methods that Fabolas is compared with.
+
+    Attributes:
+        inference: Whether parameters of the process are drawn (ensemble), as the paper has it, or
+            the most likely ones are taken (map), which takes a quarter of the time.
+        n_samples: Draws of them.
+        n_first: Random configurations before the process is asked.
+    """
+
+    inference: Literal["ensemble", "map"] = "ensemble"
+    n_first: int = 5
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The parts that Fabolas and the methods that it is compared with differ in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.objective import Objective
 
@@ -29,6 +30,8 @@ class Recipe:
         n_confirmed: Best configurations that are evaluated in full at the end.
         has_anchor: Whether the first evaluations end with one of all rows.
         has_halving: Whether the first evaluations are halved; else each has a subset at random.
+        subsets: How queries of less than all rows are made.
+        is_drawn: Whether parameters are drawn whatever the option says.
     """
 
     log_basis: Basis
@@ -42,6 +45,8 @@ class Recipe:
     n_confirmed: int = 3
     has_anchor: bool = True
     has_halving: bool = True
+    subsets: Subsets = field(default_factory=Subsets)
+    is_drawn: bool = False
 
     @property
     def has_costs(self) -> bool:

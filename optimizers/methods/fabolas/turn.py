@@ -17,7 +17,6 @@ from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
-from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -70,7 +69,6 @@ class Turn:
         inputs: Of the space.
         sizes: That may be asked for.
         recipe: The method.
-        subsets: How queries are made of them.
         history: All trials.
         budget: What is left.
         belief: In losses and seconds.
@@ -85,7 +83,6 @@ class Turn:
     inputs: PipelineInputs
     sizes: Sizes
     recipe: Recipe
-    subsets: Subsets
     history: History
     budget: Budget
     belief: Belief
@@ -229,7 +226,7 @@ class Turn:
                 decoded[row] = self.inputs.candidates.decode(found.candidates, row)
             configuration, share = decoded[row], shares[level]
             if configuration is not None and self._is_upwards(configuration, share):
-                yield self.subsets.query(configuration, share, self.history)
+                yield self.recipe.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
         """Whether it is more than the configuration has had, or another subset of that size.
@@ -243,7 +240,7 @@ class Turn:
             return share > largest
         failed = self._failed_at.get(configuration, 0.0)
         n_asked = self._times_asked[configuration, share]
-        return failed < share and n_asked < self.subsets.most(share)
+        return failed < share and n_asked < self.recipe.subsets.most(share)
 
     def _fits(self, configuration: Configuration, share: float) -> bool:
         """Whether it is likely to end before the time is over."""

@@ -1,17 +1,16 @@
 """Declaration of `--method mtbo`."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.fabolas.options import SurrogateOptions
+from prefect_tune.optimizers.methods.fabolas.options import ReferenceOptions
 from prefect_tune.optimizers.methods.fabolas.rendering import size_lines
 
 __all__ = ["MTBO", "TwoTaskOptions"]
 
 
 @dataclass(frozen=True)
-class TwoTaskOptions(SurrogateOptions):
+class TwoTaskOptions(ReferenceOptions):
     """Options of `--method mtbo`.
 
     Attributes:
@@ -22,8 +21,6 @@ class TwoTaskOptions(SurrogateOptions):
         share: Share of the rows that is the auxiliary task.
     """
 
-    inference: Literal["ensemble", "map"] = "ensemble"
-    n_first: int = 5
     share: float = 0.25
 
     def __post_init__(self) -> None:

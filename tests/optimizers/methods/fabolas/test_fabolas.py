@@ -2,11 +2,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from simulation import Outcome
 from subset_worlds.problems import (
@@ -40,25 +39,6 @@ from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
-
-
-class TestFabolas(OptimizerContract):
-    method = "fabolas"
-    options: ClassVar[dict[str, Any]] = {"n_first": 3, "inference": "map", "subset_folds": 0}
-    n_planted = 4
-    planted_work = 20.0
-
-
-class TestFabolasOfThePaper(OptimizerContract):
-    method = "fabolas"
-    options: ClassVar[dict[str, Any]] = {"n_first": 3, "variant": "paper", "inference": "map"}
-    # Divergence over cost ends on the smallest subset, whatever that tells (sheet, 1.6).
-    test_it_is_better_than_random_on_planted_worlds = None
-
-
-class TestFabolasByDefault(OptimizerContract):
-    method = "fabolas"
-    test_it_is_better_than_random_on_planted_worlds = None
 
 
 def fabolas(

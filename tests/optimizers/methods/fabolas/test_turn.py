@@ -47,7 +47,6 @@ def turn_of(
         inputs=LINE,
         sizes=Sizes.of(ROWS),
         recipe=recipe,
-        subsets=others.pop("subsets", Subsets()),
         history=history,
         budget=budget or Budget(),
         belief=belief,
@@ -247,7 +246,7 @@ def test_subsets_that_are_given_up_are_not_asked_for() -> None:
 
 def test_a_configuration_goes_upwards_only() -> None:
     history = history_of(*FIRST, *in_full(0.1))
-    turn = turn_of(history, subsets=Subsets(2))
+    turn = turn_of(history, recipe=replace(DEFAULT, subsets=Subsets(2)))
     rows = [configuration(x) for x in (0.1, 0.42, 0.5)]
     found = turn.inputs.encode(rows)
     shares = turn.sizes.shares
@@ -265,7 +264,7 @@ def test_a_configuration_goes_upwards_only() -> None:
 
 def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
     history = history_of(*FIRST, (0.3, 1 / 64, None, 1.0))
-    turn = turn_of(history, subsets=Subsets(3))
+    turn = turn_of(history, recipe=replace(DEFAULT, subsets=Subsets(3)))
     scores = np.ones((1, len(turn.sizes.shares)))
     found = Scored(turn.inputs.encode([configuration(0.3)]), scores, scores)
     asked = {q.subset for q in turn._queries(found, turn.sizes.shares)}
