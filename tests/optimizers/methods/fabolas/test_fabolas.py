@@ -181,6 +181,8 @@ def test_no_more_are_confirmed_than_are_to_be_however_they_disappoint() -> None:
     optimizer = fabolas(n_first=2, verify_every=0, n_confirmed=1, gate=False)
     run_to_its_end(optimizer, outcome, 6)
     assert len(optimizer.history.complete) == 1
+    # Others are predicted to be better than what came out of it, and were not confirmed.
+    assert optimizer.incumbent == optimizer.history.complete[0]
     assert not fabolas(n_confirmed=0).can_go_on
 
 

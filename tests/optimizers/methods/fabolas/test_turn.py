@@ -8,7 +8,7 @@ from subset_worlds.beliefs import DEFAULT, belief_of, seen_of
 from subset_worlds.problems import ROWS, Result, configuration, cube, history_of, position
 
 from prefect_tune.optimizers import Budget, History, NotYet, Query, SpaceExhausted
-from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.belief import Belief, pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
@@ -231,6 +231,31 @@ def test_where_nothing_ends_in_time_nothing_is_left_to_ask_for() -> None:
             budget=Budget(seconds_left=1e-3),
             recipe=recipe,
         )
+
+
+def test_what_is_under_way_is_imagined_at_its_place_and_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imagined = []
+    drawn = Belief.with_outcomes_drawn
+
+    def watched(self: Belief, inputs: np.ndarray, rng: np.random.Generator) -> Belief:
+        imagined.append(inputs.tolist())
+        return drawn(self, inputs, rng)
+
+    monkeypatch.setattr(Belief, "with_outcomes_drawn", watched)
+    proposal_of(history_of(*FIRST, pending=[(0.3, 1 / 8), (0.6, 1.0)]))
+    s = float(Sizes.of(ROWS).s(1 / 8))
+    assert imagined == [[[0.3, pytest.approx(s)], [0.6, 1.0]]]
+
+
+def test_after_the_confirmations_of_a_short_rest_only_all_rows_are_asked_for() -> None:
+    history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
+    seconds = Budget(seconds_spent=1e6, seconds_left=1e5)
+    for seed in range(3):
+        rest = proposal_of(history, budget=seconds, n_confirmed=3, seed=seed)
+        assert rest.query.is_full
+        assert rest.reason != "confirm"
 
 
 def test_subsets_that_are_given_up_are_not_asked_for() -> None:
