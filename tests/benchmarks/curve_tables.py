@@ -1,14 +1,17 @@
-"""Tables of learning curves: random pipelines trained for 50 epochs each, once, to be replayed.
+"""Tables of learning curves: random configurations trained in full, once, to be replayed.
 
-Digits, half of them to train on, a quarter to validate; 30 % of the training labels are drawn
-anew, or the good ones would hardly differ. The synthetic ones are power laws with noise.
+    tests/benchmarks/run curve_tables FOLDER [--tables mlp,sgd,...] [--data FOLDER]
+
+FOLDER keeps the tables as Parquet; what is there is not made again. Those of digits, and of
+pipelines for them, are trained where they are missing; the synthetic ones are power laws with
+noise. Three stand in `curves/` beside this file: `olivetti` and `mnist_t10k` with the ranges of
+Belakaria et al., and boosting of `puma8NH`; recording them anew needs `--data`, a folder of data.
 """
 
+import argparse
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -21,22 +24,24 @@ from ConfigSpace import (
     Float,
     Integer,
 )
+from curve_training import Curve, read_rows, trained
+from machine import describe
 from scipy.stats import qmc
-from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import SGDClassifier
-from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from threadpoolctl import threadpool_limits
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.space.encoding import Encoding
 
-__all__ = ["EPOCHS", "TABLES", "Table", "load_table"]
+__all__ = ["TABLES", "Table", "load_table"]
 
-EPOCHS = 50
 RESCALED = ("none", "minmax", "standard")
-TABLES = ("mlp", "sgd", "histgb", "pipe", "synth0", "synth1", "synth2")
+KEPT = Path(__file__).parent / "curves"
+EPOCHS = {"olivetti": 100, "mnist_t10k": 100}
+"""50 of any other table."""
+ON_DATA = ("olivetti", "mnist_t10k", "puma8NH")
+ON_DIGITS = ("mlp", "sgd", "histgb", "pipe")
+SYNTHETIC = ("synth0", "synth1", "synth2")
+TABLES = (*ON_DATA, *ON_DIGITS, *SYNTHETIC)
 
 
 class Table:
@@ -45,8 +50,9 @@ class Table:
     Attributes:
         space: Where they were drawn.
         configurations: One per row.
-        losses: Percent after each epoch, shape (n, 50).
-        seconds: Of each epoch, with scoring, shape (n, 50).
+        losses: Percent of the held-out rows after each epoch, shape (n, epochs).
+        tests: Percent of the test rows, likewise.
+        seconds: Of each epoch, with scoring the held-out rows, likewise.
     """
 
     def __init__(self, space: Space, rows: list[dict[str, Any]]) -> None:
@@ -55,23 +61,38 @@ class Table:
             Configuration.from_json(json.loads(r["configuration"]), space) for r in rows
         ]
         self.losses = np.array([r["losses"] for r in rows])
+        self.tests = np.array([r["tests"] for r in rows])
         self.seconds = np.array([r["seconds"] for r in rows])
 
+    @property
+    def epochs(self) -> int:
+        """Of a full training."""
+        return int(self.losses.shape[1])
 
-def load_table(name: str, folder: Path) -> Table:
+
+def load_table(name: str, folder: Path, data: Path | None = None) -> Table:
     """Read a table, or record it: rows that are there from an earlier run are not made again."""
-    n = 800 if name.startswith("synth") else 400
+    n = 800 if name in SYNTHETIC else 200 if name in ON_DATA else 400
     path = folder / f"{name}-{n}.parquet"
+    if not path.exists() and (KEPT / path.name).exists():
+        path = KEPT / path.name
     space = space_of(name)
     if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".jsonl")
         rows = [json.loads(x) for x in partial.read_text().splitlines()] if partial.exists() else []
-        for row in recorded(name, space, n, len(rows)):
+        for row in recorded(name, space, n, len(rows), data):
             with partial.open("a") as lines:
                 lines.write(json.dumps(row) + "\n")
             rows.append(row)
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, compression="zstd")
     return Table(space, pq.read_table(path).to_pylist())
+
+
+_NUMBERS = pa.list_(pa.float32())
+SCHEMA = pa.schema(
+    {"configuration": pa.string(), "losses": _NUMBERS, "tests": _NUMBERS, "seconds": _NUMBERS}
+)
 
 
 def space_of(name: str) -> Space:
@@ -80,12 +101,9 @@ def space_of(name: str) -> Space:
     if name == "pipe":
         rescale = Step("rescale", tuple(Algorithm(id=i) for i in RESCALED))
         return Space(name, (rescale, Step("model", tuple(models.values()))))
-    if name.startswith("synth"):
-        u = ConfigurationSpace(space=[Float(f"u{i}", (0.0, 1.0), default=0.5) for i in range(6)])
-        return Space(
-            name, (Step("model", (Algorithm(id="curve", estimator="x.Y", hyperparameters=u),)),)
-        )
-    return Space(name, (Step("model", (models[name],)),))
+    models |= {"olivetti": _faces(), "mnist_t10k": _softmax(), "puma8NH": _gb()}
+    model = _curve() if name in SYNTHETIC else models[name]
+    return Space(name, (Step("model", (model,)),))
 
 
 def _mlp() -> Algorithm:
@@ -135,14 +153,59 @@ def _histgb() -> Algorithm:
     return Algorithm(id="histgb", estimator="x.HistGb", hyperparameters=space)
 
 
-def recorded(name: str, space: Space, n: int, first: int) -> Iterator[dict[str, Any]]:
+def _faces() -> Algorithm:
+    """Of olivetti, with the ranges of Belakaria et al. (appendix)."""
+    space = ConfigurationSpace(
+        space=[
+            Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
+            Integer("batch_size", (8, 128), log=True, default=32),
+            Float("alpha", (1e-7, 1e-3), log=True, default=1e-4),
+            Float("momentum", (0.1, 0.9), default=0.9),
+        ]
+    )
+    return Algorithm(id="faces", estimator="x.Faces", hyperparameters=space)
+
+
+def _softmax() -> Algorithm:
+    """Of mnist, with the ranges of Belakaria et al. (appendix)."""
+    space = ConfigurationSpace(
+        space=[
+            Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
+            Float("alpha", (0.0, 1.0), default=1e-4),
+            Integer("batch_size", (20, 2000), log=True, default=200),
+        ]
+    )
+    return Algorithm(id="softmax", estimator="x.Softmax", hyperparameters=space)
+
+
+def _gb() -> Algorithm:
+    space = ConfigurationSpace(
+        space=[
+            Float("learning_rate", (0.0032, 0.63), log=True, default=0.1),
+            Integer("depth", (1, 6), default=3),
+            Float("subsample", (0.3, 1.0), default=1.0),
+            Float("max_features", (0.2, 1.0), default=1.0),
+            Integer("min_leaf", (1, 64), log=True, default=1),
+        ]
+    )
+    return Algorithm(id="gb", estimator="x.Gb", hyperparameters=space)
+
+
+def _curve() -> Algorithm:
+    u = ConfigurationSpace(space=[Float(f"u{i}", (0.0, 1.0), default=0.5) for i in range(6)])
+    return Algorithm(id="curve", estimator="x.Y", hyperparameters=u)
+
+
+def recorded(
+    name: str, space: Space, n: int, first: int, data: Path | None
+) -> Iterator[dict[str, Any]]:
     """Rows from the first one: scrambled Sobol points over paths and values, with their curves."""
     encoding = Encoding(space)
     n_steps = len(space.searched)
     sobol = qmc.Sobol(n_steps + len(encoding.columns), seed=7)
     points = sobol.random_base2(int(np.ceil(np.log2(n))))[:n]
-    warnings.simplefilter("ignore")
-    data = None if name.startswith("synth") else _digits()
+    rows = None if name in SYNTHETIC else read_rows(name if name in ON_DATA else "digits", data)
+    epochs = EPOCHS.get(name, 50)
     for number in range(first, n):
         point = points[number]
         path = tuple(
@@ -150,113 +213,49 @@ def recorded(name: str, space: Space, n: int, first: int) -> Iterator[dict[str, 
             for step, u in zip(space.searched, point, strict=False)
         )
         configuration = encoding.from_cube(path, point[n_steps:])
-        if data is None:
-            losses, seconds = _power_law(int(name[-1]), number, point[n_steps:])
+        if rows is None:
+            curve = _power_law(int(name[-1]), number, point[n_steps:], epochs)
         else:
-            losses, seconds = _trained(configuration, number, *data)
+            curve = trained(configuration, number, rows, epochs)
         yield {
             "configuration": configuration.canonical,
-            "losses": [float(x) for x in losses],
-            "seconds": [float(x) for x in seconds],
+            "losses": [float(x) for x in curve.losses],
+            "tests": [float(x) for x in curve.tests],
+            "seconds": [float(x) for x in curve.seconds],
         }
 
 
-def _digits() -> tuple[np.ndarray, ...]:
-    x, y = load_digits(return_X_y=True)
-    x, rest, y, y_rest = train_test_split(x, y, test_size=0.5, stratify=y, random_state=0)
-    held_out, _, y_held_out, _ = train_test_split(
-        rest, y_rest, test_size=0.5, stratify=y_rest, random_state=0
-    )
-    rng = np.random.default_rng(0)
-    noisy = np.where(rng.random(len(y)) < 0.3, rng.integers(10, size=len(y)), y)
-    return x, noisy, held_out, y_held_out
+def _power_law(world: int, number: int, u: np.ndarray, epochs: int) -> Curve:
+    """`f = a - (a - .1)(1 + r t / 1.2)^-1.2` of t in (0, 1], and a cost that grows with e^(2 u).
 
-
-def _trained(
-    configuration: Configuration, number: int, x: np.ndarray, y: np.ndarray, *held_out: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percent wrong of the held-out rows, and seconds, after each epoch."""
-    choices = dict(configuration.choices)
-    rescaled = choices["rescale"].algorithm if "rescale" in choices else "standard"
-    x_held_out, y_held_out = held_out
-    if rescaled != "none":
-        scaler = (StandardScaler() if rescaled == "standard" else MinMaxScaler()).fit(x)
-        x, x_held_out = scaler.transform(x), scaler.transform(x_held_out)
-    model = choices["model"]
-    values = dict(model.values)
-    if model.algorithm == "histgb":
-        return _boosted(_trees(values, number), (x, y), (x_held_out, y_held_out))
-    estimator = _network(values) if model.algorithm == "mlp" else _linear(values)
-    losses, seconds = np.full(EPOCHS, 100.0), np.zeros(EPOCHS)
-    for epoch in range(EPOCHS):
-        started = process_time()
-        estimator.random_state = 1_000 * number + epoch
-        try:
-            estimator.partial_fit(x, y, classes=np.arange(10))
-        except ValueError:  # it diverged, and costs nothing more
-            break
-        losses[epoch] = 100 * np.mean(estimator.predict(x_held_out) != y_held_out)
-        seconds[epoch] = process_time() - started
-    return losses, seconds
-
-
-def _network(values: dict[str, Any]) -> MLPClassifier:
-    is_sgd = values["solver"] == "sgd"
-    return MLPClassifier(
-        (values["width"],) * values["layers"],
-        solver=values["solver"],
-        alpha=values["alpha"],
-        batch_size=values["batch_size"],
-        learning_rate_init=values["learning_rate"] * (10 if is_sgd else 1),
-        momentum=values.get("momentum", 0.9),
-        beta_1=values.get("beta_1", 0.9),
-    )
-
-
-def _linear(values: dict[str, Any]) -> SGDClassifier:
-    return SGDClassifier(
-        loss=values["loss"],
-        alpha=values["alpha"],
-        learning_rate=values["schedule"],
-        eta0=values.get("eta0", 0.01),
-        penalty=values["penalty"],
-        average=values["average"],
-    )
-
-
-def _trees(values: dict[str, Any], number: int) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(
-        learning_rate=values["learning_rate"],
-        max_leaf_nodes=values["leaves"],
-        l2_regularization=values["l2"],
-        min_samples_leaf=values["min_leaf"],
-        max_features=values["max_features"],
-        max_bins=values["bins"],
-        max_iter=EPOCHS,
-        early_stopping=False,
-        random_state=number,
-    )
-
-
-def _boosted(
-    model: HistGradientBoostingClassifier,
-    training: tuple[np.ndarray, np.ndarray],
-    held_out: tuple[np.ndarray, np.ndarray],
-) -> tuple[np.ndarray, np.ndarray]:
-    """All rounds in one call; round by round takes 3.7 times as long."""
-    started = process_time()
-    staged = model.fit(*training).staged_predict(held_out[0])
-    losses = np.array([100 * np.mean(predicted != held_out[1]) for predicted in staged])
-    return losses, np.full(EPOCHS, (process_time() - started) / EPOCHS)
-
-
-def _power_law(world: int, number: int, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`f = a - (a - .1)(1 + r t / 1.2)^-1.2` of t in (0, 1], and a cost that grows with e^(2 u)."""
+    Test scores are those without noise.
+    """
     rng = np.random.default_rng([world, 0])
     best, weights = rng.uniform(0.2, 0.8, 6), rng.uniform(0.05, 0.6, 6)
     asymptote = 0.96 - float(weights @ (u - best) ** 2)
     rate = np.exp(4 * u[0] + 0.8 * np.sin(6 * u[2]))
-    t = np.arange(1, EPOCHS + 1) / EPOCHS
+    t = np.arange(1, epochs + 1) / epochs
     score = asymptote - (asymptote - 0.1) * (1 + rate * t / 1.2) ** -1.2
-    score += np.random.default_rng([world, 1, number]).normal(0, 0.003, EPOCHS)
-    return 100 * (1 - score), np.full(EPOCHS, 0.01 * np.exp(2 * u[1]))
+    noise = np.random.default_rng([world, 1, number]).normal(0, 0.003, epochs)
+    seconds = np.full(epochs, 0.01 * np.exp(2 * u[1]))
+    return Curve(100 * (1 - score - noise), 100 * (1 - score), seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args()
+    print(describe())
+    for name in options.tables.split(","):
+        table = load_table(name, options.folder, options.data)
+        print(
+            f"{name}: {len(table.configurations)} curves of {table.epochs} epochs, "
+            f"{table.seconds.sum():.0f} s; least loss {table.losses.min():.2f} %"
+        )
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()

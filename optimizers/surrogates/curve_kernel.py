@@ -1,0 +1,228 @@
+"""The covariance of learning curves: that of configurations times one of the time trained.
+
+f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. Its slope
+by t is Gaussian too, so kernels of t come with their derivatives (Belakaria et al., eq. 20 to 29;
+misprints corrected).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+
+__all__ = ["CurveKernel", "Decay", "SquaredExponential", "TimeKernel"]
+
+
+def _log_parameter(name: str, prior: tuple[float, float], lower: float, upper: float) -> Parameter:
+    return Parameter(f"ln of {name}", prior[0], float(np.log(lower)), float(np.log(upper)), prior)
+
+
+_LEVEL = _log_parameter("the level's variance", (0.0, 1.0), 1e-3, 50.0)
+_VARYING = _log_parameter("the varying part's variance", (0.0, 1.5), 1e-3, 50.0)
+
+
+class TimeKernel(ABC):
+    """A covariance of t, with its derivatives by t.
+
+    Parameters are on the scale of ln; the first two are the variances of a level that stays and of
+    a part that varies.
+    """
+
+    parameters: tuple[Parameter, ...]
+
+    @abstractmethod
+    def covariance(self, theta: Array, t: Array, u: Array) -> Array:
+        """Return k(t, u), shape (n, m), for t (n,) and u (m,)."""
+
+    @abstractmethod
+    def slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """Return dk/du, shape (n, m)."""
+
+    @abstractmethod
+    def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """Return d^2 k / dt du, shape (n, m)."""
+
+    @abstractmethod
+    def variance(self, theta: Array, t: Array) -> Array:
+        """Return k(t, t) of each, shape (n,)."""
+
+    @abstractmethod
+    def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Return k(t, t), and a function of W, (n, n), to sum_ij W_ij dk_ij/dtheta."""
+
+
+class Decay(TimeKernel):
+    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22)."""
+
+    parameters = (
+        _LEVEL,
+        _VARYING,
+        _log_parameter("alpha", (0.0, 0.7), 0.1, 5.0),
+        _log_parameter("beta", (float(np.log(0.3)), 1.0), 0.02, 10.0),
+    )
+
+    def covariance(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.covariance`."""
+        level, varying, alpha, beta = np.exp(theta)
+        K: Array = level + varying * (1 + np.add.outer(t, u) / beta) ** -alpha
+        return K
+
+    def variance(self, theta: Array, t: Array) -> Array:
+        """See `TimeKernel.variance`."""
+        level, varying, alpha, beta = np.exp(theta)
+        diagonal: Array = level + varying * (1 + 2 * t / beta) ** -alpha
+        return diagonal
+
+    def slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.slope` (eq. 23)."""
+        _, varying, alpha, beta = np.exp(theta)
+        v = 1 + np.add.outer(t, u) / beta
+        slope: Array = -varying * alpha / beta * v ** (-alpha - 1)
+        return slope
+
+    def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.slope_slope` (eq. 24)."""
+        _, varying, alpha, beta = np.exp(theta)
+        v = 1 + np.add.outer(t, u) / beta
+        second: Array = varying * alpha * (alpha + 1) / beta**2 * v ** (-alpha - 2)
+        return second
+
+    def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """See `TimeKernel.pullback`."""
+        level, varying, alpha, beta = np.exp(theta)
+        sums = np.add.outer(t, t) / beta
+        log_v = np.log1p(sums)
+        decayed = varying * np.exp(-alpha * log_v)
+
+        def pull(weights: Array) -> Array:
+            weighted = weights * decayed
+            by_alpha = -alpha * np.sum(weighted * log_v)
+            by_beta = alpha * np.sum(weighted * sums / (1 + sums))
+            return np.array([level * weights.sum(), weighted.sum(), by_alpha, by_beta])
+
+        return level + decayed, pull
+
+
+class SquaredExponential(TimeKernel):
+    """A + C exp(-(t - u)^2 / (2 l^2)): the paper's other choice, with a level (eq. 25 to 29)."""
+
+    parameters = (
+        _LEVEL,
+        _VARYING,
+        _log_parameter("the lengthscale of t", (float(np.log(0.3)), 1.0), 0.1, 3.0),
+    )
+
+    def covariance(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.covariance`."""
+        level, varying, lengthscale = np.exp(theta)
+        K: Array = level + varying * np.exp(-0.5 * (np.subtract.outer(t, u) / lengthscale) ** 2)
+        return K
+
+    def variance(self, theta: Array, t: Array) -> Array:
+        """See `TimeKernel.variance`."""
+        return np.full(len(t), np.exp(theta[0]) + np.exp(theta[1]))
+
+    def slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.slope` (eq. 27)."""
+        _, varying, lengthscale = np.exp(theta)
+        D = np.subtract.outer(t, u) / lengthscale
+        slope: Array = varying * np.exp(-0.5 * D**2) * D / lengthscale
+        return slope
+
+    def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
+        """See `TimeKernel.slope_slope` (eq. 28, where the quotient must be squared)."""
+        _, varying, lengthscale = np.exp(theta)
+        squared = (np.subtract.outer(t, u) / lengthscale) ** 2
+        second: Array = varying * np.exp(-0.5 * squared) * (1 - squared) / lengthscale**2
+        return second
+
+    def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """See `TimeKernel.pullback`."""
+        level, varying, lengthscale = np.exp(theta)
+        squared = (np.subtract.outer(t, t) / lengthscale) ** 2
+        near = varying * np.exp(-0.5 * squared)
+
+        def pull(weights: Array) -> Array:
+            weighted = weights * near
+            return np.array([level * weights.sum(), weighted.sum(), np.sum(weighted * squared)])
+
+        return level + near, pull
+
+
+class CurveKernel(Kernel):
+    """k(x, x') k_t(t, t').
+
+    Args:
+        within: k, over the other columns; None where there is nothing but t.
+        column: Column of the inputs that holds t.
+        of_time: k_t.
+    """
+
+    def __init__(self, within: Kernel | None, column: int, of_time: TimeKernel) -> None:
+        self.within, self.column, self.of_time = within, column, of_time
+        inner = within.parameters if within else ()
+        self.parameters = (*inner, *of_time.parameters)
+        self._n_within = len(inner)
+
+    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """See `Kernel.covariance`."""
+        K = self.of_time.covariance(theta[self._n_within :], self._t(a), self._t(b))
+        return K * self.between(theta, a, b)
+
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance`."""
+        diagonal = self.of_time.variance(theta[self._n_within :], self._t(inputs))
+        if self.within is None:
+            return diagonal
+        total: Array = diagonal * self.within.variance(theta[: self._n_within], inputs)
+        return total
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.pullback`."""
+        of_time, pull_time = self.of_time.pullback(theta[self._n_within :], self._t(inputs))
+        if self.within is None:
+            return of_time, pull_time
+        within, pull = self.within.pullback(theta[: self._n_within], inputs)
+        return within * of_time, lambda weights: np.append(
+            pull(weights * of_time), pull_time(weights * within)
+        )
+
+    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
+        """See `Kernel.input_pullback`."""
+        inner, outer = theta[: self._n_within], theta[self._n_within :]
+        of_time = self.of_time.covariance(outer, self._t(a), self._t(b))
+        # dk/dt of the first argument is that of the second with the two exchanged.
+        slope = self.of_time.slope(outer, self._t(b), self._t(a)).T
+        if self.within is None:
+            within, pull = np.ones_like(of_time), None
+        else:
+            within, pull = self.within.input_pullback(inner, a, b)
+
+        def pull_all(weights: Array) -> Array:
+            gradient = np.zeros_like(a) if pull is None else pull(weights * of_time)
+            gradient[:, self.column] += np.sum(weights * within * slope, axis=1)
+            return gradient
+
+        return within * of_time, pull_all
+
+    def between(self, theta: Array, a: Array, b: Array) -> Array:
+        """Return k(x, x') alone, shape (n, m)."""
+        if self.within is None:
+            return np.ones((len(a), len(b)))
+        return self.within.covariance(theta[: self._n_within], a, b)
+
+    def slope_covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """Return Cov(f(a), df(b)/dt), shape (n, m)."""
+        slope = self.of_time.slope(theta[self._n_within :], self._t(a), self._t(b))
+        return slope * self.between(theta, a, b)
+
+    def slope_slope_covariance(self, theta: Array, a: Array, b: Array) -> Array:
+        """Return Cov(df(a)/dt, df(b)/dt), shape (n, m)."""
+        second = self.of_time.slope_slope(theta[self._n_within :], self._t(a), self._t(b))
+        return second * self.between(theta, a, b)
+
+    def _t(self, inputs: Array) -> Array:
+        t: Array = inputs[:, self.column]
+        return t
