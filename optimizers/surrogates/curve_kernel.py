@@ -223,6 +223,16 @@ class CurveKernel(Kernel):
         second = self.of_time.slope_slope(theta[self._n_within :], self._t(a), self._t(b))
         return second * self.between(theta, a, b)
 
+    def slope_variance(self, theta: Array, inputs: Array) -> Array:
+        """Return Var(df/dt) of each row, shape (n,)."""
+        # Times are few, and a time kernel gives matrices.
+        t, place = np.unique(self._t(inputs), return_inverse=True)
+        diagonal = np.diag(self.of_time.slope_slope(theta[self._n_within :], t, t))[place]
+        if self.within is None:
+            return diagonal
+        total: Array = diagonal * self.within.variance(theta[: self._n_within], inputs)
+        return total
+
     def _t(self, inputs: Array) -> Array:
         t: Array = inputs[:, self.column]
         return t

@@ -198,8 +198,7 @@ class GaussianProcess:
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
-        constant = self._constant()
-        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        constant, centred = self.centred()
         return constant + half.T @ centred, prior - half.T @ half
 
     def appended(self, inputs: Array, targets: Array) -> Self:
@@ -288,8 +287,7 @@ class GaussianProcess:
         """Return standardised means, shape (m, t), and variances, shape (m,)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
-        constant = self._constant()
-        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        constant, centred = self.centred()
         return constant + half.T @ centred, self._floored(half, inputs)
 
     def half(self, inputs: Array) -> Array:
@@ -302,6 +300,11 @@ class GaussianProcess:
         floored: Array = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
         return floored
 
+    def centred(self) -> tuple[Array, Array]:
+        """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t)."""
+        constant = self._constant()
+        return constant, self.whitened[:, 1:] - self.whitened[:, :1] * constant
+
     def _constant(self) -> Array:
         """Generalised least squares: 1'K^-1 y / 1'K^-1 1 by target, shape (t,)."""
         if self.mean is not None:
@@ -312,8 +315,7 @@ class GaussianProcess:
 
     def _weights(self) -> tuple[Array, Array]:
         """Return the constant, and K^-1 (y - constant), shape (n, t)."""
-        constant = self._constant()
-        centred = self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        constant, centred = self.centred()
         weights = solve_triangular(self.factor, centred, transposed=True)
         return constant, weights
 

@@ -1,0 +1,257 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prefect_tune.optimizers.surrogates.curve_kernel import (
+    CurveKernel,
+    Decay,
+    SquaredExponential,
+    TimeKernel,
+)
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
+from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+
+T_MAX = 50
+
+
+def toy(
+    seed: int, of_time: TimeKernel, *, n: int = 8, t_max: int = T_MAX
+) -> tuple[GaussianProcess, np.ndarray]:
+    """Power laws of two numbers, every second one seen to a fifth; and those, at t = 1."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 2))
+    asymptote = 0.9 - 0.4 * (x[:, 0] - 0.3) ** 2
+    rate = np.exp(3 * x[:, 1])
+    rows, scores = [], []
+    for i in range(n):
+        for epoch in (1, 4, t_max // 5) if i % 2 else (1, t_max // 5, t_max):
+            t = epoch / t_max
+            rows.append([*x[i], t])
+            power = asymptote[i] - (asymptote[i] - 0.1) * (1 + rate[i] * t / 1.2) ** -1.2
+            scores.append(power + 0.005 * rng.normal())
+    theta = np.log([0.5, 0.5, 1.0, 1.0, 1.0, 0.3, 1e-3])
+    if isinstance(of_time, SquaredExponential):
+        theta = np.log([2.5, 1.2, 0.7, 1.1, 0.12, 5e-4])  # where fits end
+    kernel = CurveKernel(Matern52([0, 1]), 2, of_time)
+    process = GaussianProcess.given(kernel, theta, np.array(rows), np.array(scores))
+    return process, np.column_stack([x[1::2], np.ones(n // 2)])
+
+
+def monotone(process: GaussianProcess, unfinished: np.ndarray) -> MonotoneProcess:
+    kernel = process.kernel
+    assert isinstance(kernel, CurveKernel)
+    times = site_times(kernel, process.kernel_theta, T_MAX)
+    return MonotoneProcess.of(process, at_times(unfinished, 2, times))
+
+
+def test_worked_curve() -> None:
+    """Sheet, W5: a rising curve whose last value is lower, and then sites behind it."""
+    kernel = CurveKernel(None, 0, SquaredExponential())
+    theta = np.array([-1e9, 0.0, np.log(0.3), np.log(0.01)])
+    inputs, values = np.array([[0.1], [0.3], [0.5]]), np.array([0.2, 0.6, 0.55])
+    process = GaussianProcess.given(kernel, theta, inputs, values, mean=0.4, scale=1.0)
+    rows = np.array([[0.5], [0.7], [0.9], [1.0]])
+    mean, deviation = process.predict(rows)
+    assert mean == pytest.approx([0.559198, 0.331375, 0.265766, 0.293261], abs=1e-6)
+    assert deviation == pytest.approx([0.097910, 0.443103, 0.832118, 0.931527], abs=1e-6)
+    process_on_sites = MonotoneProcess.of(process, rows[:3], noise=0.0)
+    slope_mean, B = process_on_sites.slope_mean, process_on_sites.slope_covariance
+    assert slope_mean == pytest.approx([-1.023594, -0.879374, 0.150034], abs=1e-6)
+    assert B[np.triu_indices(3)] == pytest.approx(
+        [1.924862, 2.354300, -0.607124, 7.009862, 2.621327, 6.841786], abs=1e-6
+    )
+    beliefs = process_on_sites.beliefs
+    assert beliefs.precision == pytest.approx([1.779338, 0.112059, 0.277786], rel=1e-4)
+    assert beliefs.shift == pytest.approx([2.324959, 0.422113, 0.867250], rel=1e-4)
+    assert beliefs.log_probability == pytest.approx(-2.410032, rel=1e-4)
+    mean, deviation = process_on_sites.slopes(rows[:3])
+    assert mean == pytest.approx([0.793445, 2.825668, 2.001568], rel=1e-4)
+    assert deviation == pytest.approx([0.638118, 1.630815, 1.497544], rel=1e-4)
+    mean, deviation = process_on_sites.predict(rows)
+    assert mean == pytest.approx([0.59231, 0.96979, 1.51499, 1.64347], rel=1e-4)
+    assert deviation == pytest.approx([0.09213, 0.22992, 0.47322, 0.52381], rel=1e-4)
+
+
+def of_two_curves() -> GaussianProcess:
+    """Sheet, W11: two configurations with k_x = .5."""
+    # RBF at distance 1: exp(-1 / (2 l^2)) = .5.
+    lengthscale = 1 / np.sqrt(2 * np.log(2))
+    kernel = CurveKernel(RBF([0]), 1, Decay())
+    theta = np.array([np.log(lengthscale), np.log(0.5), 0.0, 0.0, np.log(0.3), np.log(1e-3)])
+    inputs = np.array([[0, 0.1], [0, 0.5], [0, 1.0], [1, 0.1], [1, 0.2]])
+    values = np.array([0.3, 0.6, 0.7, 0.50, 0.46])
+    # Targets as they are: the constant mean takes up what is divided out otherwise.
+    process = GaussianProcess.given(kernel, theta, inputs, values - values.mean(), scale=1.0)
+    assert process.centred()[0][0] + values.mean() == pytest.approx(0.6442146056, abs=1e-9)
+    return GaussianProcess.given(kernel, theta, inputs, values, mean=0.6442146056, scale=1.0)
+
+
+def test_worked_pair_of_curves() -> None:
+    process = of_two_curves()
+    rows = np.array([[1, 0.2], [1, 0.6], [1, 1.0]])
+    mean, deviation = process.predict(rows)
+    assert mean == pytest.approx([0.4658284, 0.4530219, 0.4643294], abs=1e-6)
+    assert deviation == pytest.approx([0.0306633, 0.1285710, 0.1916800], abs=1e-6)
+    sites = np.array([[1, 0.02], [1, 1.0]])
+    on_sites = MonotoneProcess.of(process, sites, noise=0.0)
+    assert on_sites.slope_mean == pytest.approx([-0.9109239, 0.0278731], abs=1e-6)
+    assert on_sites.slope_covariance.ravel() == pytest.approx(
+        [3.6274804, -0.0674681, -0.0674681, 0.0215174], abs=1e-6
+    )
+    assert on_sites.beliefs.precision == pytest.approx([0.8838643, 91.9728672], rel=1e-4)
+    assert on_sites.beliefs.shift == pytest.approx([1.6653209, 16.0726107], rel=1e-4)
+    assert on_sites.beliefs.log_probability == pytest.approx(-1.9128951, rel=1e-4)
+    mean, deviation = on_sites.slopes(sites)
+    assert mean == pytest.approx([1.1244549, 0.1102418], rel=1e-4)
+    assert deviation == pytest.approx([0.9242443, 0.0843322], rel=1e-4)
+    mean, deviation = on_sites.predict(rows)
+    assert mean == pytest.approx([0.4808936, 0.4966870, 0.5420469], rel=1e-4)
+    assert deviation == pytest.approx([0.0290593, 0.1076159, 0.1411177], rel=1e-4)
+
+
+def test_without_sites_it_is_the_process_itself() -> None:
+    process, rows = toy(0, Decay())
+    plain = MonotoneProcess.of(process, np.zeros((0, 3)))
+    for ours, theirs in zip(plain.predict(rows), process.predict(rows), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-12)
+    assert plain.covariance(rows, rows) == pytest.approx(process.covariance(rows, rows))
+    assert plain.half(rows).shape == process.half(rows).shape
+    assert plain.scale == process.scale[0]
+    assert plain.noise_variance(rows) == pytest.approx(process.noise_variance(rows))
+
+
+def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised mean, without the constant, and covariance of f(a), by joint conditioning.
+
+    The sites are observations nu / tau of slopes with noise 1 / tau.
+    """
+    process = on_sites.process
+    kernel, theta = process.kernel, process.kernel_theta
+    assert isinstance(kernel, CurveKernel)
+    Z, V, tau = process.inputs, on_sites.sites, on_sites.beliefs.precision
+    V, seen = V[tau > 0], (on_sites.beliefs.shift / np.where(tau > 0, tau, 1))[tau > 0]
+    across = kernel.slope_covariance(theta, Z, V)
+    K = np.block(
+        [
+            [kernel.covariance(theta, Z, Z), across],
+            [across.T, kernel.slope_slope_covariance(theta, V, V)],
+        ]
+    )
+    K += np.diag(np.append(process.noise_variance(Z), 1 / tau[tau > 0]))
+    k = np.hstack([kernel.covariance(theta, a, Z), kernel.slope_covariance(theta, a, V)])
+    residuals = process.factor @ process.centred()[1][:, 0]
+    mean = k @ np.linalg.solve(K, np.append(residuals, seen))
+    return mean, kernel.covariance(theta, a, a) - k @ np.linalg.solve(K, k.T)
+
+
+@pytest.mark.parametrize("of_time", [Decay(), SquaredExponential()])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_it_agrees_with_the_dense_formula(of_time: TimeKernel, seed: int) -> None:
+    process, unfinished = toy(seed, of_time)
+    on_sites = monotone(process, unfinished)
+    rows = np.random.default_rng(seed).random((5, 3))
+    mean, covariance = dense(on_sites, rows)
+    latent = (on_sites.predict(rows)[0] - process.offset) / on_sites.scale
+    assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-6)
+    assert on_sites.covariance(rows, rows) == pytest.approx(covariance, abs=1e-6)
+    half = on_sites.half(rows)
+    assert half.shape == (len(process.inputs) + len(on_sites.sites), 5)
+    assert on_sites.predict(rows)[1] == pytest.approx(
+        on_sites.scale * np.sqrt(np.diag(covariance)), abs=1e-5
+    )
+
+
+def falls(means: np.ndarray) -> int:
+    return int((np.diff(means, axis=1) < -1e-9).sum())
+
+
+@pytest.mark.parametrize("of_time", [Decay(), SquaredExponential()])
+def test_the_mean_falls_nowhere_where_the_plain_one_does(of_time: TimeKernel) -> None:
+    """1,000 points of toy curves each."""
+    times = np.linspace(1 / T_MAX, 1.0, 50)
+    plain, told = 0, 0
+    for seed in range(5):
+        process, unfinished = toy(seed, of_time)
+        rows = at_times(unfinished, 2, times)
+        shape = (len(unfinished), len(times))
+        plain += falls(process.predict(rows)[0].reshape(shape))
+        told += falls(monotone(process, unfinished).predict(rows)[0].reshape(shape))
+    assert plain > 0
+    assert told == 0
+
+
+def test_slopes_are_those_of_the_mean() -> None:
+    process, unfinished = toy(3, Decay())
+    on_sites = monotone(process, unfinished)
+    step = np.array([0.0, 0.0, 1e-5])
+    rows = unfinished - [0.0, 0.0, 0.4]
+    ahead, behind = (on_sites.predict(rows + s)[0] for s in (step, -step))
+    mean, deviation = on_sites.slopes(rows)
+    assert mean == pytest.approx((ahead - behind) / 2e-5, rel=1e-5)
+    around = on_sites.covariance(np.vstack([rows + step, rows - step]), rows[:0])
+    assert around.shape == (8, 0)
+    pair = np.vstack([rows[0] + 1e3 * step, rows[0] - 1e3 * step])
+    C = on_sites.covariance(pair, pair)
+    spread = np.sqrt(C[0, 0] + C[1, 1] - 2 * C[0, 1]) / 2e-2
+    assert deviation[0] == pytest.approx(on_sites.scale * spread, rel=1e-2)
+
+
+def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> None:
+    process, unfinished = toy(1, SquaredExponential())
+    on_sites = monotone(process, unfinished)
+    times = np.linspace(1 / T_MAX, 1.0, 6)
+    unseen = at_times(np.array([[0.0, 1.0, 1.0]]), 2, times)
+    local = on_sites.with_sites(unseen)
+    assert local.beliefs.precision[: len(on_sites.sites)] == pytest.approx(
+        on_sites.beliefs.precision
+    )
+    assert (local.slopes(unseen)[0] >= -1e-6).all()
+    assert (on_sites.slopes(unseen)[0] < 0).any()
+    again = MonotoneProcess.of(process, np.vstack([on_sites.sites, unseen]))
+    assert local.predict(unseen)[0] == pytest.approx(again.predict(unseen)[0], abs=0.2)
+    mean, covariance = dense(local, unseen)
+    latent = (local.predict(unseen)[0] - process.offset) / local.scale
+    assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-5)
+    assert local.covariance(unseen, unseen) == pytest.approx(covariance, abs=1e-5)
+    assert on_sites.with_sites(unseen[:0]) is on_sites
+
+
+def test_sites_that_rise_anyway_change_nothing() -> None:
+    kernel = CurveKernel(None, 0, Decay())
+    theta = np.array([0.0, 0.0, 0.0, np.log(0.3), np.log(1e-5)])
+    inputs = np.linspace(0.02, 1, 6)[:, None]
+    process = GaussianProcess.given(kernel, theta, inputs, 1 - 0.9 * np.exp(-3 * inputs[:, 0]))
+    on_sites = MonotoneProcess.of(process, np.array([[0.1]]))
+    assert not on_sites.beliefs.precision.any()
+    assert on_sites.predict(inputs)[0] == pytest.approx(process.predict(inputs)[0], rel=1e-12)
+
+
+def test_a_number_as_mean_is_added() -> None:
+    process, rows = toy(2, Decay())
+    process = GaussianProcess.given(
+        process.kernel, process.theta, process.inputs, rows.sum() + np.zeros(24), mean=rows.sum()
+    )
+    plain = MonotoneProcess.of(process, rows[:0])
+    assert plain.predict(rows)[0] == pytest.approx([rows.sum()] * 4)
+
+
+def test_bad_input_is_named() -> None:
+    process, rows = toy(0, Decay())
+    inputs, targets = process.inputs, process.inputs[:, 0]
+    two = np.column_stack([targets, targets])
+    several = GaussianProcess.given(process.kernel, process.theta, inputs, two)
+    with pytest.raises(ValueError, match="got 2 targets and the mean None"):
+        MonotoneProcess.of(several, rows)
+    bent = GaussianProcess.given(
+        process.kernel, process.theta, inputs, targets, mean=lambda x: x[:, 2]
+    )
+    with pytest.raises(ValueError, match="a mean that is a number"):
+        MonotoneProcess.of(bent, rows)
+    matern = Matern52([0, 1, 2])
+    without = GaussianProcess.given(matern, np.zeros(4), inputs, targets)
+    with pytest.raises(TypeError, match="those of a CurveKernel"):
+        MonotoneProcess.of(without, rows)
