@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
+from prefect_tune.optimizers.methods.bapi.declaration import BAPI
 from prefect_tune.optimizers.methods.bohb.declaration import BOHB
 from prefect_tune.optimizers.methods.ei.declaration import EI
 from prefect_tune.optimizers.methods.es.declaration import ES
@@ -34,6 +35,7 @@ _METHODS: dict[str, Method] = {
         FLASH,
         ADMM,
         FABOLAS,
+        BAPI,
         SMAC,
         TPE,
         BOHB,

@@ -17,7 +17,11 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.grids import grid_of
 from prefect_tune.optimizers.surrogates.conditional import CORRELATION, Conditional
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
-from prefect_tune.optimizers.surrogates.stationary import Matern52, lengthscale_parameter
+from prefect_tune.optimizers.surrogates.stationary import (
+    Matern52,
+    Stationary,
+    lengthscale_parameter,
+)
 
 __all__ = ["KernelKind", "PipelineInputs", "Priors"]
 
@@ -49,6 +53,7 @@ class PipelineInputs:
         candidates: The space.
         kernel: How pipelines of different algorithms are compared.
         priors: Of the kernel's parameters.
+        stationary: Kernel of the distance between values.
 
     Attributes:
         candidates: The space.
@@ -64,8 +69,9 @@ class PipelineInputs:
         candidates: CandidateSpace,
         kernel: KernelKind = "one_hot",
         priors: Priors | None = None,
+        stationary: type[Stationary] = Matern52,
     ) -> None:
-        self.candidates = candidates
+        self.candidates, self._stationary = candidates, stationary
         self._priors = priors or Priors()
         self._is_one_hot = kernel == "one_hot"
         columns = candidates.encoding.columns
@@ -84,7 +90,7 @@ class PipelineInputs:
             steps = [("step", str(k)) for k in self._choosing for _ in range(self._sizes[k])]
             self._n_choice_inputs = len(steps)
             keys = [*steps, *of_inputs]
-            parts = [self._tied_matern(keys, range(len(keys)))] if keys else []
+            parts = [self._tied_kernel(keys, range(len(keys)))] if keys else []
         else:
             self._n_choice_inputs = len(self._choosing)
             parts = self._step_kernels(of_inputs)
@@ -150,7 +156,7 @@ class PipelineInputs:
         for k, step in enumerate(self.candidates.space.searched):
             mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
             places = [self._n_choice_inputs + i for i in mine]
-            within = self._tied_matern([of_inputs[i] for i in mine], places) if mine else None
+            within = self._tied_kernel([of_inputs[i] for i in mine], places) if mine else None
             if k in self._choosing:
                 correlation = self._priors.correlation(step.name)
                 parts.append(Conditional(self._choosing.index(k), within, correlation))
@@ -171,10 +177,10 @@ class PipelineInputs:
                 parts.append(np.eye(len(grid.units))[grid.index(u)] / np.sqrt(2))
         return np.hstack([np.zeros((len(units), 0)), *parts])
 
-    def _tied_matern(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
-        """Return a Matern kernel over inputs of which those with equal keys share a lengthscale."""
+    def _tied_kernel(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
+        """Return the kernel over inputs of which those with equal keys share a lengthscale."""
         names = list(dict.fromkeys(keys))
         parameters = [
             self._priors.lengthscale(f"lengthscale {i}", len(names)) for i in range(len(names))
         ]
-        return Matern52(places, [names.index(key) for key in keys], parameters)
+        return self._stationary(places, [names.index(key) for key in keys], parameters)

@@ -1,0 +1,203 @@
+"""BAPI: the budget planned over configurations and epochs (Belakaria et al.).
+
+Scores are learned over configurations and the time trained, knowing that curves rise, and seconds
+per epoch beside them. Each plan spends the rest of the budget on configurations that together
+promise most, each trained until nothing more is expected of it; one of them is run. Every few
+epochs it is looked at, and ended where it will not win; it stays a candidate, to be trained on.
+Where the paper is silent, or does worse, the sheet's choices hold.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
+from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.bapi.belief import Learner
+from prefect_tune.optimizers.methods.bapi.curves import (
+    LearningCurve,
+    curves_of,
+    trains_in_epochs,
+)
+from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
+from prefect_tune.optimizers.methods.bapi.declaration import BAPI
+from prefect_tune.optimizers.methods.bapi.options import Settings
+from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
+from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
+from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
+from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Bapi"]
+
+_LEAST_EPOCHS = 5
+_N_NEW = 512
+_N_NEAR = 160
+_WIDTH = 0.12
+_DRAWS = 256
+_INSTEAD = "smac or fabolas would serve"
+
+
+class Bapi(Optimizer):
+    """Queries planned over configurations and epochs.
+
+    Raises:
+        ValueError: If no model trains in epochs, or for too few of them.
+    """
+
+    method: ClassVar[Method] = BAPI
+
+    def __init__(
+        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
+    ) -> None:
+        super().__init__(space, seed, objective, **options)
+        self.settings = Settings.of(self.options)
+        self.t_max = self._checked_epochs()
+        n_normals = self.settings.horizon + MOST_PENDING
+        self._normals = sobol_normals(_DRAWS, n_normals, np.random.default_rng(seed))
+
+    def _checked_epochs(self) -> int:
+        epochs, models = self.objective.epochs, self.space.steps[-1].algorithms
+        if not any(a.id in self.objective.iterative for a in models):
+            raise ValueError(
+                f"method {self.name} needs models that train in epochs, and space "
+                f"{self.space.name!r} has none; {_INSTEAD}"
+            )
+        if epochs is None:
+            raise ValueError(
+                f"method {self.name} needs the epochs of a full training, for instance --epochs 50"
+            )
+        if epochs < _LEAST_EPOCHS:
+            raise ValueError(
+                f"method {self.name} learns from curves, which {epochs} epochs are not: a full "
+                f"training takes {_LEAST_EPOCHS} or more; {_INSTEAD}"
+            )
+        return epochs
+
+    @property
+    def least_begun(self) -> int:
+        """The configurations of the smallest start, of which one may run to its end."""
+        return 1
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The stretch of the least loss, whatever its epochs: the best epoch counts."""
+        ended = (t for t in self.history if t.loss is not None and self.history.violation(t) <= 0)
+        return min(ended, key=lambda t: (t.loss, t.number), default=None)
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Epochs trained and spared, how trainings ended, and notes."""
+        return decisions_of(list(self._curves().values()), self.memo or {}, self.t_max)
+
+    def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:
+        """Return new candidates: from the prior, and near the best.
+
+        Args:
+            best: Configurations of the best scores; may be none.
+            rng: Source of randomness.
+        """
+        new = drawn_evenly(self._learner.inputs, _N_NEW, rng)
+        if not len(best):
+            return self._learner.inputs.snapped(new)
+        origins = best[rng.integers(len(best), size=_N_NEAR)]
+        widths = np.full((_N_NEAR, 1), _WIDTH)
+        pool = new.joined(moved(self._learner.inputs, origins, widths, rng))
+        return self._learner.inputs.snapped(pool)
+
+    def begin(self, rng: np.random.Generator) -> Configuration:
+        """Return a random configuration, one that was not asked for before.
+
+        Raises:
+            SpaceExhausted: If there is none.
+        """
+        return new_configuration(self.space, self.history.asked, rng)
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        curves, memo = self._curves(), dict(self.memo or {})
+        memo["n_first"] = self._start_size(budget, curves)
+        turn = Turn(
+            curves=curves,
+            memo=memo,
+            history=self.history,
+            budget=budget,
+            objective=self.objective,
+            settings=self.settings,
+            t_max=self.t_max,
+            design=self._design(memo["n_first"]),
+            learner=self._learner,
+            normals=self._normals,
+            pool=self.pool,
+            rng=rng,
+        )
+        query = self._query(turn, rng)
+        self.memo = memo
+        return query
+
+    def _query(self, turn: Turn, rng: np.random.Generator) -> Query:
+        """Return the first order of a turn that can be had, as a query."""
+        for part in (turn.of_start, turn.of_undecided, turn.of_plan, turn.of_best):
+            order = part()
+            if order is None:
+                continue
+            try:
+                return self._ordered(order, rng)
+            except SpaceExhausted:
+                continue
+        nothing = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        if turn.may_begin:
+            try:
+                self.begin(rng)
+            except SpaceExhausted as exhausted:
+                nothing = exhausted
+            else:
+                nothing = SpaceExhausted("what is left of the budget affords no epoch")
+        if self.history.pending:
+            raise NotYet
+        raise nothing
+
+    def _ordered(self, order: Order, rng: np.random.Generator) -> Query:
+        configuration = order.configuration or self.begin(rng)
+        is_iterative = trains_in_epochs(configuration, self.space, self.objective)
+        return Query(configuration, epochs=order.epochs if is_iterative else None)
+
+    def _curves(self) -> Mapping[Configuration, LearningCurve]:
+        return curves_of(self.history, self.space, self.objective, self.t_max)
+
+    def _design(self, size: int) -> Design:
+        if self.settings.start == "halving":
+            return Design.halving(size, self.t_max)
+        quantum = (
+            self.t_max
+            if self.settings.trains_in_full
+            else max(1, round(self.settings.p * self.t_max))
+        )
+        return Design.random(size, self.t_max, quantum)
+
+    def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:
+        """Return how many configurations the start has: fewer as a budget shows to be small."""
+        if self.settings.n_first is not None:
+            return self.settings.n_first
+        n_trials = None if budget.trials_left is None else len(curves) + budget.trials_left
+        n_epochs = None
+        rates = [c.rate for c in curves.values() if c.rate is not None]
+        if budget.seconds_left is not None and rates:
+            total = budget.seconds_spent + max(budget.seconds_left, 0.0)
+            n_epochs = total / float(np.mean(rates))
+        size = size_of_start(n_epochs, n_trials, self.t_max)
+        before = (self.memo or {}).get("n_first", size)
+        return int(before if len(curves) >= before else max(min(size, before), len(curves)))
+
+    @cached_property
+    def _learner(self) -> Learner:
+        return Learner(self.space, self.objective, self.settings, self.t_max)

@@ -1,0 +1,193 @@
+"""The learning curves of a study: what is known of each configuration that was begun."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import StepCost, Trial
+
+__all__ = ["LearningCurve", "curves_of", "trains_in_epochs"]
+
+_LEAST_SECONDS = 1e-6
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """What was told of one configuration.
+
+    Attributes:
+        configuration: Which.
+        trials: Its stretches, in the order of asking; the last one may be pending.
+        t_max: Epochs of a full training.
+        is_iterative: Whether its model trains in epochs; a full fit counts as all of them.
+        epochs: Those whose loss is known, rising, shape (k,).
+        scores: Minus the least loss up to each of them, shape (k,).
+        model_step: Name of the step of models.
+    """
+
+    configuration: Configuration
+    trials: tuple[Trial, ...]
+    t_max: int
+    is_iterative: bool
+    epochs: tuple[int, ...]
+    scores: tuple[float, ...]
+    model_step: str
+
+    @property
+    def done(self) -> int:
+        """Epochs done, 0 before anything was told."""
+        return self.epochs[-1] if self.epochs else 0
+
+    @property
+    def score(self) -> float:
+        """Minus the least loss; -inf before there is one."""
+        return self.scores[-1] if self.scores else -np.inf
+
+    @cached_property
+    def is_pending(self) -> bool:
+        """Whether a stretch is under way."""
+        return not self.trials[-1].is_told
+
+    @property
+    def target(self) -> int:
+        """Epochs that the stretch under way goes to, or that the last one went to."""
+        return self.trials[-1].query.epochs or self.t_max
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether it cannot go on: it failed, diverged, or is trained in full."""
+        last = self.trials[-1]
+        return last.failure is not None or self.trouble != "" or self.done >= self.t_max
+
+    @cached_property
+    def has_failed(self) -> bool:
+        """Whether its last stretch failed."""
+        return self.trials[-1].failure is not None
+
+    @cached_property
+    def trouble(self) -> str:
+        """Why its training cannot go on; empty if it can."""
+        return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
+
+    def score_at(self, epoch: int) -> float:
+        """Return minus the least loss up to an epoch; that of the first known one before it."""
+        if not self.epochs:
+            return -np.inf
+        place = int(np.searchsorted(self.epochs, epoch, side="right")) - 1
+        return self.scores[max(place, 0)]
+
+    @cached_property
+    def rate(self) -> float | None:
+        """Seconds of an epoch of the model alone, folds summed; None when not known.
+
+        As if nothing had been cached: what was served counts with what it took once.
+        """
+        seconds, n_epochs, done = 0.0, 0, 0
+        for trial in self.trials:
+            evaluation = trial.evaluation
+            if evaluation is None:
+                continue
+            reached = len(evaluation.curve) or trial.query.epochs or self.t_max
+            steps = [s for s in evaluation.steps if s.step == self.model_step]
+            is_served = bool(steps) and all(s.hit for s in steps)
+            since = 0 if is_served else evaluation.resumed_from if evaluation.curve else done
+            seconds += sum(s.seconds for s in steps) if steps else evaluation.cost_seconds
+            n_epochs += max(reached - since, 0)
+            done = max(done, reached)
+        return max(seconds / n_epochs, _LEAST_SECONDS) if n_epochs else None
+
+    @cached_property
+    def prefix_seconds(self) -> float | None:
+        """Seconds of the steps before the model, had nothing been cached; None when not known."""
+        for trial in self.trials:
+            steps = _before_model(trial, self.model_step)
+            if steps:
+                return sum(s.seconds for s in steps)
+        return None
+
+    @cached_property
+    def load_seconds(self) -> tuple[float, ...]:
+        """Of each stretch that went on from a checkpoint, the seconds of loading it."""
+        return tuple(
+            sum(s.load_seconds for s in t.evaluation.steps if s.step == self.model_step)
+            for t in self.trials
+            if t.evaluation and t.evaluation.resumed_from and t.evaluation.steps
+        )
+
+    @cached_property
+    def resumptions(self) -> tuple[bool, ...]:
+        """Of each stretch that was to go on, whether its checkpoint was found."""
+        found, done = [], 0
+        for trial in self.trials:
+            if trial.evaluation is None or not trial.evaluation.curve:
+                continue
+            if done:
+                found.append(trial.evaluation.resumed_from > 0)
+            done = len(trial.evaluation.curve)
+        return tuple(found)
+
+
+def trains_in_epochs(configuration: Configuration, space: Space, objective: Objective) -> bool:
+    """Return whether a configuration's model trains in epochs."""
+    last = space.steps[-1]
+    model = last.algorithms[0].id if last.fixed else configuration.path[-1]
+    return model in objective.iterative
+
+
+def curves_of(
+    history: History, space: Space, objective: Objective, t_max: int
+) -> Mapping[Configuration, LearningCurve]:
+    """Return the curve of each configuration that was asked for, in the order of beginning."""
+    stretches: dict[Configuration, list[Trial]] = {}
+    for trial in history:
+        stretches.setdefault(trial.query.configuration, []).append(trial)
+    return {
+        configuration: _curve(
+            trials,
+            t_max,
+            space.steps[-1].name,
+            is_iterative=trains_in_epochs(configuration, space, objective),
+        )
+        for configuration, trials in stretches.items()
+    }
+
+
+def _curve(
+    trials: list[Trial], t_max: int, model_step: str, *, is_iterative: bool
+) -> LearningCurve:
+    losses = dict[int, float]()
+    for trial in trials:
+        losses |= _losses(trial, t_max)
+    epochs = sorted(losses)
+    scores = -np.minimum.accumulate([losses[e] for e in epochs]) if epochs else np.empty(0)
+    return LearningCurve(
+        trials[0].query.configuration,
+        tuple(trials),
+        t_max,
+        is_iterative,
+        tuple(epochs),
+        tuple(float(s) for s in scores),
+        model_step,
+    )
+
+
+def _losses(trial: Trial, t_max: int) -> dict[int, float]:
+    """Return the losses by epoch that a trial tells; without a curve, that of its last epoch."""
+    evaluation = trial.evaluation
+    if evaluation is None:
+        return {}
+    if evaluation.curve:
+        return dict(enumerate(evaluation.curve, start=1))
+    return {trial.query.epochs or t_max: evaluation.loss}
+
+
+def _before_model(trial: Trial, model_step: str) -> tuple[StepCost, ...]:
+    if trial.evaluation is None:
+        return ()
+    return tuple(s for s in trial.evaluation.steps if s.step != model_step)

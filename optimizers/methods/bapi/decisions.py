@@ -1,0 +1,37 @@
+"""Decisions of BAPI that people may want to see, as JSON values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+
+__all__ = ["decisions_of"]
+
+
+def decisions_of(
+    curves: Sequence[LearningCurve], memo: Mapping[str, Any], t_max: int
+) -> dict[str, Any]:
+    """Return epochs trained and spared, how trainings ended, and notes.
+
+    Args:
+        curves: All that were begun.
+        memo: Of the last ask; empty before there is one.
+        t_max: Epochs of a full training.
+    """
+    trained = sum(c.done for c in curves)
+    told = [c for c in curves if c.epochs or c.has_failed]
+    return {
+        "t_max": t_max,
+        "configurations": len(told),
+        "epochs": trained,
+        "saved": 1 - trained / (t_max * len(told)) if told else 0.0,
+        "ends": {
+            "full": sum(c.done >= t_max for c in told),
+            "finished": memo.get("finished", 0),
+            "stopped": memo.get("stopped", 0),
+            "diverged": sum(bool(c.trouble) for c in told),
+            "failed": sum(c.has_failed for c in told),
+        },
+        "thawed": memo.get("thawed", 0),
+        "notes": list(memo.get("notes", ())),
+    }

@@ -1,0 +1,129 @@
+"""Options of BAPI, and what each variant of it sets them to."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+from prefect_tune.optimizers.options import check_options
+
+__all__ = ["BapiOptions", "Settings"]
+
+Variant = Literal["default", "paper", "ei", "binoculars", "ms_ei"]
+Start = Literal["halving", "random"]
+Choice = Literal["cool", "per_cost", "ei", "first"]
+
+
+@dataclass(frozen=True)
+class BapiOptions:
+    """Options of `--method bapi`; those that are not given are as the variant has them.
+
+    Attributes:
+        variant: default; paper for the published method; or, with trainings to the end alone, a
+            neighbour that it is compared with: ei (expected improvement), binoculars (the best of a
+            batch of fixed size) or ms_ei (two steps looked ahead).
+        horizon: Most configurations planned ahead; 1 looks at the next one alone.
+        p: Share of a full training after which a training is looked at.
+        tau: Training is stopped only where the deviation at its end is at most so many times that
+            of now.
+        epsilon: Loss that may be lost by ending before the full training.
+        start: Whether the first configurations begin by successive halving, or are random ones
+            of which the best is trained to the end.
+        n_first: Configurations of the start; fewer where the budget is small, by default.
+        choice: By which of the planned ones the next is taken: improvement per cost (per_cost),
+            regardless of cost (ei), in between by the budget spent (cool), or the first.
+        n_points: Epochs of a curve that are learned from; 1 for the last alone (BAPI-L).
+        monotone: Whether the model knows that curves rise; without it, BAPI-NM.
+        of_time: Covariance of the time trained: decay, or rbf.
+        within: Covariance of configurations: matern, or rbf.
+        cost: Whether seconds are learned as logarithms (log_rate), or with the paper's linear
+            kernel.
+        early_stopping: Whether a training ends early that is not predicted to beat the best.
+    """
+
+    variant: Variant = "default"
+    horizon: int | None = None
+    p: float | None = None
+    tau: float | None = None
+    epsilon: float | None = None
+    start: Start | None = None
+    n_first: int | None = None
+    choice: Choice | None = None
+    n_points: int | None = None
+    monotone: bool | None = None
+    of_time: Literal["decay", "rbf"] | None = None
+    within: Literal["matern", "rbf"] | None = None
+    cost: Literal["log_rate", "linear"] | None = None
+    early_stopping: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("horizon", "n_first", "n_points"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be >= 1; got {value}")
+        if self.p is not None and not 0 < self.p <= 1:
+            raise ValueError(f"p must be in (0, 1], a share of a full training; got {self.p}")
+        for name in ("tau", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be >= 0; got {value}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run, none of them open but those that the study decides.
+
+    Attributes are those of `BapiOptions`, and these:
+
+    Attributes:
+        trains_in_full: Whether trainings run to the end, and nothing is stopped.
+        looks_ahead: Whether the next configuration is valued by what it lets the one after gain.
+        is_bounded: Whether the horizon ends where the budget does.
+    """
+
+    horizon: int = 4
+    p: float = 0.1
+    tau: float = 2.0
+    epsilon: float | None = None
+    start: Start = "halving"
+    n_first: int | None = None
+    choice: Choice = "cool"
+    n_points: int = 3
+    monotone: bool = True
+    of_time: Literal["decay", "rbf"] = "decay"
+    within: Literal["matern", "rbf"] = "matern"
+    cost: Literal["log_rate", "linear"] = "log_rate"
+    early_stopping: bool = True
+    trains_in_full: bool = False
+    looks_ahead: bool = False
+    is_bounded: bool = True
+
+    @classmethod
+    def of(cls, options: BapiOptions) -> Self:
+        """Return the settings of a variant with the options that were given."""
+        given = {k: v for k, v in asdict(options).items() if v is not None and k != "variant"}
+        settings: Self = replace(cls(), **{**_VARIANTS[options.variant], **given})
+        return settings
+
+
+_IN_FULL: dict[str, Any] = {
+    "trains_in_full": True,
+    "start": "random",
+    "n_first": 6,
+    "n_points": 1,
+    "monotone": False,
+    "early_stopping": False,
+}
+_VARIANTS: dict[Variant, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "p": 0.2,
+        "start": "random",
+        "n_first": 5,
+        "choice": "per_cost",
+        "within": "rbf",
+        "cost": "linear",
+    },
+    "ei": {**_IN_FULL, "horizon": 1, "choice": "first"},
+    "binoculars": {**_IN_FULL, "horizon": 4, "choice": "ei", "is_bounded": False},
+    "ms_ei": {**_IN_FULL, "horizon": 1, "choice": "first", "looks_ahead": True},
+}

@@ -1,0 +1,288 @@
+"""One ask of BAPI: what it asks for, from the curves, the memo of the last ask, and the budget."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import floor, inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.methods.bapi.belief import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.costs import Overheads
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.horizon import Entry
+from prefect_tune.optimizers.methods.bapi.options import Settings
+from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
+from prefect_tune.optimizers.methods.bapi.start import Begin, Design, GoOn
+from prefect_tune.optimizers.methods.bapi.stopping import enough_epochs, verdict
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.surrogates.kernel import Array
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+
+__all__ = ["Order", "Turn"]
+
+_LEAST_CURVES = 4
+"""With scores, before anything can be planned."""
+_N_BEST = 4
+_EPSILON = 0.01
+"""Of the range of a metric that has one."""
+_EPSILON_OF_SPREAD = 0.02
+"""Of the interquartile range of what was told, of any other metric."""
+_LEAST_EPSILON = 1e-6
+_WORTHWHILE = 0.1
+"""Of epsilon: the gain for which trainings go on where only trials end a study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be trained.
+
+    Attributes:
+        configuration: None for a random one that is new.
+        epochs: From its start.
+    """
+
+    configuration: Configuration | None
+    epochs: int
+
+
+@dataclass
+class Turn:
+    """The parts of an ask, in the order in which they are tried.
+
+    Attributes:
+        curves: All that were begun, in that order.
+        memo: Of the last ask; changed into that of this one.
+        history: All trials.
+        budget: What is left.
+        objective: What is minimised.
+        settings: Of the method.
+        t_max: Epochs of a full training.
+        design: Of the start.
+        learner: Of curves and costs.
+        normals: Of fantasies.
+        pool: From the best configurations to new candidates.
+        rng: Source of randomness.
+    """
+
+    curves: Mapping[Configuration, LearningCurve]
+    memo: dict[str, Any]
+    history: History
+    budget: Budget
+    objective: Objective
+    settings: Settings
+    t_max: int
+    design: Design
+    learner: Learner
+    normals: Array
+    pool: Callable[[Candidates, np.random.Generator], Candidates]
+    rng: np.random.Generator
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether new configurations may be begun."""
+        return self.budget.trials_left != 0
+
+    @property
+    def quantum(self) -> int:
+        """Epochs after which a training is looked at."""
+        return max(1, round(self.settings.p * self.t_max))
+
+    @cached_property
+    def n_known(self) -> int:
+        """Configurations of which a loss is known."""
+        return sum(bool(c.epochs) for c in self.curves.values())
+
+    @cached_property
+    def best(self) -> float:
+        """The best score that meets the constraints; of all scores, where none does."""
+        ended = [t for t in self.history if t.loss is not None]
+        feasible = [t for t in ended if self.history.violation(t) <= 0]
+        return -min((t.loss for t in feasible or ended if t.loss is not None), default=inf)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Score that may be lost by ending a training early."""
+        if self.settings.epsilon is not None:
+            return self.settings.epsilon
+        width = self.objective.upper - self.objective.lower
+        if isfinite(width):
+            return _EPSILON * width
+        scores = [c.score for c in self.curves.values() if c.epochs]
+        low, high = np.quantile(scores, (0.25, 0.75)) if scores else (0.0, 0.0)
+        return max(_EPSILON_OF_SPREAD * float(high - low), _LEAST_EPSILON)
+
+    def of_start(self) -> Order | None:
+        """Return what the start asks for; None where it has ended, or waits and others may go."""
+        step = self.design.next(self.curves, may_begin=self.may_begin)
+        if isinstance(step, GoOn):
+            return Order(step.configuration, step.epochs)
+        if isinstance(step, Begin) or (self.n_known < _LEAST_CURVES and self.may_begin):
+            return Order(None, self.design.epochs[0])
+        return None
+
+    def of_undecided(self) -> Order | None:
+        """Return the training that goes on, of those told that were not decided on yet."""
+        targets: dict[str, int] = dict(self.memo.get("targets", {}))
+        told = [n for n in sorted(map(int, targets)) if self.history[n].is_told]
+        if not told:
+            return None
+        belief = self.learner.recall(list(self.curves.values()), self.memo)
+        self.memo["targets"] = targets
+        for number in told:
+            target = targets.pop(str(number))
+            curve = self.curves[self.history[number].query.configuration]
+            if curve.is_closed or curve.is_pending:
+                continue
+            epochs = self._decided(curve, target, belief)
+            if epochs is not None:
+                return self._ordered(curve.configuration, curve.done, epochs)
+        return None
+
+    def of_plan(self) -> Order | None:
+        """Return the next configuration of a plan of what is left, if there is any."""
+        if not self.n_known:
+            return None
+        belief, kept = self.learner.learn(list(self.curves.values()), self.memo, self.rng)
+        self.memo |= kept
+        planning = self._planning(belief)
+        left = self.budget.seconds_left
+        budget = inf if left is None else left - planning.pending_seconds
+        entries = planning.entries(budget)
+        if not self.may_begin and left is None:
+            entries = self._worthwhile(entries, planning)
+        if not entries:
+            return None
+        spent = self._spent_share()
+        entry = planning.chosen(entries, spent)
+        configuration = planning.prospects.configuration(entry.number)
+        done = int(planning.prospects.done[entry.number])
+        if done:
+            self.memo["thawed"] = self.memo.get("thawed", 0) + 1
+        if self.settings.trains_in_full or not planning.prospects.is_divisible[entry.number]:
+            return Order(configuration, entry.epochs)
+        return self._ordered(configuration, done, entry.epochs)
+
+    def of_best(self) -> Order | None:
+        """Return the best configuration, to be trained to the end if none was."""
+        if self.may_begin or self.budget.seconds_left is not None or self.history.complete:
+            return None
+        going = [c for c in self.curves.values() if c.epochs and not c.is_closed]
+        if not going or any(c.is_pending for c in self.curves.values()):
+            return None
+        best = max(going, key=lambda c: c.score)
+        return Order(best.configuration, self.t_max)
+
+    def _ordered(self, configuration: Configuration | None, done: int, epochs: int) -> Order:
+        """Return the next stretch of a training, whose target is noted."""
+        self.memo.setdefault("targets", {})
+        self.memo["targets"] = {**self.memo["targets"], str(len(self.history)): epochs}
+        return Order(configuration, min(epochs, done + self.quantum))
+
+    def _decided(self, curve: LearningCurve, target: int, belief: Belief) -> int | None:
+        """Return the epochs that a training goes on to in all; None if it ends here."""
+        row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
+        if self.settings.early_stopping:
+            enough = enough_epochs(belief.curve(row, is_known=True), self.epsilon, curve.done)
+            rows, epochs = np.repeat(row, 2, axis=0), np.array([enough, curve.done])
+            mean, deviation = belief.outcome(rows, epochs)
+            said = verdict(
+                done=curve.done,
+                target=enough,
+                mean=float(mean[0]),
+                deviation=float(deviation[0]),
+                deviation_now=float(deviation[1]),
+                best=self.best,
+                tau=self.settings.tau,
+            )
+        else:
+            enough, said = target, "finished" if curve.done >= target else "goes on"
+        if said != "goes on":
+            self.memo[said] = self.memo.get(said, 0) + 1
+            return None
+        left = self.budget.seconds_left
+        if left is None:
+            return enough
+        affordable = floor(left / float(belief.seconds(row)[0]))
+        return min(enough, curve.done + affordable) if affordable >= 1 else None
+
+    def _planning(self, belief: Belief) -> Planning:
+        return Planning(
+            prospects=self._prospects(),
+            belief=belief,
+            overheads=Overheads.of(list(self.curves.values())),
+            settings=self.settings,
+            best=self.best,
+            epsilon=self.epsilon,
+            quantum=self.quantum,
+            normals=self.normals,
+        )
+
+    def _prospects(self) -> Prospects:
+        """Return the trainings that may be gone on with, those under way, and new candidates."""
+        inputs = self.learner.inputs
+        curves = list(self.curves.values())
+        waits = self.design.waiting(self.curves)
+        begun = [
+            c
+            for c in curves
+            if c.is_pending or (not c.is_closed and c.is_iterative and c.configuration not in waits)
+        ]
+        told = sorted((c for c in curves if c.epochs), key=lambda c: -c.score)
+        encoded = inputs.encode(c.configuration for c in begun)
+        new = Candidates(encoded.algorithms[:0], encoded.units[:0])
+        if self.may_begin:
+            best = inputs.encode(c.configuration for c in told[:_N_BEST])
+            new = self._unlike(self.pool(best, self.rng))
+        pool = encoded.joined(new)
+        n_new = len(new)
+        known: dict[int, Configuration | None] = {i: c.configuration for i, c in enumerate(begun)}
+
+        def configuration(j: int) -> Configuration | None:
+            if j not in known:
+                decoded = inputs.candidates.decode(pool, j)
+                known[j] = None if decoded in self.curves else decoded
+            return known[j]
+
+        return Prospects(
+            inputs=inputs.of(pool),
+            done=np.array([*(c.done for c in begun), *[0] * n_new], dtype=np.intp),
+            targets=np.array(
+                [*(c.target if c.is_pending else 0 for c in begun), *[0] * n_new], dtype=np.intp
+            ),
+            is_divisible=self.learner.trains_in_epochs(pool),
+            configuration=configuration,
+        )
+
+    def _unlike(self, new: Candidates) -> Candidates:
+        """Return new candidates of which none is twice there, or was begun."""
+        inputs = self.learner.inputs
+        begun = inputs.of(inputs.encode(self.curves))
+        rows = np.vstack([begun, inputs.of(new)])
+        _, first = np.unique(rows.round(9), axis=0, return_index=True)
+        fresh = np.sort(first[first >= len(begun)]) - len(begun)
+        return new[fresh]
+
+    def _worthwhile(self, entries: list[Entry], planning: Planning) -> list[Entry]:
+        """Return the entries that may gain something, where no seconds end a study."""
+        if not entries:
+            return []
+        rows = planning.prospects.inputs[[e.number for e in entries]]
+        gains = planning.belief.improvement(rows, self.t_max, self.best)
+        return [
+            e for e, gain in zip(entries, gains, strict=True) if gain >= _WORTHWHILE * self.epsilon
+        ]
+
+    def _spent_share(self) -> float:
+        """Return the share of the budget that is spent: of seconds, else of configurations."""
+        budget = self.budget
+        if budget.seconds_left is not None:
+            total = budget.seconds_spent + max(budget.seconds_left, 0.0)
+            return budget.seconds_spent / total if total > 0 else 1.0
+        if budget.trials_left is None:
+            return 0.0
+        return len(self.curves) / (len(self.curves) + budget.trials_left)
