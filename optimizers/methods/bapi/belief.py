@@ -219,7 +219,12 @@ class Learner:
         known = [c for c in curves if c.epochs]
         chosen = {
             n: chosen_epochs(
-                n, self._settings.n_points, self._t_max, of_time, theta[p - q : p], noise
+                n,
+                self._settings.n_points,
+                self._t_max,
+                of_time=of_time,
+                theta=theta[p - q : p],
+                noise=noise,
             )
             for n in {c.epochs for c in known}
         }
