@@ -72,7 +72,7 @@ class Table:
 
 def load_table(name: str, folder: Path, data: Path | None = None) -> Table:
     """Read a table, or record it: rows that are there from an earlier run are not made again."""
-    n = 800 if name in SYNTHETIC else 200 if name in ON_DATA else 400
+    n = 800 if name in SYNTHETIC else 400
     path = folder / f"{name}-{n}.parquet"
     if not path.exists() and (KEPT / path.name).exists():
         path = KEPT / path.name

@@ -13,6 +13,7 @@ from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.points import chosen_epochs, thinned
+from prefect_tune.optimizers.methods.bapi.scores import Scores
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.space import Space
@@ -72,12 +73,14 @@ class Belief:
         process: Of scores; t is the last input.
         t_max: Epochs of a full training.
         rates: Of costs; None before any is known.
-        bounds: Least and largest score that the metric has.
+        scores: Their unit.
+        bounds: Least and largest loss that the metric has.
     """
 
     process: MonotoneProcess
     t_max: int
     rates: Rates | None
+    scores: Scores
     bounds: tuple[float, float]
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
@@ -86,7 +89,7 @@ class Belief:
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
-        """Return the expected score after each epoch, shape (t_max,), never falling.
+        """Return the expected loss after each epoch, shape (t_max,), never rising.
 
         Args:
             row: Inputs of a configuration, shape (1, width).
@@ -101,8 +104,8 @@ class Belief:
             times = site_times(kernel, theta, self.t_max)
             process = process.with_sites(at_times(self.at(row, 1), row.shape[1], times))
         mean, _ = process.predict(rows)
-        rising: Array = np.clip(np.maximum.accumulate(mean), *self.bounds)
-        return rising
+        falling: Array = np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
+        return falling
 
     def predict(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
         """Return means and deviations of scores, shape (m,)."""
@@ -138,7 +141,8 @@ class Learner:
         self.inputs = curve_inputs(space, settings)
         self._space, self._iterative = space, objective.iterative
         self._settings, self._t_max = settings, t_max
-        self._bounds = -objective.upper, -objective.lower
+        self.scores = Scores.of(objective, settings.score)
+        self._bounds = objective.lower, objective.upper
         of_time = SquaredExponential() if settings.of_time == "rbf" else Decay()
         self._kernel = CurveKernel(self.inputs.within, self.inputs.width, of_time)
         self._noise = ConstantNoise(_NOISE)
@@ -194,7 +198,7 @@ class Learner:
         monotone = MonotoneProcess.of(process, self._sites(curves, process))
         costs = memo.get("costs")
         rates = None if costs is None else self._costs.recall(curves, np.array(costs))
-        return Belief(monotone, self._t_max, rates, self._bounds)
+        return Belief(monotone, self._t_max, rates, self.scores, self._bounds)
 
     def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which candidates have a model that trains in epochs, shape (n,)."""
@@ -229,15 +233,15 @@ class Learner:
             for n in {c.epochs for c in known}
         }
         epochs = [chosen[c.epochs] for c in known]
-        is_thinned = thinned([len(e) for e in epochs], [c.score for c in known], _MOST_POINTS)
+        is_thinned = thinned([len(e) for e in epochs], [c.loss for c in known], _MOST_POINTS)
         epochs = [e[-1:] if cut else e for e, cut in zip(epochs, is_thinned, strict=True)]
-        rows = [(c, e, c.score_at(e)) for c, es in zip(known, epochs, strict=True) for e in es]
+        rows = [(c, e, c.loss_at(e)) for c, es in zip(known, epochs, strict=True) for e in es]
         # A failure is as bad as the worst, at the end: its neighbourhood is avoided.
-        worst = min((c.score_at(c.epochs[0]) for c in known), default=0.0)
+        worst = max((c.losses[0] for c in known), default=0.0)
         rows += [(c, self._t_max, worst) for c in curves if c.has_failed and not c.epochs]
         candidates = self.inputs.encode(c.configuration for c, _, _ in rows)
         t = np.array([e for _, e, _ in rows]) / self._t_max
-        scores = np.array([y for _, _, y in rows])
+        scores = self.scores.of_losses(np.array([y for _, _, y in rows]))
         deviation = _deviation(scores)
         floor = float(np.median(scores)) + _WORST * deviation
         return self.inputs.at(candidates, t), np.maximum(scores, floor)
@@ -248,7 +252,7 @@ class Learner:
             return np.empty((0, self.inputs.width + 1))
         times = site_times(self._kernel, process.theta, self._t_max)
         open_curves = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
-        best_first = sorted(open_curves, key=lambda c: (not c.is_pending, -c.score))
+        best_first = sorted(open_curves, key=lambda c: (not c.is_pending, c.loss))
         chosen = best_first[: _MOST_SITES // len(times)]
         if not chosen:
             return np.empty((0, self.inputs.width + 1))

@@ -27,7 +27,7 @@ class LearningCurve:
         t_max: Epochs of a full training.
         is_iterative: Whether its model trains in epochs; a full fit counts as all of them.
         epochs: Those whose loss is known, rising, shape (k,).
-        scores: Minus the least loss up to each of them, shape (k,).
+        losses: The least loss up to each of them, shape (k,).
         model_step: Name of the step of models.
     """
 
@@ -36,7 +36,7 @@ class LearningCurve:
     t_max: int
     is_iterative: bool
     epochs: tuple[int, ...]
-    scores: tuple[float, ...]
+    losses: tuple[float, ...]
     model_step: str
 
     @property
@@ -45,9 +45,9 @@ class LearningCurve:
         return self.epochs[-1] if self.epochs else 0
 
     @property
-    def score(self) -> float:
-        """Minus the least loss; -inf before there is one."""
-        return self.scores[-1] if self.scores else -np.inf
+    def loss(self) -> float:
+        """The least loss; inf before there is one."""
+        return self.losses[-1] if self.losses else np.inf
 
     @cached_property
     def is_pending(self) -> bool:
@@ -75,12 +75,12 @@ class LearningCurve:
         """Why its training cannot go on; empty if it can."""
         return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
 
-    def score_at(self, epoch: int) -> float:
-        """Return minus the least loss up to an epoch; that of the first known one before it."""
+    def loss_at(self, epoch: int) -> float:
+        """Return the least loss up to an epoch; that of the first known one before it."""
         if not self.epochs:
-            return -np.inf
+            return np.inf
         place = int(np.searchsorted(self.epochs, epoch, side="right")) - 1
-        return self.scores[max(place, 0)]
+        return self.losses[max(place, 0)]
 
     @cached_property
     def rate(self) -> float | None:
@@ -165,14 +165,14 @@ def _curve(
     for trial in trials:
         losses |= _losses(trial, t_max)
     epochs = sorted(losses)
-    scores = -np.minimum.accumulate([losses[e] for e in epochs]) if epochs else np.empty(0)
+    least = np.minimum.accumulate([losses[e] for e in epochs]) if epochs else np.empty(0)
     return LearningCurve(
         trials[0].query.configuration,
         tuple(trials),
         t_max,
         is_iterative,
         tuple(epochs),
-        tuple(float(s) for s in scores),
+        tuple(float(x) for x in least),
         model_step,
     )
 

@@ -36,6 +36,7 @@ class BapiOptions:
         within: Covariance of configurations: matern, or rbf.
         cost: Whether seconds are learned as logarithms (log_rate), or with the paper's linear
             kernel.
+        score: Whether losses are learned as logarithms (log), or as they are (raw).
         early_stopping: Whether a training ends early that is not predicted to beat the best.
     """
 
@@ -52,6 +53,7 @@ class BapiOptions:
     of_time: Literal["decay", "rbf"] | None = None
     within: Literal["matern", "rbf"] | None = None
     cost: Literal["log_rate", "linear"] | None = None
+    score: Literal["log", "raw"] | None = None
     early_stopping: bool | None = None
 
     def __post_init__(self) -> None:
@@ -92,6 +94,7 @@ class Settings:
     of_time: Literal["decay", "rbf"] = "decay"
     within: Literal["matern", "rbf"] = "matern"
     cost: Literal["log_rate", "linear"] = "log_rate"
+    score: Literal["log", "raw"] = "log"
     early_stopping: bool = True
     trains_in_full: bool = False
     looks_ahead: bool = False
@@ -122,6 +125,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
         "choice": "per_cost",
         "within": "rbf",
         "cost": "linear",
+        "score": "raw",
     },
     "ei": {**_IN_FULL, "horizon": 1, "choice": "first"},
     "binoculars": {**_IN_FULL, "horizon": 4, "choice": "ei", "is_bounded": False},

@@ -49,18 +49,18 @@ def chosen_epochs(
     return [epochs[i] for i in sorted(chosen)]
 
 
-def thinned(counts: Sequence[int], scores: Sequence[float], most: int) -> list[bool]:
+def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[bool]:
     """Return which curves keep their last point alone, so that all have at most so many points.
 
-    Those with the worst scores are the first; the best one is left as it is.
+    Those with the largest losses are the first; the best one is left as it is.
 
     Args:
         counts: Points of each curve.
-        scores: Best of each, the higher the better.
+        losses: The least of each.
         most: Points of all curves.
     """
     total, is_thinned = sum(counts), [False] * len(counts)
-    for i in sorted(range(len(scores)), key=lambda i: (scores[i], -i))[:-1]:
+    for i in sorted(range(len(losses)), key=lambda i: (-losses[i], -i))[:-1]:
         if total <= most:
             break
         total -= counts[i] - 1

@@ -98,7 +98,7 @@ class Design:
             if rung + 1 < len(self.epochs):
                 # A full fit needs no going on, and is no match for a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
-                ranked = sorted(known, key=lambda c: -c.score_at(epochs))
+                ranked = sorted(known, key=lambda c: c.loss_at(epochs))
                 share = self.counts[rung + 1] / self.counts[rung]
                 entrants = ranked[: max(1, floor(len(known) * share))]
         return Done()

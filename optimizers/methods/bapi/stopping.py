@@ -10,14 +10,14 @@ Verdict = Literal["goes on", "finished", "stopped"]
 
 
 def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt: the least epoch within epsilon of the score at the last one (eq. 8).
+    """Return t_opt: the least epoch within epsilon of the loss at the last one (eq. 8).
 
     Args:
-        curve: Expected score after each epoch, never falling, shape (t_max,).
-        epsilon: In the unit of the scores.
+        curve: Expected loss after each epoch, never rising, shape (t_max,).
+        epsilon: In the unit of the losses.
         done: Epochs done, which it is not below.
     """
-    near = curve >= curve[-1] - epsilon
+    near = curve <= curve[-1] + epsilon
     return max(int(near.argmax()) + 1, done)
 
 

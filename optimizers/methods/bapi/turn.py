@@ -99,21 +99,22 @@ class Turn:
 
     @cached_property
     def best(self) -> float:
-        """The best score that meets the constraints; of all scores, where none does."""
+        """Score of the least loss that meets the constraints; of all, where none does."""
         ended = [t for t in self.history if t.loss is not None]
         feasible = [t for t in ended if self.history.violation(t) <= 0]
-        return -min((t.loss for t in feasible or ended if t.loss is not None), default=inf)
+        losses = [t.loss for t in feasible or ended if t.loss is not None]
+        return float(self.learner.scores.of_losses(np.array(losses)).max())
 
     @cached_property
     def epsilon(self) -> float:
-        """Score that may be lost by ending a training early."""
+        """Loss that may be added by ending a training early."""
         if self.settings.epsilon is not None:
             return self.settings.epsilon
         width = self.objective.upper - self.objective.lower
         if isfinite(width):
             return _EPSILON * width
-        scores = [c.score for c in self.curves.values() if c.epochs]
-        low, high = np.quantile(scores, (0.25, 0.75)) if scores else (0.0, 0.0)
+        losses = [c.loss for c in self.curves.values() if c.epochs]
+        low, high = np.quantile(losses, (0.25, 0.75)) if losses else (0.0, 0.0)
         return max(_EPSILON_OF_SPREAD * float(high - low), _LEAST_EPSILON)
 
     def of_start(self) -> Order | None:
@@ -174,7 +175,7 @@ class Turn:
         going = [c for c in self.curves.values() if c.epochs and not c.is_closed]
         if not going or any(c.is_pending for c in self.curves.values()):
             return None
-        best = max(going, key=lambda c: c.score)
+        best = min(going, key=lambda c: c.loss)
         return Order(best.configuration, self.t_max)
 
     def _ordered(self, configuration: Configuration | None, done: int, epochs: int) -> Order:
@@ -232,7 +233,7 @@ class Turn:
             for c in curves
             if c.is_pending or (not c.is_closed and c.is_iterative and c.configuration not in waits)
         ]
-        told = sorted((c for c in curves if c.epochs), key=lambda c: -c.score)
+        told = sorted((c for c in curves if c.epochs), key=lambda c: c.loss)
         encoded = inputs.encode(c.configuration for c in begun)
         new = Candidates(encoded.algorithms[:0], encoded.units[:0])
         if self.may_begin:
@@ -272,7 +273,8 @@ class Turn:
         if not entries:
             return []
         rows = planning.prospects.inputs[[e.number for e in entries]]
-        gains = planning.belief.improvement(rows, self.t_max, self.best)
+        improvement = planning.belief.improvement(rows, self.t_max, self.best)
+        gains = self.learner.scores.loss_of_gain(improvement, self.best)
         return [
             e for e, gain in zip(entries, gains, strict=True) if gain >= _WORTHWHILE * self.epsilon
         ]
