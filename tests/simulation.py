@@ -10,6 +10,7 @@ from worlds import evaluation
 from prefect_tune.optimizers import (
     Asked,
     Budget,
+    Evaluation,
     Event,
     Failure,
     NotYet,
@@ -76,27 +77,33 @@ class Simulation:
 
     Attributes:
         optimizer: What is asked.
-        outcome: Of a query, its loss and seconds.
+        outcome: Of a query, its loss and seconds, or all of its evaluation.
         n_workers: Trials at the same time.
         trials: Configurations that may be begun; None for no limit.
         seconds: When it ends; trials under way are finished.
+        is_end_told: Whether asks are told the seconds that are left.
         clock: Measures the asks, which then take their seconds on the simulated clock too.
+        are_asks_free: Whether they are measured only, and take no simulated seconds.
         ask_seconds: What they took, where there is a clock.
         events: In their order.
         stretches: All that ran, in the order of their ends.
         n_waits: How often an ask was answered with not yet.
+        now: Seconds since it began.
     """
 
     optimizer: Optimizer
-    outcome: Callable[[Query], Outcome]
+    outcome: Callable[[Query], Outcome | Evaluation]
     n_workers: int = 1
     trials: int | None = None
     seconds: float = float("inf")
+    is_end_told: bool = False
     clock: Callable[[], float] | None = None
+    are_asks_free: bool = False
     ask_seconds: list[float] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     n_waits: int = 0
+    now: float = 0.0
 
     def run(self) -> "Simulation":
         """Run until nothing is left to ask for, or until the seconds are spent."""
@@ -106,10 +113,10 @@ class Simulation:
 
     def ends(self) -> Iterator[Stretch]:
         """Yield each stretch after it was told."""
-        now, under_way = 0.0, list[tuple[float, int, Stretch, float | None]]()
+        under_way = list[tuple[float, int, Stretch, Outcome | Evaluation]]()
         is_over = False
         while True:
-            while not is_over and len(under_way) < self.n_workers and now < self.seconds:
+            while not is_over and len(under_way) < self.n_workers and self.now < self.seconds:
                 if self.budget.trials_left == 0 and not self.optimizer.can_go_on:
                     is_over = True
                     break
@@ -122,15 +129,15 @@ class Simulation:
                     is_over = True
                     break
                 number = len(self.optimizer.history) - 1
-                now += self.ask_seconds[-1] if self.ask_seconds else 0.0
-                loss, took = self.outcome(query)
-                stretch = Stretch(Trial(number, query).started(), now, now + took)
-                heappush(under_way, (stretch.ended, number, stretch, loss))
+                outcome = self.outcome(query)
+                took = outcome.cost_seconds if isinstance(outcome, Evaluation) else outcome[1]
+                stretch = Stretch(Trial(number, query).started(), self.now, self.now + took)
+                heappush(under_way, (stretch.ended, number, stretch, outcome))
             if not under_way:
                 return
-            ended, _, stretch, loss = heappop(under_way)
-            now = max(now, ended)
-            yield self._tell(stretch, loss)
+            ended, _, stretch, outcome = heappop(under_way)
+            self.now = max(self.now, ended)
+            yield self._tell(stretch, outcome)
 
     def busy_share(self, until: float) -> float:
         """Share of the workers' time up to then in which they had a trial."""
@@ -145,6 +152,7 @@ class Simulation:
             trials_spent=len(self.stretches),
             trials_left=None if self.trials is None else self.trials - n_begun,
             seconds_spent=sum(s.ended - s.started for s in self.stretches),
+            seconds_left=self.n_workers * (self.seconds - self.now) if self.is_end_told else None,
             ask_seconds=sum(self.ask_seconds),
             n_workers=self.n_workers,
             last_ask_seconds=tuple(self.ask_seconds[-_LAST_ASKS:]),
@@ -156,15 +164,19 @@ class Simulation:
         query = self.optimizer.ask(budget)
         if self.clock:
             self.ask_seconds.append(self.clock() - started)
+            self.now += 0.0 if self.are_asks_free else self.ask_seconds[-1]
         number = len(self.optimizer.history) - 1
         self.events.append(Asked(number, query, budget, self.optimizer.memo))
         return query
 
-    def _tell(self, stretch: Stretch, loss: float | None) -> Stretch:
+    def _tell(self, stretch: Stretch, outcome: Outcome | Evaluation) -> Stretch:
         took = stretch.ended - stretch.started
-        failure = Failure("error", "no loss", cost_seconds=took)
-        trial = stretch.trial
-        told = trial.failed(failure) if loss is None else trial.ended(evaluation(loss, took))
+        if not isinstance(outcome, Evaluation) and outcome[0] is not None:
+            outcome = evaluation(outcome[0], took)
+        if isinstance(outcome, Evaluation):
+            told = stretch.trial.ended(outcome)
+        else:
+            told = stretch.trial.failed(Failure("error", "no loss", cost_seconds=took))
         self.optimizer.tell(told)
         self.events.append(Told(told))
         self.stretches.append(Stretch(told, stretch.started, stretch.ended))

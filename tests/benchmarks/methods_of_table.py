@@ -1,0 +1,122 @@
+"""Methods whose new configurations are rows of a table, and nothing else.
+
+Random ones take rows evenly, bohb those that it draws in proportion to its widened density, bapi
+all that are free as its pool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from curve_tables import Table
+
+from prefect_tune.optimizers import (
+    Bohb,
+    Budget,
+    Configuration,
+    Halving,
+    Hyperband,
+    Objective,
+    Optimizer,
+    Query,
+    RandomSearch,
+    SpaceExhausted,
+)
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bohb.densities import KernelDensity
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
+
+__all__ = ["OF_TABLE", "method_of_table"]
+
+
+class FromTable:
+    """Mixed into a method: new configurations are rows of a table."""
+
+    table: Table
+
+    def begin(self: Any, rng: np.random.Generator) -> Configuration:
+        """A row that was not asked for, all with equal probability.
+
+        Raises:
+            SpaceExhausted: If there is none.
+        """
+        if not (free := self.free):
+            raise SpaceExhausted("all rows were asked for")
+        return self.table.configurations[free[int(rng.integers(len(free)))]]
+
+    @property
+    def free(self: Any) -> list[int]:
+        """Rows that were not asked for."""
+        asked = self.history.asked
+        return [i for i, c in enumerate(self.table.configurations) if c not in asked]
+
+    @cached_property
+    def rows(self) -> Candidates:
+        """All rows of the table."""
+        return CandidateSpace(self.table.space).encode(self.table.configurations)
+
+
+class RandomOfTable(FromTable, RandomSearch):
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        return Query(self.begin(rng))
+
+
+class HalvingOfTable(FromTable, Halving):
+    pass
+
+
+class HyperbandOfTable(FromTable, Hyperband):
+    pass
+
+
+class BohbOfTable(FromTable, Bohb):
+    def begin(self, rng: np.random.Generator) -> Configuration:
+        is_random = rng.random() < self.options.random_share
+        proposed = None if is_random else self._by_model(rng)
+        return FromTable.begin(self, rng) if proposed is None else proposed
+
+    def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
+        """Rows in proportion to the density with wider kernels."""
+        rows = self.rows[self.free]
+        if not len(rows):
+            return rows
+        factor = self.options.bandwidth_factor
+        wide = replace(
+            good, widths=factor * good.widths, leaving=np.minimum(factor * good.leaving, 1)
+        )
+        density = np.exp(wide.log_density(rows))
+        n = min(self.options.n_samples, len(rows))
+        return rows[rng.choice(len(rows), n, replace=False, p=density / density.sum())]
+
+
+class BapiOfTable(FromTable, Bapi):
+    @cached_property
+    def rows(self) -> Candidates:
+        """All rows of the table, what they do not have as the model has it."""
+        return self._learner.inputs.encode(self.table.configurations)
+
+    def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:  # noqa: ARG002
+        """All rows that were not asked for."""
+        return self.rows[self.free]
+
+
+OF_TABLE: dict[str, type[Optimizer]] = {
+    "random": RandomOfTable,
+    "halving": HalvingOfTable,
+    "hyperband": HyperbandOfTable,
+    "bohb": BohbOfTable,
+    "bapi": BapiOfTable,
+}
+
+
+def method_of_table(
+    name: str, table: Table, seed: int, objective: Objective, options: Mapping[str, Any]
+) -> Optimizer:
+    """A method that begins rows of a table only."""
+    made: Any = OF_TABLE[name](table.space, seed, objective, **options)
+    made.table = table
+    optimizer: Optimizer = made
+    return optimizer
