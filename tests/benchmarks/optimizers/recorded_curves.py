@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from prefect_tune.optimizers import make_optimizer
 
 METHODS = "bapi,bapi:variant=paper,bapi:variant=ei,bohb,hyperband,halving,random"
-KEY = ("table", "method", "seed", "budget", "charge", "nearest")
+KEY = ("table", "n_rows", "method", "seed", "budget", "charge", "nearest")
 
 
 class Runs:
@@ -74,7 +74,8 @@ def figures_of(name: str, options: argparse.Namespace, runs: Runs) -> dict[str, 
     same = {k: getattr(options, k) for k in ("budget", "charge", "nearest")}
     of_methods = {}
     for contestant in named(options.methods):
-        key = {**same, "table": name, "method": contestant.text}
+        key = {**same, "table": name, "n_rows": len(table.configurations)}
+        key["method"] = contestant.text
         of_methods[contestant.text] = Figures.of(
             [runs.get(table, contestant, {**key, "seed": seed}) for seed in seeds], table
         )
