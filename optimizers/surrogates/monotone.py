@@ -5,7 +5,7 @@ expectation propagation (`truncation`), so the posterior stays Gaussian (Agrell 
 al., eq. 9 to 18), in Cholesky form: the covariance of slopes, nearly singular, is never inverted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from prefect_tune.optimizers.surrogates.cholesky import solve_triangular
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array
-from prefect_tune.optimizers.surrogates.truncation import Sites, propagate
+from prefect_tune.optimizers.surrogates.truncation import Sites, needed_truths, propagate
 
 __all__ = ["MonotoneProcess"]
 
@@ -44,13 +44,20 @@ class MonotoneProcess:
 
     @classmethod
     def of(
-        cls, process: GaussianProcess, sites: Array, *, noise: float | None = None
+        cls,
+        process: GaussianProcess,
+        sites: Array,
+        *,
+        only_falling: bool = True,
+        noise: float | None = None,
     ) -> "MonotoneProcess":
         """Condition a process on slopes of at least 0.
 
         Args:
             process: Of one target, with a `CurveKernel` and a mean that is a number or None.
             sites: Rows of inputs, each with its t, shape (s, d).
+            only_falling: Whether only those are taken where the mean falls otherwise; see
+                `needed_truths`. Sites at all of them push flat curves up.
             noise: Variance with which slopes are seen; see `propagate`.
 
         Raises:
@@ -75,10 +82,15 @@ class MonotoneProcess:
             factor=square,
             weights=none,
         )
-        return plain.with_sites(sites, noise=noise)
+        return plain.with_sites(sites, only_falling=only_falling, noise=noise)
 
-    def with_sites(self, more: Array, *, noise: float | None = None) -> "MonotoneProcess":
-        """Return it with further sites, shape (r, d); what the present ones say stays as it is."""
+    def with_sites(
+        self, more: Array, *, only_falling: bool = True, noise: float | None = None
+    ) -> "MonotoneProcess":
+        """Return it with further sites; what the present ones say stays as it is.
+
+        The arguments are those of `of`.
+        """
         more = np.asarray(more, dtype=np.float64)
         if not len(more):
             return self
@@ -87,26 +99,28 @@ class MonotoneProcess:
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
         # What the present sites say is known already, so the new ones see what is left.
         whitened = self._whitened(across)
-        told = propagate(mean + across @ self.weights, within - whitened.T @ whitened, noise=noise)
-        beliefs = Sites(
-            np.append(self.beliefs.precision, told.precision),
-            np.append(self.beliefs.shift, told.shift),
-            self.beliefs.log_probability + told.log_probability,
-            told.n_sweeps,
-        )
-        slope_mean = np.append(self.slope_mean, mean)
-        covariance = np.block([[self.slope_covariance, across.T], [across, within]])
+        seen = mean + across @ self.weights, within - whitened.T @ whitened
+        taken = np.arange(len(more))
+        if only_falling:
+            taken, told = needed_truths(*seen, noise=noise)
+        else:
+            told = propagate(*seen, noise=noise)
+        if not len(taken):
+            return self
+        slope_mean = np.append(self.slope_mean, mean[taken])
+        inner, across = within[np.ix_(taken, taken)], across[taken]
+        covariance = np.block([[self.slope_covariance, across.T], [across, inner]])
+        beliefs = self.beliefs.and_also(told)
         factor = beliefs.factor(covariance)
-        weights = beliefs.pull(slope_mean, covariance, factor)
-        return MonotoneProcess(
-            process=self.process,
-            sites=np.vstack([self.sites, more]),
+        return replace(
+            self,
+            sites=np.vstack([self.sites, more[taken]]),
             beliefs=beliefs,
-            half_slopes=np.hstack([self.half_slopes, half]),
+            half_slopes=np.hstack([self.half_slopes, half[:, taken]]),
             slope_mean=slope_mean,
             slope_covariance=covariance,
             factor=factor,
-            weights=weights,
+            weights=beliefs.pull(slope_mean, covariance, factor),
         )
 
     @property

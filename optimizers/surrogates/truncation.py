@@ -10,18 +10,20 @@ from dataclasses import dataclass, replace
 from math import pi, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 
 from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
 from prefect_tune.optimizers.surrogates.kernel import Array
 
-__all__ = ["Sites", "propagate", "truncation_ratio"]
+__all__ = ["Sites", "needed_truths", "propagate", "truncation_ratio"]
 
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
 """Deviations above 0 from which on a truth says nothing new."""
 _LEAST_VARIANCE = 1e-14
+_MOST_NEEDED = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,15 @@ class Sites:
     def none(cls, n: int) -> "Sites":
         """Return n sites that say nothing."""
         return cls(np.zeros(n), np.zeros(n))
+
+    def and_also(self, others: "Sites") -> "Sites":
+        """Return these and the others, which were found with these known."""
+        return Sites(
+            np.append(self.precision, others.precision),
+            np.append(self.shift, others.shift),
+            self.log_probability + others.log_probability,
+            others.n_sweeps,
+        )
 
     def factor(self, covariance: Array) -> Array:
         """Return L with LL' = I + Q covariance Q and Q = diag(sqrt(tau)), shape (s, s)."""
@@ -100,6 +111,39 @@ def propagate(
         step = _swept(tau, nu, *moments, noise)
     found = Sites(tau, nu, n_sweeps=n_sweeps)
     return replace(found, log_probability=_log_probability(mean, covariance, found, noise))
+
+
+def needed_truths(
+    mean: Array, covariance: Array, *, noise: float | None = None, most: int = _MOST_NEEDED
+) -> tuple[NDArray[np.intp], Sites]:
+    """Return which truths leave no entry with a negative mean, and their sites.
+
+    One after the other, the least likely entry first, until none is expected to be negative. What
+    holds already in the mean is left out: many truths that nearly hold push each other upwards.
+
+    Args:
+        mean: Shape (s,).
+        covariance: Shape (s, s).
+        noise: See `propagate`.
+        most: How many truths are taken at most.
+    """
+    chosen: list[int] = []
+    sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
+    while len(chosen) < most:
+        is_open = (mu < 0) & (variance > _LEAST_VARIANCE)
+        is_open[chosen] = False
+        if not is_open.any():
+            break
+        z = mu[is_open] / np.sqrt(variance[is_open])
+        chosen.append(int(np.flatnonzero(is_open)[np.argmin(z)]))
+        inner = covariance[np.ix_(chosen, chosen)]
+        start = Sites(np.append(sites.precision, 0.0), np.append(sites.shift, 0.0))
+        sites = propagate(mean[chosen], inner, noise=noise, start=start)
+        factor, across = sites.factor(inner), covariance[chosen]
+        mu = mean + sites.pull(mean[chosen], inner, factor) @ across
+        half = solve_triangular(factor, np.sqrt(sites.precision)[:, None] * across)
+        variance = np.diag(covariance) - np.einsum("ij,ij->j", half, half)
+    return np.array(chosen, dtype=np.intp), sites
 
 
 def truncation_ratio(z: float) -> tuple[float, float]:

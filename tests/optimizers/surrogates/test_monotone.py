@@ -40,11 +40,14 @@ def toy(
     return process, np.column_stack([x[1::2], np.ones(n // 2)])
 
 
-def monotone(process: GaussianProcess, unfinished: np.ndarray) -> MonotoneProcess:
+def monotone(
+    process: GaussianProcess, unfinished: np.ndarray, *, only_falling: bool = False
+) -> MonotoneProcess:
     kernel = process.kernel
     assert isinstance(kernel, CurveKernel)
     times = site_times(kernel, process.kernel_theta, T_MAX)
-    return MonotoneProcess.of(process, at_times(unfinished, 2, times))
+    sites = at_times(unfinished, 2, times)
+    return MonotoneProcess.of(process, sites, only_falling=only_falling)
 
 
 def test_worked_curve() -> None:
@@ -57,7 +60,7 @@ def test_worked_curve() -> None:
     mean, deviation = process.predict(rows)
     assert mean == pytest.approx([0.559198, 0.331375, 0.265766, 0.293261], abs=1e-6)
     assert deviation == pytest.approx([0.097910, 0.443103, 0.832118, 0.931527], abs=1e-6)
-    process_on_sites = MonotoneProcess.of(process, rows[:3], noise=0.0)
+    process_on_sites = MonotoneProcess.of(process, rows[:3], only_falling=False, noise=0.0)
     slope_mean, B = process_on_sites.slope_mean, process_on_sites.slope_covariance
     assert slope_mean == pytest.approx([-1.023594, -0.879374, 0.150034], abs=1e-6)
     assert B[np.triu_indices(3)] == pytest.approx(
@@ -96,7 +99,7 @@ def test_worked_pair_of_curves() -> None:
     assert mean == pytest.approx([0.4658284, 0.4530219, 0.4643294], abs=1e-6)
     assert deviation == pytest.approx([0.0306633, 0.1285710, 0.1916800], abs=1e-6)
     sites = np.array([[1, 0.02], [1, 1.0]])
-    on_sites = MonotoneProcess.of(process, sites, noise=0.0)
+    on_sites = MonotoneProcess.of(process, sites, only_falling=False, noise=0.0)
     assert on_sites.slope_mean == pytest.approx([-0.9109239, 0.0278731], abs=1e-6)
     assert on_sites.slope_covariance.ravel() == pytest.approx(
         [3.6274804, -0.0674681, -0.0674681, 0.0215174], abs=1e-6
@@ -169,8 +172,12 @@ def falls(means: np.ndarray) -> int:
     return int((np.diff(means, axis=1) < -1e-9).sum())
 
 
-@pytest.mark.parametrize("of_time", [Decay(), SquaredExponential()])
-def test_the_mean_falls_nowhere_where_the_plain_one_does(of_time: TimeKernel) -> None:
+@pytest.mark.parametrize(
+    ("of_time", "only_falling"), [(Decay(), True), (Decay(), False), (SquaredExponential(), False)]
+)
+def test_the_mean_falls_nowhere_where_the_plain_one_does(
+    of_time: TimeKernel, only_falling: bool
+) -> None:
     """1,000 points of toy curves each."""
     times = np.linspace(1 / T_MAX, 1.0, 50)
     plain, told = 0, 0
@@ -179,7 +186,8 @@ def test_the_mean_falls_nowhere_where_the_plain_one_does(of_time: TimeKernel) ->
         rows = at_times(unfinished, 2, times)
         shape = (len(unfinished), len(times))
         plain += falls(process.predict(rows)[0].reshape(shape))
-        told += falls(monotone(process, unfinished).predict(rows)[0].reshape(shape))
+        on_sites = monotone(process, unfinished, only_falling=only_falling)
+        told += falls(on_sites.predict(rows)[0].reshape(shape))
     assert plain > 0
     assert told == 0
 
@@ -205,13 +213,14 @@ def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> Non
     on_sites = monotone(process, unfinished)
     times = np.linspace(1 / T_MAX, 1.0, 6)
     unseen = at_times(np.array([[0.0, 1.0, 1.0]]), 2, times)
-    local = on_sites.with_sites(unseen)
+    local = on_sites.with_sites(unseen, only_falling=False)
     assert local.beliefs.precision[: len(on_sites.sites)] == pytest.approx(
         on_sites.beliefs.precision
     )
     assert (local.slopes(unseen)[0] >= -1e-6).all()
     assert (on_sites.slopes(unseen)[0] < 0).any()
-    again = MonotoneProcess.of(process, np.vstack([on_sites.sites, unseen]))
+    together = np.vstack([on_sites.sites, unseen])
+    again = MonotoneProcess.of(process, together, only_falling=False)
     assert local.predict(unseen)[0] == pytest.approx(again.predict(unseen)[0], abs=0.2)
     mean, covariance = dense(local, unseen)
     latent = (local.predict(unseen)[0] - process.offset) / local.scale
@@ -220,12 +229,49 @@ def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> Non
     assert on_sites.with_sites(unseen[:0]) is on_sites
 
 
+def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
+    """A curve that falls from 0.5 by a tenth, and one that rises by `second`; their ends."""
+    kernel = CurveKernel(Matern52([0]), 1, Decay())
+    theta = np.log([0.5, 1.0, 1.0, 1.0, 0.3, 1e-3])
+    inputs = np.array([[0, 0.02], [0, 0.2], [1, 0.02], [1, 0.2]])
+    values = np.array([0.5, 0.4, 0.5, 0.5 + second])
+    process = GaussianProcess.given(kernel, theta, inputs, values, mean=0.5, scale=0.1)
+    return process, np.array([[0, 1.0], [1, 1.0]])
+
+
+def test_only_where_the_mean_falls_stands_a_site() -> None:
+    process, ends = two_curves(second=0.1)
+    on_sites = MonotoneProcess.of(process, ends)
+    assert on_sites.sites.tolist() == [[0.0, 1.0]]
+    assert (MonotoneProcess.of(process, ends[:0]).slopes(ends)[0] < 0).tolist() == [True, False]
+    assert (on_sites.slopes(ends)[0] >= 0).all()
+    everywhere = MonotoneProcess.of(process, ends, only_falling=False)
+    assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
+
+
+def test_where_no_curve_falls_nothing_changes() -> None:
+    process, ends = two_curves(second=0.1)
+    rising = MonotoneProcess.of(process, ends[1:])
+    assert not len(rising.sites)
+    assert rising.predict(ends)[0] == pytest.approx(process.predict(ends)[0], rel=1e-12)
+    assert rising.with_sites(ends[1:]) is rising
+
+
+def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
+    process, ends = two_curves(second=-0.05)
+    first = MonotoneProcess.of(process, ends[:1])
+    both = first.with_sites(ends)
+    assert both.sites.tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    assert both.beliefs.precision[0] == first.beliefs.precision[0]
+    assert (both.slopes(ends)[0] >= 0).all()
+
+
 def test_sites_that_rise_anyway_change_nothing() -> None:
     kernel = CurveKernel(None, 0, Decay())
     theta = np.array([0.0, 0.0, 0.0, np.log(0.3), np.log(1e-5)])
     inputs = np.linspace(0.02, 1, 6)[:, None]
     process = GaussianProcess.given(kernel, theta, inputs, 1 - 0.9 * np.exp(-3 * inputs[:, 0]))
-    on_sites = MonotoneProcess.of(process, np.array([[0.1]]))
+    on_sites = MonotoneProcess.of(process, np.array([[0.1]]), only_falling=False)
     assert not on_sites.beliefs.precision.any()
     assert on_sites.predict(inputs)[0] == pytest.approx(process.predict(inputs)[0], rel=1e-12)
 
