@@ -28,7 +28,7 @@ def sobol_normals(n: int, d: int, rng: np.random.Generator) -> Array:
 
 
 class JointImprovement:
-    """What one more candidate adds to the expected improvement of those chosen so far.
+    """The expected improvement that one more candidate adds to those chosen so far.
 
     Scores are the higher the better.
 

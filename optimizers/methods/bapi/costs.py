@@ -1,4 +1,4 @@
-"""What training costs: seconds of an epoch by configuration, and of what comes before it."""
+"""Costs of training: seconds of an epoch by configuration, and of what comes before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

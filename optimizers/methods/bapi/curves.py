@@ -19,7 +19,7 @@ _LEAST_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """What was told of one configuration.
+    """The learning curve of one configuration, as far as it was told.
 
     Attributes:
         configuration: Which.

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor
 from typing import Self
 
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
@@ -99,8 +98,8 @@ class Design:
                 # A full fit needs no going on, and is no match for a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
                 ranked = sorted(known, key=lambda c: c.loss_at(epochs))
-                share = self.counts[rung + 1] / self.counts[rung]
-                entrants = ranked[: max(1, floor(len(known) * share))]
+                n = len(known) * self.counts[rung + 1] // self.counts[rung]
+                entrants = ranked[: max(1, n)]
         return Done()
 
     def waiting(self, curves: Mapping[Configuration, LearningCurve]) -> set[Configuration]:

@@ -1,0 +1,127 @@
+"""Spaces of a model that trains in epochs, `net`, and one that is fitted at once, `knn`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ConfigSpace import ConfigurationSpace, Float
+
+from prefect_tune.optimizers import (
+    Algorithm,
+    Configuration,
+    Evaluation,
+    Failure,
+    History,
+    Objective,
+    Query,
+    Space,
+    Step,
+    Trial,
+)
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
+
+__all__ = [
+    "CURVES",
+    "bapi",
+    "crashed",
+    "curve",
+    "curves_from",
+    "knn",
+    "mixed_nets",
+    "net",
+    "nets",
+    "stretch",
+]
+
+T_MAX = 20
+CURVES = Objective(n_held_out=1_000, n_folds=1, epochs=T_MAX, iterative=frozenset({"net"}))
+"""Percent error, of 20 epochs."""
+
+
+def _numbers(*names: str) -> ConfigurationSpace:
+    return ConfigurationSpace(space=[Float(name, (0.0, 1.0), default=0.5) for name in names])
+
+
+def _net() -> Algorithm:
+    return Algorithm(id="net", estimator="x.Net", hyperparameters=_numbers("level", "rate"))
+
+
+def nets() -> Space:
+    """One model with two numbers: where its curve ends, and how soon."""
+    return Space("nets", (Step("model", (_net(),)),))
+
+
+def mixed_nets() -> Space:
+    """The same behind a scaler, beside a model that is fitted at once."""
+    scalers = (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"))
+    knn = Algorithm(id="knn", estimator="x.Knn", hyperparameters=_numbers("k"))
+    return Space("mixed nets", (Step("scale", scalers), Step("model", (_net(), knn))))
+
+
+def net(level: float, rate: float = 0.5, scale: str | None = None) -> Configuration:
+    """A net; of `mixed_nets` if it has a scaler."""
+    values = {"level": float(level), "rate": float(rate)}
+    if scale is None:
+        return Configuration.of(nets(), ("net",), [values])
+    return Configuration.of(mixed_nets(), (scale, "net"), [{}, values])
+
+
+def knn(k: float, scale: str = "none") -> Configuration:
+    """A model of `mixed_nets` that is fitted at once."""
+    return Configuration.of(mixed_nets(), (scale, "knn"), [{}, {"k": float(k)}])
+
+
+def stretch(
+    number: int,
+    configuration: Configuration,
+    losses: Sequence[float] | float,
+    epochs: int | None = None,
+    **evaluation: Any,
+) -> Trial:
+    """A stretch that has ended.
+
+    Args:
+        number: Of the trial.
+        configuration: That was trained.
+        losses: Of all epochs from the first, or that at the end alone.
+        epochs: That were asked for; by default as many as there are losses.
+        **evaluation: Of `Evaluation`.
+    """
+    curve = () if isinstance(losses, float) else tuple(losses)
+    asked = epochs or len(curve) or T_MAX
+    loss = losses if isinstance(losses, float) else min(losses)
+    query = Query(configuration, epochs=None if asked == T_MAX else asked)
+    known = {"cost_seconds": 1.0, "best_epoch": int(np.argmin(curve)) + 1 if curve else None}
+    ended = Evaluation(loss, (loss,), curve=curve, **{**known, **evaluation})
+    return Trial(number, query).started().ended(ended)
+
+
+def crashed(
+    number: int, configuration: Configuration, epochs: int | None, at: float = 0.5
+) -> Trial:
+    """A stretch that has failed."""
+    failure = Failure("crashed", "its worker died", cost_seconds=at)
+    return Trial(number, Query(configuration, epochs=epochs)).started().failed(failure)
+
+
+def curves_from(
+    *trials: Trial, space: Space | None = None
+) -> Mapping[Configuration, LearningCurve]:
+    """The curves of trials."""
+    history = History()
+    for trial in trials:
+        history.record(trial)
+    return curves_of(history, space or nets(), CURVES, T_MAX)
+
+
+def curve(*trials: Trial, space: Space | None = None) -> LearningCurve:
+    """The curve of the trials of one configuration."""
+    (only,) = curves_from(*trials, space=space).values()
+    return only
+
+
+def bapi(space: Space | None = None, seed: int = 0, epochs: int = T_MAX, **options: Any) -> Bapi:
+    """The method with quick settings, unless others are given."""
+    objective = Objective(n_held_out=1_000, n_folds=1, epochs=epochs, iterative=frozenset({"net"}))
+    return Bapi(space or nets(), seed, objective, **options)

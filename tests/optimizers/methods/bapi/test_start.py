@@ -1,0 +1,226 @@
+from collections.abc import Mapping
+
+import pytest
+from curve_worlds.nets import (
+    CURVES,
+    T_MAX,
+    crashed,
+    curves_from,
+    knn,
+    mixed_nets,
+    net,
+    nets,
+    stretch,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefect_tune.optimizers import Configuration, History, Query, Trial
+from prefect_tune.optimizers.methods.bapi.curves import curves_of
+from prefect_tune.optimizers.methods.bapi.start import (
+    Begin,
+    Design,
+    Done,
+    GoOn,
+    Step,
+    Wait,
+    size_of_start,
+)
+
+
+def loss_of(configuration: Configuration) -> float:
+    return 10 + dict(configuration["model"].values)["level"]  # type: ignore[operator]
+
+
+def told(history: History, configuration: Configuration, epochs: int) -> None:
+    history.record(stretch(len(history), configuration, [loss_of(configuration)] * epochs))
+
+
+def run(design: Design, levels: list[float]) -> list[tuple[float, int]]:
+    """What the design asks for, one after the other: levels and epochs."""
+    history, asked = History(), []
+    free = list(levels)
+    while not isinstance(step := next_step(design, history), Done):
+        assert not isinstance(step, Wait)
+        configuration = net(free.pop(0)) if isinstance(step, Begin) else step.configuration
+        asked.append((loss_of(configuration) - 10, step.epochs))
+        told(history, configuration, step.epochs)
+    return asked
+
+
+def next_step(design: Design, history: History, *, may_begin: bool = True) -> Step:
+    curves = curves_of(history, nets(), CURVES, T_MAX)
+    return design.next(curves, may_begin=may_begin)
+
+
+@pytest.mark.parametrize(
+    ("n", "t_max", "epochs", "counts"),
+    [
+        (27, 50, (2, 6, 18), (27, 9, 3)),
+        (27, 100, (4, 12, 36), (27, 9, 3)),
+        (15, 50, (2, 6, 18), (15, 5, 1)),
+        (9, 50, (2, 6, 18), (9, 3, 1)),
+        (5, 50, (2, 6), (5, 1)),
+        (2, 50, (2,), (2,)),
+        (27, 6, (2,), (27,)),
+        (27, 5, (2,), (27,)),
+    ],
+)
+def test_rungs_of_a_halving(
+    n: int, t_max: int, epochs: tuple[int, ...], counts: tuple[int, ...]
+) -> None:
+    """Sheet, 7.6, for the first of them."""
+    assert Design.halving(n, t_max) == Design(epochs, counts)
+
+
+@given(st.integers(1, 100), st.integers(5, 400))
+def test_rungs_rise_within_the_epochs_and_hold_ever_fewer(n: int, t_max: int) -> None:
+    design = Design.halving(n, t_max)
+    assert list(design.epochs) == sorted(set(design.epochs))
+    assert all(b == a // 3 for a, b in zip(design.counts, design.counts[1:], strict=False))
+    assert len(design.epochs) == len(design.counts)
+    assert 1 <= design.epochs[-1] <= t_max
+    assert design.counts[-1] >= 1
+
+
+def test_random_ones_are_followed_by_the_best_in_full() -> None:
+    design = Design.random(5, 50, 10)
+    assert design == Design((10, 50), (5, 1))
+    assert Design.random(5, 50, 50) == Design((50,), (5,))
+    levels = [0.5, 0.2, 0.9, 0.3, 0.4]
+    asked = run(Design((4, T_MAX), (5, 1)), levels)
+    assert asked == [*((pytest.approx(level), 4) for level in levels), (pytest.approx(0.2), T_MAX)]
+
+
+def test_the_best_third_goes_on_and_of_that_the_best_third() -> None:
+    levels = [((7 * i) % 27) / 27 for i in range(27)]
+    asked = run(Design((2, 6, 18), (27, 9, 3)), levels)
+    assert [epochs for _, epochs in asked] == [2] * 27 + [6] * 9 + [18] * 3
+    best = sorted(levels)
+    assert sorted(level for level, e in asked if e == 6) == pytest.approx(best[:9])
+    assert sorted(level for level, e in asked if e == 18) == pytest.approx(best[:3])
+
+
+@pytest.mark.parametrize("n", [4, 26, 27, 31, 49, 93])
+def test_as_many_go_on_as_the_rungs_say(n: int) -> None:
+    asked = run(Design.halving(n, T_MAX), [i / 100 for i in range(n)])
+    design = Design.halving(n, T_MAX)
+    assert tuple(sum(e == epochs for _, e in asked) for epochs in design.epochs) == design.counts
+
+
+THREE = Design((2, 6), (3, 1))
+
+
+def steps_after(*trials: Trial, may_begin: bool = True) -> Step:
+    curves = curves_from(*trials, space=mixed_nets())
+    return THREE.next(curves, may_begin=may_begin)
+
+
+def of(number: int, level: float, *losses: float) -> Trial:
+    return stretch(number, net(level, scale="none"), losses)
+
+
+def test_a_rung_waits_for_all_that_are_under_way() -> None:
+    pending = Trial(2, Query(net(0.3, scale="none"), epochs=2))
+    assert steps_after(of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0), pending) == Wait()
+    ended = of(2, 0.3, 9.0, 9.0)
+    assert steps_after(of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0), ended) == GoOn(
+        net(0.2, scale="none"), 6
+    )
+
+
+def test_full_fits_take_no_place_of_those_that_go_on() -> None:
+    """They have their final loss, which a few epochs of others are no match for."""
+    fitted = stretch(2, knn(0.1), 1.0)
+    step = steps_after(of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0), fitted)
+    assert step == GoOn(net(0.2, scale="none"), 6)
+
+
+def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
+    failed = crashed(1, net(0.2, scale="none"), 2)
+    step = steps_after(of(0, 0.1, 9.0, 8.0), failed, of(2, 0.3, 9.0, 9.0))
+    assert step == GoOn(net(0.1, scale="none"), 6)
+    done = [crashed(i, net(0.1 * i, scale="none"), 2) for i in range(3)]
+    assert steps_after(*done) == Done()
+
+
+def test_what_diverged_keeps_its_rank_but_cannot_go_on() -> None:
+    diverged = stretch(1, net(0.2, scale="none"), [9.0], 2, trouble="no epoch 2")
+    others = of(0, 0.1, 9.5, 9.4), of(2, 0.3, 9.6, 9.6)
+    # Its rung is not reached, so it takes no place.
+    assert steps_after(others[0], diverged, others[1]) == GoOn(net(0.1, scale="none"), 6)
+
+
+def test_ranks_are_those_at_the_epochs_of_the_rung() -> None:
+    ahead = of(0, 0.1, 9.0, 8.0, 1.0, 1.0)
+    assert steps_after(ahead, of(1, 0.2, 9.0, 7.0), of(2, 0.3, 9.0, 9.0)) == GoOn(
+        net(0.2, scale="none"), 6
+    )
+
+
+def test_what_stops_short_of_a_rung_is_gone_on_with() -> None:
+    assert steps_after(of(0, 0.1, 9.0)) == Begin(2)
+    assert steps_after(of(0, 0.1, 9.0), may_begin=False) == GoOn(net(0.1, scale="none"), 2)
+
+
+def test_where_none_may_begin_the_start_has_those_that_were_begun() -> None:
+    begun = of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0)
+    assert steps_after(*begun) == Begin(2)
+    # A third of two is less than one, but the best one goes on.
+    assert steps_after(*begun, may_begin=False) == GoOn(net(0.2, scale="none"), 6)
+
+
+def waiting(*trials: Trial) -> set[Configuration]:
+    curves: Mapping[Configuration, object] = curves_from(*trials, space=mixed_nets())
+    return THREE.waiting(curves)  # type: ignore[arg-type]
+
+
+def test_its_own_wait_until_the_start_is_over_and_nobody_after_it() -> None:
+    own = of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0), of(2, 0.3, 9.0, 9.0)
+    extra = of(3, 0.4, 9.0, 9.0)
+    assert waiting(*own, extra) == {t.query.configuration for t in own}
+    last = of(4, 0.2, 9.0, 7.0, 6.0, 6.0, 6.0, 6.0)
+    assert waiting(*own, extra, last) == set()
+
+
+def test_what_was_begun_after_it_is_none_of_its_business() -> None:
+    own = of(0, 0.1, 9.0, 8.0), of(1, 0.2, 9.0, 7.0), of(2, 0.3, 9.0, 9.0)
+    better = of(3, 0.4, 1.0, 1.0)
+    assert steps_after(*own, better) == GoOn(net(0.2, scale="none"), 6)
+
+
+@given(st.permutations(range(9)))
+def test_its_state_is_a_function_of_the_curves_whatever_the_order_of_ends(order: list[int]) -> None:
+    design = Design((2, 6, 18), (9, 3, 1))
+    history = History()
+    for i in range(9):
+        history.record(Trial(i, Query(net(i / 9), epochs=2)))
+    for i in order:
+        assert next_step(design, history) == Wait()
+        history.record(stretch(i, net(i / 9), [50.0, 10.0 + i]))
+    assert next_step(design, history) == GoOn(net(0.0), 6)
+
+
+@pytest.mark.parametrize(
+    ("n_epochs", "n_configurations", "size"),
+    [
+        (None, None, 27),
+        (1e6, None, 27),
+        (378.0, None, 27),  # three times 27 x 2 + 9 x 4 + 3 x 12 epochs
+        (377.0, None, 15),
+        (186.0, None, 15),
+        (185.0, None, 9),
+        (1.0, None, 9),
+        (None, 54, 27),
+        (None, 53, 15),
+        (None, 29, 9),
+        (None, 12, 9),
+        (None, 4, 4),
+        (None, 0, 1),
+        (1e6, 20, 9),
+    ],
+)
+def test_the_smaller_a_budget_the_smaller_its_start(
+    n_epochs: float | None, n_configurations: int | None, size: int
+) -> None:
+    assert size_of_start(n_epochs, n_configurations, 50) == size
