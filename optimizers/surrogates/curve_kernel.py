@@ -54,14 +54,21 @@ class TimeKernel(ABC):
 
 
 class Decay(TimeKernel):
-    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22)."""
+    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22).
 
-    parameters = (
-        _LEVEL,
-        _VARYING,
-        _log_parameter("alpha", (0.0, 0.7), 0.1, 5.0),
-        _log_parameter("beta", (float(np.log(0.3)), 1.0), 0.02, 10.0),
-    )
+    Args:
+        has_tail: Whether alpha is kept near 1: a steep beginning of the curves then does not make
+            all of them flat later on.
+    """
+
+    def __init__(self, *, has_tail: bool = False) -> None:
+        prior, bounds = ((0.0, 0.35), (0.3, 1.5)) if has_tail else ((0.0, 0.7), (0.1, 5.0))
+        self.parameters = (
+            _LEVEL,
+            _VARYING,
+            _log_parameter("alpha", prior, *bounds),
+            _log_parameter("beta", (float(np.log(0.3)), 1.0), 0.02, 10.0),
+        )
 
     def covariance(self, theta: Array, t: Array, u: Array) -> Array:
         """See `TimeKernel.covariance`."""

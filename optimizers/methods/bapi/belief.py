@@ -27,6 +27,7 @@ from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise
+from prefect_tune.optimizers.surrogates.nugget import Nugget
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
@@ -143,8 +144,12 @@ class Learner:
         self._settings, self._t_max = settings, t_max
         self.scores = Scores.of(objective, settings.score)
         self._bounds = objective.lower, objective.upper
-        of_time = SquaredExponential() if settings.of_time == "rbf" else Decay()
-        self._kernel = CurveKernel(self.inputs.within, self.inputs.width, of_time)
+        width, within = self.inputs.width, self.inputs.within
+        is_rbf, tail = settings.of_time == "rbf", settings.has_tail
+        of_time = SquaredExponential() if is_rbf else Decay(has_tail=tail)
+        if settings.nugget and within is not None:
+            within = Nugget(within, width)
+        self._kernel = CurveKernel(within, width, of_time)
         self._noise = ConstantNoise(_NOISE)
         self._costs = CostModel(self.inputs, settings.cost)
 

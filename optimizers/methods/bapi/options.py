@@ -33,7 +33,9 @@ class BapiOptions:
         n_points: Epochs of a curve that are learned from; 1 for the last alone (BAPI-L).
         monotone: Whether the model knows that curves rise; without it, BAPI-NM.
         of_time: Covariance of the time trained: decay, or rbf.
+        has_tail: Whether what decays is kept from ending early, as steep beginnings suggest.
         within: Covariance of configurations: matern, or rbf.
+        nugget: Whether each configuration has something of its own, which near ones do not share.
         cost: Whether seconds are learned as logarithms (log_rate), or with the paper's linear
             kernel.
         score: Whether losses are learned as logarithms (log), or as they are (raw).
@@ -51,7 +53,9 @@ class BapiOptions:
     n_points: int | None = None
     monotone: bool | None = None
     of_time: Literal["decay", "rbf"] | None = None
+    has_tail: bool | None = None
     within: Literal["matern", "rbf"] | None = None
+    nugget: bool | None = None
     cost: Literal["log_rate", "linear"] | None = None
     score: Literal["log", "raw"] | None = None
     early_stopping: bool | None = None
@@ -92,7 +96,9 @@ class Settings:
     n_points: int = 3
     monotone: bool = True
     of_time: Literal["decay", "rbf"] = "decay"
+    has_tail: bool = True
     within: Literal["matern", "rbf"] = "matern"
+    nugget: bool = True
     cost: Literal["log_rate", "linear"] = "log_rate"
     score: Literal["log", "raw"] = "log"
     early_stopping: bool = True
@@ -123,7 +129,9 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
         "start": "random",
         "n_first": 5,
         "choice": "per_cost",
+        "has_tail": False,
         "within": "rbf",
+        "nugget": False,
         "cost": "linear",
         "score": "raw",
     },
