@@ -19,7 +19,7 @@ def site_times(kernel: CurveKernel, theta: Array, t_max: int, n: int | None = No
 
     Args:
         kernel: Of curves.
-        theta: Its parameters, shape (p,).
+        theta: Its parameters, shape (p,); what stands behind them, as a noise, is not read.
         t_max: Epochs of a full training, at least 2.
         n: How many, instead of the kernel's own number.
 
@@ -29,7 +29,7 @@ def site_times(kernel: CurveKernel, theta: Array, t_max: int, n: int | None = No
     if t_max < 2 or (n is not None and n < 2):
         raise ValueError(f"sites stand at 2 times or more of 2 epochs or more; got {n} of {t_max}")
     if isinstance(kernel.of_time, SquaredExponential):
-        lengthscale = float(np.exp(theta[-1]))
+        lengthscale = float(np.exp(theta[len(kernel.parameters) - 1]))
         needed = int(np.clip(np.ceil(1 / (_SPACING * lengthscale)) + 1, 4, 16))
         return np.linspace(1 / t_max, 1.0, n or needed)
     return np.geomspace(1 / t_max, 1.0, n or 2)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,8 @@ class Belief:
         rates: Of costs; None before any is known.
         scores: Their unit.
         bounds: Least and largest loss that the metric has.
+        sites: Where slopes are known not to be negative, of curves that are asked about too; None
+            for nowhere.
     """
 
     process: MonotoneProcess
@@ -83,6 +85,7 @@ class Belief:
     rates: Rates | None
     scores: Scores
     bounds: tuple[float, float]
+    sites: Literal["falling", "all"] | None
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
         """Return rows of inputs with the time trained behind them, shape (m, width + 1)."""
@@ -94,16 +97,17 @@ class Belief:
 
         Args:
             row: Inputs of a configuration, shape (1, width).
-            is_known: Whether it has slope sites of its own; else it is given some.
+            is_known: Whether its slopes have been looked at already.
         """
         epochs = np.arange(1, self.t_max + 1)
         rows = self.at(np.repeat(row, self.t_max, axis=0), epochs)
         process = self.process
-        if not is_known and len(process.sites):
+        if not is_known and self.sites is not None:
             kernel, theta = process.process.kernel, process.process.theta
             assert isinstance(kernel, CurveKernel)  # noqa: S101 - the learner's
             times = site_times(kernel, theta, self.t_max)
-            process = process.with_sites(at_times(self.at(row, 1), row.shape[1], times))
+            sites = at_times(self.at(row, 1), row.shape[1], times)
+            process = process.with_sites(sites, only_falling=self.sites == "falling")
         mean, _ = process.predict(rows)
         falling: Array = np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
         return falling
@@ -200,10 +204,13 @@ class Learner:
         process = GaussianProcess.given(
             self._kernel, theta, inputs, scores, noise=self._noise, scale=_deviation(scores)
         )
-        monotone = MonotoneProcess.of(process, self._sites(curves, process))
+        sites = self._settings.sites if self._settings.monotone else None
+        monotone = MonotoneProcess.of(
+            process, self._sites(curves, process), only_falling=sites == "falling"
+        )
         costs = memo.get("costs")
         rates = None if costs is None else self._costs.recall(curves, np.array(costs))
-        return Belief(monotone, self._t_max, rates, self.scores, self._bounds)
+        return Belief(monotone, self._t_max, rates, self.scores, self._bounds, sites)
 
     def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which candidates have a model that trains in epochs, shape (n,)."""

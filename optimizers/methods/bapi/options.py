@@ -32,6 +32,8 @@ class BapiOptions:
             regardless of cost (ei), in between by the budget spent (cool), or the first.
         n_points: Epochs of a curve that are learned from; 1 for the last alone (BAPI-L).
         monotone: Whether the model knows that curves rise; without it, BAPI-NM.
+        sites: Where it knows that: at both ends of each curve under way (all), or only where the
+            model would fall otherwise (falling), so that flat curves stay flat.
         of_time: Covariance of the time trained: decay, or rbf.
         has_tail: Whether what decays is kept from ending early, as steep beginnings suggest.
         within: Covariance of configurations: matern, or rbf.
@@ -52,6 +54,7 @@ class BapiOptions:
     choice: Choice | None = None
     n_points: int | None = None
     monotone: bool | None = None
+    sites: Literal["falling", "all"] | None = None
     of_time: Literal["decay", "rbf"] | None = None
     has_tail: bool | None = None
     within: Literal["matern", "rbf"] | None = None
@@ -95,6 +98,7 @@ class Settings:
     choice: Choice = "cool"
     n_points: int = 3
     monotone: bool = True
+    sites: Literal["falling", "all"] = "falling"
     of_time: Literal["decay", "rbf"] = "decay"
     has_tail: bool = True
     within: Literal["matern", "rbf"] = "matern"
@@ -129,6 +133,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
         "start": "random",
         "n_first": 5,
         "choice": "per_cost",
+        "sites": "all",
         "has_tail": False,
         "within": "rbf",
         "nugget": False,

@@ -7,7 +7,8 @@ from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
 
 def of_lengthscale(lengthscale: float) -> np.ndarray:
     kernel = CurveKernel(None, 0, SquaredExponential())
-    return site_times(kernel, np.log([1.0, 1.0, lengthscale]), 50)
+    of_noise = 1e-3  # not read
+    return site_times(kernel, np.log([1.0, 1.0, lengthscale, of_noise]), 50)
 
 
 def test_what_decays_has_two_sites_or_more_by_the_logarithm() -> None:
