@@ -19,7 +19,7 @@ def decisions_of(
         t_max: Epochs of a full training.
     """
     trained = sum(c.done for c in curves)
-    told = [c for c in curves if c.epochs or c.has_failed]
+    told = [c for c in curves if c.epochs]
     return {
         "t_max": t_max,
         "configurations": len(told),
@@ -30,7 +30,7 @@ def decisions_of(
             "finished": memo.get("finished", 0),
             "stopped": memo.get("stopped", 0),
             "diverged": sum(bool(c.trouble) for c in told),
-            "failed": sum(c.has_failed for c in told),
+            "failed": sum(c.has_failed for c in curves),
         },
         "thawed": memo.get("thawed", 0),
         "notes": list(memo.get("notes", ())),

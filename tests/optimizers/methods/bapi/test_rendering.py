@@ -1,0 +1,40 @@
+from typing import Any
+
+from prefect_tune.optimizers.methods.bapi.rendering import training_lines
+
+NO_END = {"full": 0, "finished": 0, "stopped": 0, "diverged": 0, "failed": 0}
+DECISIONS: dict[str, Any] = {
+    "t_max": 50,
+    "configurations": 40,
+    "epochs": 1_200,
+    "saved": 0.4,
+    "ends": {"full": 3, "finished": 5, "stopped": 20, "diverged": 1, "failed": 2},
+    "thawed": 7,
+    "notes": [],
+}
+
+
+def test_epochs_ends_and_trainings_gone_on_with_are_said() -> None:
+    of_all, ends, thawed = training_lines(DECISIONS)
+    assert of_all == (
+        "40 configurations trained for 1,200 epochs in all; to 50 epochs each would be 2,000: "
+        "40% saved"
+    )
+    assert ends == (
+        "  3 to the end, 5 to where nothing more was expected, 20 stopped as they would not win, "
+        "1 diverged, 2 failed"
+    )
+    assert thawed == "  7 trainings gone on with after others were tried"
+
+
+def test_what_did_not_happen_is_not_said() -> None:
+    little = {**DECISIONS, "configurations": 1, "epochs": 10, "saved": 0.8}
+    assert training_lines({**little, "ends": NO_END, "thawed": 0}) == [
+        "1 configuration trained for 10 epochs in all; to 50 epochs each would be 50: 80% saved"
+    ]
+    assert training_lines({**little, "ends": NO_END, "thawed": 1})[-1].startswith("  1 training ")
+
+
+def test_before_anything_is_told_nothing_is_said() -> None:
+    assert training_lines({**DECISIONS, "configurations": 0}) == []
+    assert training_lines({}) == []
