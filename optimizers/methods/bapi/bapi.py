@@ -17,7 +17,6 @@ from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.belief import Learner
 from prefect_tune.optimizers.methods.bapi.curves import (
     LearningCurve,
     curves_of,
@@ -25,8 +24,10 @@ from prefect_tune.optimizers.methods.bapi.curves import (
 )
 from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
+from prefect_tune.optimizers.methods.bapi.learner import Learner
 from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
+from prefect_tune.optimizers.methods.bapi.standing import best_stretch
 from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
 from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
@@ -91,9 +92,9 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The stretch of the least loss, whatever its epochs: the best epoch counts."""
-        ended = (t for t in self.history if t.loss is not None and self.history.violation(t) <= 0)
-        return min(ended, key=lambda t: (t.loss, t.number), default=None)
+        """The best stretch, whatever its epochs: of its model, the best epoch counts."""
+        curves = list(self._curves().values())
+        return best_stretch(curves, self.history, is_steady=self.settings.steady)
 
     @property
     def decisions(self) -> dict[str, Any]:

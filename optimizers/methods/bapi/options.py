@@ -40,8 +40,11 @@ class BapiOptions:
         nugget: Whether each configuration has something of its own, which near ones do not share.
         cost: Whether seconds are learned as logarithms (log_rate), or with the paper's linear
             kernel.
-        score: Whether losses are learned as logarithms (log), or as they are (raw).
+        score: Whether losses are learned as logarithms (log), as they are (raw), or as the one of
+            these under which they are likelier (auto).
         early_stopping: Whether a training ends early that is not predicted to beat the best.
+        steady: Whether the answer is the configuration of the least mean loss over neighbouring
+            epochs; else that of the least loss at any.
     """
 
     variant: Variant = "default"
@@ -60,8 +63,9 @@ class BapiOptions:
     within: Literal["matern", "rbf"] | None = None
     nugget: bool | None = None
     cost: Literal["log_rate", "linear"] | None = None
-    score: Literal["log", "raw"] | None = None
+    score: Literal["auto", "log", "raw"] | None = None
     early_stopping: bool | None = None
+    steady: bool | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -104,8 +108,9 @@ class Settings:
     within: Literal["matern", "rbf"] = "matern"
     nugget: bool = True
     cost: Literal["log_rate", "linear"] = "log_rate"
-    score: Literal["log", "raw"] = "log"
+    score: Literal["auto", "log", "raw"] = "auto"
     early_stopping: bool = True
+    steady: bool = True
     trains_in_full: bool = False
     looks_ahead: bool = False
     is_bounded: bool = True
@@ -125,6 +130,7 @@ _IN_FULL: dict[str, Any] = {
     "n_points": 1,
     "monotone": False,
     "early_stopping": False,
+    "steady": False,
 }
 _VARIANTS: dict[Variant, dict[str, Any]] = {
     "default": {},
@@ -139,6 +145,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
         "nugget": False,
         "cost": "linear",
         "score": "raw",
+        "steady": False,
     },
     "ei": {**_IN_FULL, "horizon": 1, "choice": "first"},
     "binoculars": {**_IN_FULL, "horizon": 4, "choice": "ei", "is_bounded": False},

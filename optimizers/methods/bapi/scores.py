@@ -11,8 +11,9 @@ from prefect_tune.optimizers.trials.objective import Objective
 
 __all__ = ["ScoreKind", "Scores"]
 
-ScoreKind = Literal["log", "raw"]
-"""Minus the logarithm of the distance from the least loss possible, or minus the loss."""
+ScoreKind = Literal["auto", "log", "raw"]
+"""Minus the logarithm of the distance from the least loss possible, minus the loss, or of these
+the one under which what was told is likelier."""
 
 _ROWS = 200
 """Held-out rows, where their number is not known."""
@@ -42,12 +43,34 @@ class Scores:
             return cls()
         return cls(objective.lower, 0.5 * width / (objective.n_held_out or _ROWS))
 
+    @classmethod
+    def all_of(cls, objective: Objective, kind: ScoreKind) -> tuple[Self, ...]:
+        """Return the scores that may be chosen among, at least one."""
+        log, raw = cls.of(objective, "log"), cls.of(objective, "raw")
+        return (log, raw) if kind == "auto" and log != raw else (cls.of(objective, kind),)
+
+    @property
+    def kind(self) -> ScoreKind:
+        """Which they are."""
+        return "raw" if self.offset is None else "log"
+
+    def log_slopes(self, losses: Array) -> Array:
+        """Return ln |d score / d loss|, of the losses' shape."""
+        if self.offset is None:
+            return np.zeros_like(losses)
+        slopes: Array = -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
+        return slopes
+
     def of_losses(self, losses: Array) -> Array:
         """Return scores, of the losses' shape."""
         if self.offset is None:
             return -losses
         scores: Array = -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
         return scores
+
+    def of_loss(self, loss: float) -> float:
+        """Return the score of one loss."""
+        return float(self.of_losses(np.array([loss]))[0])
 
     def losses(self, scores: Array) -> Array:
         """Return the losses that scores stand for, not below the least one possible."""

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.methods.bapi.belief import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.belief import Belief
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.horizon import Entry
+from prefect_tune.optimizers.methods.bapi.learner import Learner
 from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
 from prefect_tune.optimizers.methods.bapi.start import Begin, Design, GoOn
@@ -28,7 +29,7 @@ __all__ = ["Order", "Turn"]
 _LEAST_CURVES = 4
 """With scores, before anything can be planned."""
 _N_BEST = 4
-_EPSILON = 0.01
+_EPSILON = 0.003
 """Of the range of a metric that has one."""
 _EPSILON_OF_SPREAD = 0.02
 """Of the interquartile range of what was told, of any other metric."""
@@ -98,12 +99,11 @@ class Turn:
         return sum(bool(c.epochs) for c in self.curves.values())
 
     @cached_property
-    def best(self) -> float:
-        """Score of the least loss that meets the constraints; of all, where none does."""
+    def least_loss(self) -> float:
+        """The least loss that meets the constraints; of all, where none does."""
         ended = [t for t in self.history if t.loss is not None]
         feasible = [t for t in ended if self.history.violation(t) <= 0]
-        losses = [t.loss for t in feasible or ended if t.loss is not None]
-        return float(self.learner.scores.of_losses(np.array(losses)).max())
+        return min((t.loss for t in feasible or ended if t.loss is not None), default=inf)
 
     @cached_property
     def epsilon(self) -> float:
@@ -197,7 +197,7 @@ class Turn:
                 mean=float(mean[0]),
                 deviation=float(deviation[0]),
                 deviation_now=float(deviation[1]),
-                best=self.best,
+                best=belief.scores.of_loss(self.least_loss),
                 tau=self.settings.tau,
             )
         else:
@@ -217,7 +217,7 @@ class Turn:
             belief=belief,
             overheads=Overheads.of(list(self.curves.values())),
             settings=self.settings,
-            best=self.best,
+            best=belief.scores.of_loss(self.least_loss),
             epsilon=self.epsilon,
             quantum=self.quantum,
             normals=self.normals,
@@ -273,8 +273,8 @@ class Turn:
         if not entries:
             return []
         rows = planning.prospects.inputs[[e.number for e in entries]]
-        improvement = planning.belief.improvement(rows, self.t_max, self.best)
-        gains = self.learner.scores.loss_of_gain(improvement, self.best)
+        improvement = planning.belief.improvement(rows, self.t_max, planning.best)
+        gains = planning.belief.scores.loss_of_gain(improvement, planning.best)
         return [
             e for e, gain in zip(entries, gains, strict=True) if gain >= _WORTHWHILE * self.epsilon
         ]

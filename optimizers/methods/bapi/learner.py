@@ -1,0 +1,224 @@
+"""Beliefs learned from what was told: parameters are fitted at times, and recalled in between."""
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.methods.bapi.belief import Belief
+from prefect_tune.optimizers.methods.bapi.costs import CostModel
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.observations import Observations
+from prefect_tune.optimizers.methods.bapi.options import Settings
+from prefect_tune.optimizers.methods.bapi.scores import Scores
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.conditional import CORRELATION
+from prefect_tune.optimizers.surrogates.curve_kernel import (
+    CurveKernel,
+    Decay,
+    SquaredExponential,
+)
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise
+from prefect_tune.optimizers.surrogates.nugget import Nugget
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
+from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+from prefect_tune.optimizers.trials.objective import Objective
+
+__all__ = ["Learner", "curve_inputs"]
+
+_NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
+_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
+_MOST_SITES = 120
+_ITERATIONS = 30
+_FEW_POINTS = 40
+"""Below so many, parameters are fitted at every plan."""
+_FIT_EVERY = 3
+_RESTART_EVERY = 6
+"""Fits after which one has a drawn start too, and scores are chosen anew."""
+_GROWN = 1.15
+_LEAST_DEVIATION = 1e-4
+
+
+def _lengthscale(name: str, n: int) -> Parameter:
+    """Prior ln l ~ N(sqrt 2 + ln(d) / 2, 3) in [0.05, 50] (sheet, 3.4; Hvarfner et al. 2024)."""
+    mean = 2**0.5 + 0.5 * log(n)
+    return Parameter(name, min(mean, log(2.0)), log(0.05), log(50.0), (mean, 3**0.5))
+
+
+def curve_inputs(space: Space, settings: Settings) -> PipelineInputs:
+    """Return the inputs of a space, with the priors of curves."""
+    model = space.steps[-1].name
+    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
+    stationary = RBF if settings.within == "rbf" else Matern52
+    return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
+
+
+class Learner:
+    """Learns beliefs of one space; it keeps no observation.
+
+    Args:
+        space: The space.
+        objective: What is minimised.
+        settings: Of the method.
+        t_max: Epochs of a full training.
+    """
+
+    def __init__(self, space: Space, objective: Objective, settings: Settings, t_max: int) -> None:
+        self.inputs = curve_inputs(space, settings)
+        self._space, self._iterative = space, objective.iterative
+        self._settings, self._t_max = settings, t_max
+        self._scores = Scores.all_of(objective, settings.score)
+        self._bounds = objective.lower, objective.upper
+        within = self.inputs.within
+        is_rbf, tail = settings.of_time == "rbf", settings.has_tail
+        of_time = SquaredExponential() if is_rbf else Decay(has_tail=tail)
+        if settings.nugget and within is not None:
+            within = Nugget(within, self.inputs.width)
+        self._kernel = CurveKernel(within, self.inputs.width, of_time)
+        self._noise = ConstantNoise(_NOISE)
+        self._costs = CostModel(self.inputs, settings.cost)
+
+    def learn(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+    ) -> tuple[Belief, dict[str, Any]]:
+        """Return the belief before a plan, and what of it is kept, as JSON values.
+
+        Parameters are fitted at every plan while points are few, then at every third, and when
+        points have grown by 15 % (sheet, 3.4).
+
+        Args:
+            curves: At least one of them has a score, or has failed.
+            memo: Of the last ask; may be empty.
+            rng: Draws a start of the fit.
+        """
+        n_plans, fitted = memo.get("n_plans", 0), memo.get("n_fitted", 0)
+        n = len(self._observations(curves, memo).losses)
+        is_due = n < _FEW_POINTS or n_plans % _FIT_EVERY == 0 or n > _GROWN * fitted
+        kept = {k: memo[k] for k in ("thetas", "score", "n_fitted", "n_fits") if k in memo}
+        if is_due or not kept:
+            kept = self._fitted(curves, memo, rng)
+        costs = memo.get("costs")
+        rates = self._costs.fit(curves, None if costs is None else np.array(costs), rng)
+        kept["costs"] = costs if rates is None else rates.process.theta.tolist()
+        kept["n_plans"] = n_plans + 1
+        return self.recall(curves, kept), kept
+
+    def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> Belief:
+        """Return the belief with the parameters of an earlier plan and the curves of now."""
+        seen, scores = self._observations(curves, memo), self.scores(memo)
+        targets = scores.of_losses(seen.losses)
+        process = GaussianProcess.given(
+            self._kernel,
+            self._theta(memo, scores),
+            seen.inputs,
+            targets,
+            noise=self._noise,
+            scale=_deviation(targets),
+        )
+        sites = self._settings.sites if self._settings.monotone else None
+        monotone = MonotoneProcess.of(
+            process, self._sites(curves, process), only_falling=sites == "falling"
+        )
+        costs = memo.get("costs")
+        rates = None if costs is None else self._costs.recall(curves, np.array(costs))
+        return Belief(monotone, self._t_max, rates, scores, self._bounds, sites)
+
+    def scores(self, memo: Mapping[str, Any]) -> Scores:
+        """Return the scores that the last fit chose; the first ones before there was a fit."""
+        return next((s for s in self._scores if s.kind == memo.get("score")), self._scores[0])
+
+    def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Return which candidates have a model that trains in epochs, shape (n,)."""
+        last = self._space.steps[-1]
+        is_iterative = np.array([a.id in self._iterative for a in last.algorithms])
+        if last.fixed:
+            return np.full(len(candidates), is_iterative[0])
+        found: NDArray[np.bool_] = is_iterative[candidates.algorithms[:, -1]]
+        return found
+
+    def _fitted(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Return fitted parameters; of several scores, those under which losses are likelier."""
+        n_fits = memo.get("n_fits", 0)
+        seen = self._observations(curves, memo)
+        is_few, thetas = len(seen.losses) < _FEW_POINTS, dict(memo.get("thetas", {}))
+        is_thorough = is_few or n_fits % _RESTART_EVERY == 0
+        tried = self._scores if is_thorough else (self.scores(memo),)
+        evidence = {}
+        for scores in tried:
+            targets = scores.of_losses(seen.losses)
+            process = GaussianProcess.fit(
+                self._kernel,
+                seen.inputs,
+                targets,
+                rng=rng,
+                noise=self._noise,
+                scale=_deviation(targets),
+                warm_start=np.array(thetas[scores.kind]) if scores.kind in thetas else None,
+                n_restarts=int(is_thorough),
+                max_iterations=_ITERATIONS,
+            )
+            thetas[scores.kind] = process.theta.tolist()
+            evidence[scores.kind] = self._evidence(process, scores, seen.losses)
+        return {
+            "thetas": thetas,
+            "score": max(evidence, key=lambda kind: evidence[kind]),
+            "n_fitted": len(seen.losses),
+            "n_fits": n_fits + 1,
+        }
+
+    def _evidence(self, process: GaussianProcess, scores: Scores, losses: Array) -> float:
+        """Return the log posterior of the parameters, as a density of the losses themselves."""
+        value = log_posterior_value(
+            self._kernel,
+            process.theta,
+            process.inputs,
+            process.standardised,
+            noise=self._noise,
+        )
+        return value + float(scores.log_slopes(losses).sum() - len(losses) * log(process.scale[0]))
+
+    def _theta(self, memo: Mapping[str, Any], scores: Scores) -> Array:
+        theta = memo.get("thetas", {}).get(scores.kind)
+        if theta is not None:
+            return np.array(theta)
+        return np.array([p.start for p in (*self._kernel.parameters, *self._noise.parameters)])
+
+    def _observations(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]
+    ) -> Observations:
+        return Observations.of(
+            curves,
+            self.inputs,
+            self._kernel,
+            self._theta(memo, self.scores(memo)),
+            n_points=self._settings.n_points,
+            t_max=self._t_max,
+        )
+
+    def _sites(self, curves: Sequence[LearningCurve], process: GaussianProcess) -> Array:
+        """Return where slopes are known not to be negative: unfinished curves, the best first."""
+        if not self._settings.monotone:
+            return np.empty((0, self.inputs.width + 1))
+        times = site_times(self._kernel, process.theta, self._t_max)
+        open_curves = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
+        best_first = sorted(open_curves, key=lambda c: (not c.is_pending, c.loss))
+        chosen = best_first[: _MOST_SITES // len(times)]
+        if not chosen:
+            return np.empty((0, self.inputs.width + 1))
+        candidates = self.inputs.encode(c.configuration for c in chosen)
+        return at_times(self.inputs.at(candidates, 1.0), self.inputs.width, times)
+
+
+def _deviation(scores: Array) -> float:
+    return max(float(scores.std()), _LEAST_DEVIATION)
