@@ -1,7 +1,7 @@
 """How well the end of learning curves is predicted from the first fifth of them.
 
     tests/benchmarks/run optimizers/extrapolation FOLDER [--tables histgb,puma8NH,mlp,...]
-        [--draws 40] [--options bapi options, such as score=raw:variant=paper]
+        [--draws 40] [--method bapi:score=raw]
 
 FOLDER keeps the tables of `curve_tables`. Each draw takes 20 configurations of a table: all known
 up to a fifth of their epochs (0+20), or 8 of them to the end (8+12). What bapi learns of them
@@ -19,9 +19,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from anytime import Contestant
 from curve_replay import objective_of
 from curve_tables import Table, load_table
 from machine import Goals, describe
@@ -77,9 +77,9 @@ class Draw:
         sites = at_times(self.belief.at(self.inputs, 1), self.width, times)
         return MonotoneProcess.of(self.belief.process.process, sites, only_falling=False)
 
-    def outcomes(self) -> Iterator[tuple[str, float, float]]:
+    def outcomes(self) -> Iterator[tuple[str, float, float | None]]:
         """Each way of predicting, with its mean absolute error and its share of falling steps."""
-        yield "last value", self._error(self.last), 0.0
+        yield "last value", self._error(self.last), None
         t_max = self.belief.t_max
         told = {name: self.on(times(t_max)) for name, times in EVERYWHERE.items()}
         for name, process in {"plain": self.plain, **told, "bapi": self.belief.process}.items():
@@ -87,7 +87,7 @@ class Draw:
             scores = process.predict(rows)[0].reshape(-1, t_max)
             losses = self.belief.scores.losses(scores[:, -1])
             yield name, self._error(losses), float((np.diff(scores) < 0).mean())
-        yield "with floor", self._error(np.minimum(losses, self.last)), 0.0
+        yield "with floor", self._error(np.minimum(losses, self.last)), None
 
     def _error(self, losses: np.ndarray) -> float:
         return float(np.abs(losses - self.truth).mean())
@@ -110,7 +110,7 @@ def drawn(name: str, table: Table, design: str, number: int, settings: Settings)
         curve = tuple(map(float, table.losses[place, :epochs]))
         query = Query(table.configurations[place], epochs=None if epochs == t_max else epochs)
         state = TrialState.COMPLETE if query.is_full else TrialState.STOPPED
-        evaluation = Evaluation(min(curve), (min(curve),), float(epochs), curve=curve)
+        evaluation = Evaluation(min(curve), (min(curve),), curve=curve)
         history.record(Trial(k, query, state, evaluation))
     learner = Learner(table.space, objective, settings, t_max)
     curves = list(curves_of(history, table.space, objective, t_max).values())
@@ -130,21 +130,16 @@ def print_table(name: str, table: Table, draws: int, settings: Settings) -> dict
         for number in range(draws):
             for way, error, share in drawn(name, table, design, number, settings).outcomes():
                 errors.setdefault(way, []).append(error)
-                falling.setdefault(way, []).append(share)
+                if share is not None:
+                    falling.setdefault(way, []).append(share)
         plain = float(np.mean(errors["plain"]))
         print(f"{name}, {design}")
         for way, values in errors.items():
             mean, deviation = float(np.mean(values)), float(np.std(values) / np.sqrt(draws))
-            falls = f"{100 * np.mean(falling[way]):5.1f} % falling" if falling[way] else ""
+            falls = f"{np.mean(falling[way]):5.1%} falling" if way in falling else ""
             print(f"  {way:13} {mean:6.3f} ± {deviation:.3f} {mean / plain - 1:+5.0%}  {falls}")
         relative[design] = float(np.mean(errors["bapi"])) / plain
     return relative
-
-
-def settings_of(text: str) -> Settings:
-    """Settings of bapi from `name=value:...`."""
-    given: dict[str, Any] = dict(part.split("=") for part in text.split(":") if part)
-    return Settings.of(BapiOptions(**given))
 
 
 def main() -> None:
@@ -152,14 +147,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--options", default="", type=settings_of)
+    parser.add_argument("--method", default="bapi")
     options = parser.parse_args()
+    settings = Settings.of(BapiOptions(**Contestant.of(options.method).options))
     print(describe())
-    print(f"{options.draws} draws; {options.options}")
+    print(f"{options.method}, {options.draws} draws")
     goals = Goals()
     for name in options.tables.split(","):
         table = load_table(name, options.folder)
-        relative = print_table(name, table, options.draws, options.options)["0+20"]
+        relative = print_table(name, table, options.draws, settings)["0+20"]
         if name in BOOSTING:
             goals.at_most(f"error of {name} by that of the plain process", relative, 0.75)
         if name in NETWORKS:
