@@ -13,7 +13,8 @@ from prefect_tune.optimizers.surrogates.cholesky import solve_triangular
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array
-from prefect_tune.optimizers.surrogates.truncation import Sites, needed_truths, propagate
+from prefect_tune.optimizers.surrogates.slope_sites import needed_sites
+from prefect_tune.optimizers.surrogates.truncation import Sites, propagate
 
 __all__ = ["MonotoneProcess"]
 
@@ -57,7 +58,7 @@ class MonotoneProcess:
             process: Of one target, with a `CurveKernel` and a mean that is a number or None.
             sites: Rows of inputs, each with its t, shape (s, d).
             only_falling: Whether only those are taken where the mean falls otherwise; see
-                `needed_truths`. Sites at all of them push flat curves up.
+                `needed_sites`. Sites at all of them push flat curves up.
             noise: Variance with which slopes are seen; see `propagate`.
 
         Raises:
@@ -102,7 +103,7 @@ class MonotoneProcess:
         seen = mean + across @ self.weights, within - whitened.T @ whitened
         taken = np.arange(len(more))
         if only_falling:
-            taken, told = needed_truths(*seen, noise=noise)
+            taken, told = needed_sites(*seen, noise=noise)
         else:
             told = propagate(*seen, noise=noise)
         if not len(taken):

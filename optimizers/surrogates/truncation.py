@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from math import pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 
 from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
 from prefect_tune.optimizers.surrogates.kernel import Array
 
-__all__ = ["Sites", "needed_truths", "propagate", "truncation_ratio"]
+__all__ = ["LEAST_VARIANCE", "Sites", "propagate", "truncation_ratio"]
 
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
 """Deviations above 0 from which on a truth says nothing new."""
-_LEAST_VARIANCE = 1e-14
-_MOST_NEEDED = 120
+LEAST_VARIANCE = 1e-14
+"""Of an entry that is known already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +112,6 @@ def propagate(
     return replace(found, log_probability=_log_probability(mean, covariance, found, noise))
 
 
-def needed_truths(
-    mean: Array, covariance: Array, *, noise: float | None = None, most: int = _MOST_NEEDED
-) -> tuple[NDArray[np.intp], Sites]:
-    """Return which truths leave no entry with a negative mean, and their sites.
-
-    One after the other, the least likely entry first, until none is expected to be negative. What
-    holds already in the mean is left out: many truths that nearly hold push each other upwards.
-
-    Args:
-        mean: Shape (s,).
-        covariance: Shape (s, s).
-        noise: See `propagate`.
-        most: How many truths are taken at most.
-    """
-    chosen: list[int] = []
-    sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
-    while len(chosen) < most:
-        is_open = (mu < 0) & (variance > _LEAST_VARIANCE)
-        is_open[chosen] = False
-        if not is_open.any():
-            break
-        z = mu[is_open] / np.sqrt(variance[is_open])
-        chosen.append(int(np.flatnonzero(is_open)[np.argmin(z)]))
-        inner = covariance[np.ix_(chosen, chosen)]
-        start = Sites(np.append(sites.precision, 0.0), np.append(sites.shift, 0.0))
-        sites = propagate(mean[chosen], inner, noise=noise, start=start)
-        factor, across = sites.factor(inner), covariance[chosen]
-        mu = mean + sites.pull(mean[chosen], inner, factor) @ across
-        half = solve_triangular(factor, np.sqrt(sites.precision)[:, None] * across)
-        variance = np.diag(covariance) - np.einsum("ij,ij->j", half, half)
-    return np.array(chosen, dtype=np.intp), sites
-
-
 def truncation_ratio(z: float) -> tuple[float, float]:
     """Return r = phi(z) / Phi(z) and 1 - r (z + r), the variance left, also far below 0."""
     if z > -12.0:
@@ -172,7 +138,7 @@ def _swept(tau: Array, nu: Array, mu: Array, S: Array, noise: float) -> float:
     largest = 0.0
     for i in range(len(tau)):
         variance, old, old_shift = float(S[i, i]), float(tau[i]), float(nu[i])
-        if variance <= _LEAST_VARIANCE or 1 - old * variance <= 1e-12:
+        if variance <= LEAST_VARIANCE or 1 - old * variance <= 1e-12:
             continue
         of_cavity = variance / (1 - old * variance)
         centre = of_cavity * (float(mu[i]) / variance - old_shift)
@@ -211,7 +177,7 @@ def _log_probability(mean: Array, covariance: Array, sites: Sites, noise: float)
     tau, nu = sites.precision, sites.shift
     mu, S = _moments(mean, covariance, tau, nu)
     variance = np.diag(S)
-    seen = (variance > _LEAST_VARIANCE) & (1 - tau * variance > 1e-12)
+    seen = (variance > LEAST_VARIANCE) & (1 - tau * variance > 1e-12)
     active = tau > 0
     of_cavity = variance[seen] / (1 - tau[seen] * variance[seen])
     centre = of_cavity * (mu[seen] / variance[seen] - nu[seen])

@@ -4,12 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from prefect_tune.optimizers.surrogates.truncation import (
-    Sites,
-    needed_truths,
-    propagate,
-    truncation_ratio,
-)
+from prefect_tune.optimizers.surrogates.truncation import Sites, propagate, truncation_ratio
 
 
 def truncated(
@@ -170,43 +165,6 @@ def test_the_pull_on_means_is_that_of_the_truncated_vector(seed: int, s: int) ->
     sites = propagate(mean, covariance)
     pull = sites.pull(mean, covariance, sites.factor(covariance))
     assert mean + covariance @ pull == pytest.approx(truncated(mean, covariance, sites)[0])
-
-
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
-def test_with_the_needed_truths_no_mean_is_negative(seed: int, s: int) -> None:
-    mean, covariance = drawn(s, seed)
-    chosen, sites = needed_truths(mean, covariance)
-    inner = covariance[np.ix_(chosen, chosen)]
-    pull = sites.pull(mean[chosen], inner, sites.factor(inner)) if len(chosen) else np.zeros(0)
-    assert (mean + covariance[:, chosen] @ pull >= -1e-9).all()
-    assert len(set(chosen)) == len(chosen) <= s
-    again = propagate(mean[chosen], inner)
-    moments = (truncated(mean[chosen], inner, x)[0] for x in (sites, again))
-    assert next(moments) == pytest.approx(next(moments), abs=1e-2)
-
-
-def test_the_least_likely_truth_comes_first_and_may_make_others_needless() -> None:
-    covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    chosen, _ = needed_truths(np.array([-0.3, -1.0, -0.5]), covariance)
-    assert chosen.tolist() == [1, 2]
-    scaled = np.diag([1.0, 100.0])
-    chosen, _ = needed_truths(np.array([-0.5, -1.0]), scaled)
-    assert chosen.tolist() == [0, 1]
-    chosen, sites = needed_truths(np.array([0.1, 2.0]), np.eye(2))
-    assert not len(chosen)
-    assert not len(sites.precision)
-
-
-def test_no_more_truths_are_taken_than_allowed() -> None:
-    chosen, sites = needed_truths(-np.arange(1.0, 6.0), np.eye(5), most=2)
-    assert chosen.tolist() == [4, 3]
-    assert len(sites.precision) == 2
-
-
-def test_what_is_known_to_be_negative_needs_no_truth() -> None:
-    chosen, _ = needed_truths(np.array([-1.0, -1.0]), np.diag([0.0, 1.0]))
-    assert chosen.tolist() == [1]
 
 
 def test_a_truth_seen_with_noise_is_milder() -> None:
