@@ -27,7 +27,6 @@ from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise
-from prefect_tune.optimizers.surrogates.nugget import Nugget
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
@@ -78,12 +77,9 @@ class Learner:
         self._settings, self._t_max = settings, t_max
         self._scores = Scores.all_of(objective, settings.score)
         self._bounds = objective.lower, objective.upper
-        within = self.inputs.within
         is_rbf, tail = settings.of_time == "rbf", settings.has_tail
         of_time = SquaredExponential() if is_rbf else Decay(has_tail=tail)
-        if settings.nugget and within is not None:
-            within = Nugget(within, self.inputs.width)
-        self._kernel = CurveKernel(within, self.inputs.width, of_time)
+        self._kernel = CurveKernel(self.inputs.within, self.inputs.width, of_time)
         self._noise = ConstantNoise(_NOISE)
         self._costs = CostModel(self.inputs, settings.cost)
 

@@ -37,7 +37,6 @@ class BapiOptions:
         of_time: Covariance of the time trained: decay, or rbf.
         has_tail: Whether what decays is kept from ending early, as steep beginnings suggest.
         within: Covariance of configurations: matern, or rbf.
-        nugget: Whether each configuration has something of its own, which near ones do not share.
         cost: Whether seconds are learned as logarithms (log_rate), or with the paper's linear
             kernel.
         score: Whether losses are learned as logarithms (log), as they are (raw), or as the one of
@@ -61,7 +60,6 @@ class BapiOptions:
     of_time: Literal["decay", "rbf"] | None = None
     has_tail: bool | None = None
     within: Literal["matern", "rbf"] | None = None
-    nugget: bool | None = None
     cost: Literal["log_rate", "linear"] | None = None
     score: Literal["auto", "log", "raw"] | None = None
     early_stopping: bool | None = None
@@ -106,7 +104,6 @@ class Settings:
     of_time: Literal["decay", "rbf"] = "decay"
     has_tail: bool = True
     within: Literal["matern", "rbf"] = "matern"
-    nugget: bool = True
     cost: Literal["log_rate", "linear"] = "log_rate"
     score: Literal["auto", "log", "raw"] = "auto"
     early_stopping: bool = True
@@ -142,7 +139,6 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
         "sites": "all",
         "has_tail": False,
         "within": "rbf",
-        "nugget": False,
         "cost": "linear",
         "score": "raw",
         "steady": False,
