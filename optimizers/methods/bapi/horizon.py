@@ -68,12 +68,15 @@ class Horizon:
             budget: Seconds that may be spent.
         """
         entries: list[Entry] = []
-        allowed = self.allowed.copy()
+        allowed, can_begin = self.allowed.copy(), self._can_begin(budget)
         left = budget
-        while allowed.any() and len(entries) < self.most and (left > 0 or not self.is_bounded):
+        while len(entries) < self.most and (left > 0 or not self.is_bounded):
+            eligible = allowed if entries else allowed & can_begin
+            if not eligible.any():
+                break
             gains = improvement.gains()
-            scores = gains if gains[allowed].max() > 0 else fallback
-            j = int(np.argmax(np.where(allowed, scores, -inf)))
+            scores = gains if gains[eligible].max() > 0 else fallback
+            j = int(np.argmax(np.where(eligible, scores, -inf)))
             allowed[j] = False
             entry = self._entry(j)
             if entry is None:
@@ -99,6 +102,17 @@ class Horizon:
                 if entry is not None and entry.seconds <= budget:
                     return [entry]
         return []
+
+    def _can_begin(self, budget: float) -> NDArray[np.bool_]:
+        """Return which candidates the budget may hold the least of, shape (m,).
+
+        Near its end that is few of them, and t_opt of all others need not be known.
+        """
+        if not self.is_bounded:
+            return np.ones(len(self.done), dtype=np.bool_)
+        least = np.where(self.is_divisible, 1, self.t_max - self.done)
+        fits: NDArray[np.bool_] = self.rates * least <= budget
+        return fits
 
     def _entry(self, j: int) -> Entry | None:
         """Return what to train of a candidate; None if it has had enough."""

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,19 @@ def improvement(
 
 def horizon(
     rates: list[float],
-    enough: list[int | None] | None = None,
+    enough: list[int | None] | Callable[[int], int | None] | None = None,
     done: list[int] | None = None,
     overheads: list[float] | None = None,
     **changed: Any,
 ) -> Horizon:
     """Candidates of 10 epochs that take one second each, unless something else is said."""
     m = len(rates)
-    epochs, besides = enough or [10] * m, overheads or [0.0] * m
+    besides = overheads or [0.0] * m
+    of_each = enough if callable(enough) else (enough or [10] * m).__getitem__
     fields: dict[str, Any] = {
         "done": np.array(done or [0] * m),
         "allowed": np.ones(m, dtype=bool),
-        "enough": lambda j: epochs[j],
+        "enough": of_each,
         "rates": np.array(rates),
         "overheads": lambda j: besides[j],
         "least_step": 1,
@@ -124,6 +126,18 @@ def test_what_cannot_be_afforded_by_an_epoch_gives_way_to_what_can() -> None:
     assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [Entry(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
     assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
+
+
+def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
+    def enough(j: int) -> int:
+        sought.append(j)
+        return 10
+
+    sought = list[int]()
+    planned(horizon([9.0, 9.0, 0.1], enough=enough, most=1), 5.0)
+    assert sought == [2]
+    # A plan that has begun ends at what is too dear.
+    assert numbers(planned(horizon([1.0, 0.5, 99.0]), 12.0)) == [0]
 
 
 def test_what_comes_besides_epochs_counts_before_they_are_clipped() -> None:
