@@ -1,6 +1,7 @@
 """Options of BAPI, and what each variant of it sets them to."""
 
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any, Literal, Self
 
 from prefect_tune.optimizers.options import check_options
@@ -24,6 +25,7 @@ class BapiOptions:
         p: Share of a full training after which a training is looked at.
         tau: Training is stopped only where the deviation at its end is at most so many times that
             of now.
+        sure: It is stopped too where its end is predicted to be so many deviations behind the best.
         epsilon: Loss that may be lost by ending before the full training.
         start: Whether the first configurations begin by successive halving, or are random ones
             of which the best is trained to the end.
@@ -50,6 +52,7 @@ class BapiOptions:
     horizon: int | None = None
     p: float | None = None
     tau: float | None = None
+    sure: float | None = None
     epsilon: float | None = None
     start: Start | None = None
     n_first: int | None = None
@@ -73,7 +76,7 @@ class BapiOptions:
                 raise ValueError(f"{name} must be >= 1; got {value}")
         if self.p is not None and not 0 < self.p <= 1:
             raise ValueError(f"p must be in (0, 1], a share of a full training; got {self.p}")
-        for name in ("tau", "epsilon"):
+        for name in ("tau", "sure", "epsilon"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be >= 0; got {value}")
@@ -94,6 +97,7 @@ class Settings:
     horizon: int = 4
     p: float = 0.1
     tau: float = 2.0
+    sure: float = 3.0
     epsilon: float | None = None
     start: Start = "halving"
     n_first: int | None = None
@@ -133,6 +137,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
     "default": {},
     "paper": {
         "p": 0.2,
+        "sure": inf,
         "start": "random",
         "n_first": 5,
         "choice": "per_cost",

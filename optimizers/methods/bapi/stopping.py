@@ -30,11 +30,13 @@ def verdict(
     deviation_now: float,
     best: float,
     tau: float,
+    sure: float,
 ) -> Verdict:
     """Return whether a training goes on (Belakaria et al., algorithm 5).
 
     It is stopped if it is not expected to beat the best, and that is certain enough: deviations
-    are of predicted observations.
+    are of predicted observations. The paper's rule, by tau alone, goes on with what is hopeless
+    where curves have little noise: nothing to come is then as certain as what was seen.
 
     Args:
         done: Epochs done.
@@ -43,10 +45,12 @@ def verdict(
         deviation: Likewise.
         deviation_now: Of the score after the epochs done.
         best: Best score of all trials.
-        tau: Times `deviation_now` that `deviation` may be at most.
+        tau: Times `deviation_now` that `deviation` may be at most,
+        sure: or deviations that `mean` is behind the best.
     """
     if done >= target:
         return "finished"
-    if mean <= best and deviation <= tau * deviation_now:
+    is_certain = deviation <= tau * deviation_now or best - mean >= sure * deviation
+    if mean <= best and is_certain:
         return "stopped"
     return "goes on"

@@ -199,6 +199,7 @@ class Turn:
                 deviation_now=float(deviation[1]),
                 best=belief.scores.of_loss(self.least_loss),
                 tau=self.settings.tau,
+                sure=self.settings.sure,
             )
         else:
             enough, said = target, "finished" if curve.done >= target else "goes on"

@@ -1,3 +1,4 @@
+from math import inf
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def test_the_paper_starts_at_random_and_divides_by_cost() -> None:
     paper = settings(variant="paper")
     assert (paper.start, paper.p, paper.choice) == ("random", 0.2, "per_cost")
     assert (paper.within, paper.cost, paper.score) == ("rbf", "linear", "raw")
-    assert (paper.horizon, paper.n_points, paper.tau) == (4, 3, 2.0)
+    assert (paper.horizon, paper.n_points, paper.tau, paper.sure) == (4, 3, 2.0, inf)
     assert paper.monotone
     assert paper.early_stopping
     assert not paper.trains_in_full
@@ -76,7 +77,7 @@ def test_numbers_that_cannot_be_are_named_with_their_value(name: str, value: int
         BapiOptions(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["tau", "epsilon"])
+@pytest.mark.parametrize("name", ["tau", "sure", "epsilon"])
 def test_tolerances_are_not_negative(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be >= 0; got -0.1"):
         BapiOptions(**{name: -0.1})  # type: ignore[arg-type]

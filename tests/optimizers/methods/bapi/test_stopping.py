@@ -1,3 +1,5 @@
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,7 +49,12 @@ def test_a_flat_curve_has_had_enough_after_its_first_epoch() -> None:
 def said(
     done: int = 20, target: int = 40, mean: float = 0.893, best: float = 0.9, **given: float
 ) -> Verdict:
-    deviations = {"deviation": 0.0134164, "deviation_now": 0.0072111, "tau": 2.0} | given
+    deviations = {
+        "deviation": 0.0134164,
+        "deviation_now": 0.0072111,
+        "tau": 2.0,
+        "sure": inf,
+    } | given
     return verdict(done=done, target=target, mean=mean, best=best, **deviations)
 
 
@@ -68,6 +75,14 @@ def test_what_may_beat_the_best_goes_on_however_certain() -> None:
 def test_a_larger_tau_stops_sooner() -> None:
     assert said(tau=1.8) == "goes on"
     assert said(tau=1.9) == "stopped"
+
+
+def test_what_is_sure_not_to_win_is_stopped_however_little_is_noise() -> None:
+    almost_known = {"deviation_now": 1e-6}
+    assert said(**almost_known) == "goes on"  # 0.52 deviations behind
+    assert said(**almost_known, sure=0.5) == "stopped"
+    assert said(**almost_known, sure=0.55) == "goes on"
+    assert said(**almost_known, mean=0.95, sure=0.0) == "goes on"
 
 
 def test_what_has_had_enough_is_finished_whatever_is_predicted() -> None:
