@@ -16,7 +16,7 @@ from prefect_tune.optimizers.methods.bapi.horizon import Entry
 from prefect_tune.optimizers.methods.bapi.learner import Learner
 from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
-from prefect_tune.optimizers.methods.bapi.start import Begin, Design, GoOn
+from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait, clipped
 from prefect_tune.optimizers.methods.bapi.stopping import enough_epochs, verdict
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -120,11 +120,12 @@ class Turn:
     def of_start(self) -> Order | None:
         """Return what the start asks for; None where it has ended, or waits and others may go."""
         step = self.design.next(self.curves, may_begin=self.may_begin)
-        if isinstance(step, GoOn):
-            return Order(step.configuration, step.epochs)
-        if isinstance(step, Begin) or (self.n_known < _LEAST_CURVES and self.may_begin):
-            return Order(None, self.design.epochs[0])
-        return None
+        if isinstance(step, Wait | Done) and self.n_known < _LEAST_CURVES and self.may_begin:
+            step = Begin(self.design.epochs[0])
+        step = clipped(step, self.curves.values(), self.budget.seconds_left)
+        if isinstance(step, Wait | Done):
+            return None
+        return Order(step.configuration if isinstance(step, GoOn) else None, step.epochs)
 
     def of_undecided(self) -> Order | None:
         """Return the training that goes on, of those told that were not decided on yet."""
