@@ -19,15 +19,16 @@ class PowerLaws:
     Attributes:
         optimizer: Whose queries are evaluated: epochs done are not done again.
         seed: Of the noise.
-        failing: Share of the stretches that fail.
         with_curves: Whether evaluations have the losses of all epochs.
         seconds: Of an epoch: they are between this and 7 times as many.
+        spread: Of ln seconds that nothing tells.
     """
 
     optimizer: Optimizer
     seed: int = 0
     with_curves: bool = True
     seconds: float = 1.0
+    spread: float = 0.0
 
     def __call__(self, query: Query) -> Evaluation:
         """Return the evaluation of a stretch."""
@@ -64,4 +65,5 @@ class PowerLaws:
     def rate(self, configuration: Configuration) -> float:
         """Seconds of an epoch."""
         rate = float(dict(configuration["model"].values).get("rate", 0.5))
-        return self.seconds * exp(2 * rate)
+        noise = np.random.default_rng([self.seed, 1, crc32(configuration.canonical.encode())])
+        return self.seconds * exp(2 * rate + self.spread * noise.normal())

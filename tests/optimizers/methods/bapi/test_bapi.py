@@ -1,0 +1,391 @@
+"""Whole studies: budgets, replay, trainings that end early or run into trouble."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+from curve_worlds.nets import T_MAX, bapi, crashed, mixed_nets, nets
+from curve_worlds.power_laws import PowerLaws
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import Simulation
+from worlds import finite_space, mixed_space
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Configuration,
+    Evaluation,
+    NotYet,
+    Objective,
+    Query,
+    SpaceExhausted,
+    Trial,
+    replay,
+)
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+
+Curve = Callable[[Configuration], Sequence[float] | np.ndarray]
+
+
+def level_of(configuration: Configuration) -> float:
+    return float(dict(configuration["model"].values)["level"])
+
+
+def tell(
+    optimizer: Bapi, number: int, losses: Sequence[float] | np.ndarray, **evaluation: Any
+) -> Trial:
+    """Tell a stretch, of a whole curve or of the epochs that were asked for."""
+    query = optimizer.history[number].query
+    epochs = query.epochs or optimizer.t_max
+    before = optimizer.history.stretches(query.configuration)
+    done = max((t.query.epochs or optimizer.t_max for t in before if t.loss is not None), default=0)
+    curve = tuple(float(x) for x in losses[:epochs])
+    known: dict[str, Any] = {"resumed_from": done, "cost_seconds": float(epochs - done)}
+    best = int(np.argmin(curve)) + 1
+    outcome = Evaluation(min(curve), curve=curve, best_epoch=best, **{**known, **evaluation})
+    ended = Trial(number, query).started().ended(outcome)
+    optimizer.tell(ended)
+    return ended
+
+
+def study(optimizer: Bapi, curve: Curve, n: int, budget: Budget | None = None) -> list[Query]:
+    """Ask and tell one after the other."""
+    queries = []
+    for _ in range(n):
+        query = optimizer.ask(budget or Budget())
+        tell(optimizer, len(optimizer.history) - 1, curve(query.configuration))
+        queries.append(query)
+    return queries
+
+
+def power(configuration: Configuration) -> list[float]:
+    end = 5 + 60 * (level_of(configuration) - 0.3) ** 2
+    return [end + (80 - end) / epoch for epoch in range(1, T_MAX + 1)]
+
+
+def test_a_space_without_a_model_that_trains_in_epochs_is_refused() -> None:
+    fitted = Objective(epochs=20, iterative=frozenset({"mlp"}))
+    with pytest.raises(ValueError, match="space 'finite' has none; smac or fabolas would serve"):
+        Bapi(finite_space(), 0, fitted)
+
+
+def test_without_epochs_it_is_said_how_to_give_them() -> None:
+    with pytest.raises(ValueError, match=r"needs the epochs of a full training.*--epochs 50"):
+        Bapi(mixed_space(), 0, Objective(iterative=frozenset({"tree"})))
+
+
+def test_four_epochs_are_no_curve_and_five_are() -> None:
+    with pytest.raises(ValueError, match=r"which 4 epochs are not: .* takes 5 or more"):
+        bapi(epochs=4)
+    optimizer = bapi(epochs=5)
+    Simulation(optimizer, PowerLaws(optimizer), trials=12).run()
+    assert optimizer.history.complete
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n_workers=st.sampled_from([1, 4]),
+    n_full=st.floats(1.0, 6.0),
+    variant=st.sampled_from(["default", "paper"]),
+)
+def test_a_budget_is_overspent_by_one_stretch_of_each_worker_at_most(
+    seed: int, n_workers: int, n_full: float, variant: str
+) -> None:
+    optimizer = bapi(seed=seed, variant=variant)
+    law = PowerLaws(optimizer, seed=seed, spread=0.5)
+    total = n_full * T_MAX * np.e  # in full trainings of the median
+    done = Simulation(optimizer, law, n_workers, seconds=total / n_workers, is_end_told=True).run()
+    told = sum(s.trial.cost_seconds for s in done.stretches)
+    quantum = max(1, round(optimizer.settings.p * T_MAX))
+    dearest = max(law.rate(c) for c in optimizer.history.asked)
+    assert told <= total + n_workers * quantum * dearest
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 1000), st.floats(2.0, 6.0))
+def test_where_seconds_can_be_foreseen_the_last_stretch_fits(seed: int, n_full: float) -> None:
+    optimizer = bapi(seed=seed)
+    law, total = PowerLaws(optimizer, seed=seed), n_full * T_MAX
+    law.rate = lambda _: 1.0  # type: ignore[method-assign]
+    done = Simulation(optimizer, law, seconds=total, is_end_told=True).run()
+    spent = sum(s.trial.cost_seconds for s in done.stretches)
+    assert total - 2 <= spent <= total + 1e-3
+
+
+@pytest.mark.parametrize("left", [0.0, -3.0, 1e-6])
+def test_after_the_end_of_a_budget_nothing_is_left(left: float) -> None:
+    for n in (0, 3, 30):
+        optimizer = bapi(n_first=4)
+        study(optimizer, power, n)
+        if n or left <= 0:
+            with pytest.raises(SpaceExhausted):
+                optimizer.ask(Budget(seconds_spent=100.0, seconds_left=left))
+
+
+def test_while_something_is_under_way_the_end_is_not_said() -> None:
+    optimizer = bapi(n_first=4)
+    study(optimizer, power, 12)
+    optimizer.ask(Budget())
+    with pytest.raises(NotYet):
+        optimizer.ask(Budget(seconds_spent=100.0, seconds_left=0.0))
+
+
+def test_the_same_seed_and_outcomes_give_the_same_events() -> None:
+    def events(seed: int) -> list[Any]:
+        optimizer = bapi(mixed_nets(), seed, n_first=5)
+        done = Simulation(optimizer, PowerLaws(optimizer), 3, seconds=150.0, is_end_told=True).run()
+        assert len(done.events) > 30
+        return done.events
+
+    first = events(1)
+    assert events(1) == first
+    assert events(2) != first
+
+
+def counted_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    fits = list[int]()
+    fit = GaussianProcess.fit.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[GaussianProcess], *args: Any, **kwargs: Any) -> GaussianProcess:
+        fits.append(len(args[1]))
+        found: GaussianProcess = fit(cls, *args, **kwargs)
+        return found
+
+    monkeypatch.setattr(GaussianProcess, "fit", classmethod(counted))
+    return fits
+
+
+def test_a_replay_fits_nothing_and_goes_on_as_if_never_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unbroken = bapi(n_first=5)
+    law = PowerLaws(unbroken)
+    done = Simulation(unbroken, law, 2, seconds=150.0, is_end_told=True).run()
+    n_asks = sum(isinstance(e, Asked) for e in done.events)
+    assert n_asks > 20
+    fits = counted_fits(monkeypatch)
+    resumed = bapi(n_first=5)
+    last = n_asks - 1
+    memos = {e.number: e.memo for e in done.events if isinstance(e, Asked)}
+    bare = [Asked(e.number, e.query, e.budget) if isinstance(e, Asked) else e for e in done.events]
+    replay(resumed, bare, memos[last])
+    assert fits == []
+    assert resumed.decisions == unbroken.decisions
+    more = Budget(seconds_spent=300.0, seconds_left=100.0)
+    assert resumed.ask(more) == unbroken.ask(more)
+    assert resumed.memo == unbroken.memo
+
+
+def test_between_fits_parameters_are_those_of_the_memo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many points each ask fits only the rates, which takes no time."""
+    optimizer = bapi(n_first=5)
+    law = PowerLaws(optimizer)
+    Simulation(optimizer, law, trials=40).run()
+    fits = counted_fits(monkeypatch)
+    n_points = []
+    for _ in range(6):
+        query = optimizer.ask(Budget())
+        number = len(optimizer.history) - 1
+        optimizer.tell(Trial(number, query).started().ended(law(query)))
+        n_points.append(len(fits))
+    n_of_curves = sum(n > len(optimizer.history.asked) for n in fits)
+    assert n_of_curves < 6
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1000))
+def test_in_any_order_of_ends_queries_are_valid_and_differ(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    optimizer = bapi(mixed_nets(), seed, n_first=5)
+    law = PowerLaws(optimizer, seed)
+    under_way: list[int] = []
+    done: dict[Configuration, int] = {}
+    while len(optimizer.history) < 30:
+        while len(under_way) < 5:
+            try:
+                query = optimizer.ask(Budget())
+            except NotYet:
+                break
+            epochs = query.epochs or T_MAX
+            running = {optimizer.history[n].query.configuration for n in under_way}
+            assert query.configuration not in running
+            assert done.get(query.configuration, 0) < epochs
+            assert (query.epochs is None) or query.configuration.path[-1] == "net"
+            under_way.append(len(optimizer.history) - 1)
+        number = under_way.pop(int(rng.integers(len(under_way))))
+        query = optimizer.history[number].query
+        optimizer.tell(Trial(number, query).started().ended(law(query)))
+        done[query.configuration] = query.epochs or T_MAX
+
+
+def first_run(queries: Sequence[Query], configuration: Configuration) -> list[Query]:
+    """The stretches of a configuration from its beginning until another was asked for."""
+    start = next(i for i, q in enumerate(queries) if q.configuration == configuration)
+    run = []
+    for query in queries[start:]:
+        if query.configuration != configuration:
+            break
+        run.append(query)
+    return run
+
+
+class Newcomers:
+    """A start of fifteen, half of which stay at 60 %; and what all others do that are begun."""
+
+    def __init__(self, newcomer: Sequence[float] | np.ndarray, seed: int, **options: Any) -> None:
+        self.optimizer = bapi(seed=seed, epochs=50, n_first=15, **options)
+        self.newcomer, self.own = newcomer, dict[Configuration, None]()
+
+    def __call__(self, configuration: Configuration) -> np.ndarray:
+        if len(self.own) < 15:
+            self.own.setdefault(configuration)
+        noise = np.random.default_rng(crc32(configuration.canonical.encode())).normal(0, 0.3, 50)
+        if configuration not in self.own:
+            return self.newcomer + noise
+        falling = 5 + 60 * (level_of(configuration) - 0.3) ** 2 + 40 / np.arange(1, 51)
+        return noise + (60.0 if level_of(configuration) > 0.5 else falling)
+
+    def first_runs(self, n: int) -> list[list[Query]]:
+        """Of each newcomer in n asks, its stretches until another was asked for."""
+        queries = study(self.optimizer, self, n)
+        new = dict.fromkeys(q.configuration for q in queries if q.configuration not in self.own)
+        return [first_run(queries, configuration) for configuration in new]
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
+    variant: str,
+) -> None:
+    looks = []
+    for seed in range(3):
+        flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
+        runs = flat.first_runs(45)
+        assert len(runs) > 2
+        assert flat.optimizer.decisions["ends"]["stopped"] >= len(runs) / 2
+        looks += [len(run) for run in runs]
+    assert np.mean(np.array(looks) <= 2) > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time(seed: int) -> None:
+    better = Newcomers(1.0 + 40.0 / np.arange(1, 51), seed, epsilon=0.0)
+    runs = better.first_runs(40)
+    assert max(len(run) for run in runs) >= 4
+    history, quantum = better.optimizer.history, round(better.optimizer.settings.p * 50)
+    for configuration in history.asked - set(better.own):
+        assert len(history.stretches(configuration)) <= 50 / quantum
+
+
+def test_without_early_stopping_what_was_planned_is_trained() -> None:
+    optimizer = bapi(n_first=4, early_stopping=False, epsilon=0.0)
+    study(optimizer, lambda c: [60.0 + level_of(c)] * T_MAX, 40)
+    assert optimizer.decisions["ends"]["stopped"] == 0
+    assert len(optimizer.history.asked) > 4
+
+
+def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
+    optimizer = bapi(mixed_nets(), n_first=6)
+    Simulation(optimizer, PowerLaws(optimizer), trials=25).run()
+    fitted = [t for t in optimizer.history if t.query.configuration.path[-1] == "knn"]
+    assert fitted
+    assert all(t.query.epochs is None for t in fitted)
+    assert len({t.query.configuration for t in fitted}) == len(fitted)
+    nets_asked = [t for t in optimizer.history if t.query.configuration.path[-1] == "net"]
+    assert any(t.query.epochs is not None for t in nets_asked)
+
+
+def test_what_diverges_ends_with_its_best_epoch_and_is_not_gone_on_with() -> None:
+    optimizer = bapi(n_first=4)
+    queries = study(optimizer, power, 12)
+    query = optimizer.ask(Budget())
+    while query.configuration in {q.configuration for q in queries}:
+        tell(optimizer, len(optimizer.history) - 1, power(query.configuration))
+        query = optimizer.ask(Budget())
+    diverged = query.configuration
+    tell(optimizer, len(optimizer.history) - 1, [30.0], trouble="no epoch 2 in fold 0: not finite")
+    later = study(optimizer, power, 25)
+    assert diverged not in {q.configuration for q in later}
+    assert optimizer.decisions["ends"]["diverged"] == 1
+
+
+def test_failures_from_the_first_epoch_on_are_avoided_and_raise_nothing() -> None:
+    """A tenth of the line gives no epoch at all, however often it is tried."""
+    optimizer = bapi(n_first=6)
+    failed = 0
+    for number in range(40):
+        query = optimizer.ask(Budget())
+        if level_of(query.configuration) < 0.2:
+            optimizer.tell(crashed(number, query.configuration, query.epochs))
+            failed += 1
+        else:
+            tell(optimizer, number, power(query.configuration))
+    assert failed < 10
+    assert optimizer.incumbent is not None
+    assert optimizer.decisions["ends"]["failed"] == failed
+
+
+def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> None:
+    optimizer = bapi(n_first=4)
+    study(optimizer, power, 14)
+    number, query = len(optimizer.history), optimizer.ask(Budget())
+    while not optimizer.history.stretches(query.configuration)[:-1]:  # until one is gone on with
+        tell(optimizer, number, power(query.configuration))
+        number, query = number + 1, optimizer.ask(Budget())
+    told = optimizer.history.stretches(query.configuration)[-2]
+    assert told.query.epochs is not None
+    optimizer.tell(crashed(number, query.configuration, query.epochs))
+    curve = optimizer._curves()[query.configuration]
+    assert (curve.done, curve.is_closed) == (told.query.epochs, True)
+    assert optimizer.incumbent is not None
+    study(optimizer, power, 3)
+    optimizer.retry(number)
+    assert query.configuration not in {optimizer.ask(Budget()).configuration for _ in range(3)}
+    tell(optimizer, number, power(query.configuration))
+    curve = optimizer._curves()[query.configuration]
+    assert curve.done == query.epochs
+    assert not curve.has_failed
+
+
+def test_a_budget_of_three_epochs_is_spent_on_what_it_affords() -> None:
+    optimizer = bapi(variant="paper")
+    law = PowerLaws(optimizer)
+    law.rate = lambda _: 1.0  # type: ignore[method-assign]
+    done = Simulation(optimizer, law, seconds=3.0, is_end_told=True).run()
+    assert 1 <= len(done.stretches) <= 3
+    assert optimizer.incumbent is not None
+
+
+def test_of_two_hundred_curves_few_points_and_sites_are_learned_from() -> None:
+    optimizer = bapi(nets(), n_first=200, p=0.25)
+    for number in range(200):
+        query = optimizer.ask(Budget())
+        tell(optimizer, number, power(query.configuration))
+    curves = list(optimizer._curves().values())
+    belief, _ = optimizer._learner.learn(curves, {}, np.random.default_rng(0))
+    n_points = len(belief.process.process.inputs)
+    # Each has its last one, and the best all of its.
+    assert n_points <= len(curves) + 2
+    assert len(belief.process.sites) <= 120
+
+
+def test_the_best_is_trained_to_its_end_where_only_configurations_are_counted() -> None:
+    optimizer = bapi(n_first=4)
+    done = Simulation(optimizer, PowerLaws(optimizer), trials=8).run()
+    assert optimizer.history.complete
+    assert len(optimizer.history.asked) == 8
+    assert len(done.stretches) < 8 * T_MAX / 2
+
+
+def test_what_is_gone_on_with_after_others_is_counted_as_thawed() -> None:
+    optimizer = bapi(n_first=4)
+    study(optimizer, power, 5)
+    assert optimizer.decisions["thawed"] == 0
+    left = Budget(trials_left=0)
+    query = optimizer.ask(left)
+    assert query.configuration in {t.query.configuration for t in list(optimizer.history)[:5]}
+    assert optimizer.decisions["thawed"] == 1
