@@ -45,7 +45,8 @@ def fit_final_model(
     parameters: dict[str, Any] = {
         "number": weighted[0][0].number,
         "members": [
-            {"number": t.number, "query": t.refit_query.to_json(), "weight": w} for t, w in weighted
+            {"number": t.number, "query": study.optimizer.refit(t).to_json(), "weight": w}
+            for t, w in weighted
         ],
         "context": context,
     }

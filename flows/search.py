@@ -1,7 +1,7 @@
 """The loop: ask, start on a free worker, tell as each trial ends, until the stop rule holds."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from prefect_tune.flows.progress import Observer, Progress
@@ -88,6 +88,7 @@ class _Search:
 
     Attributes:
         waits: Whether the method has said that its next ask waits for a tell.
+        said: Notes of the method.
     """
 
     study: Study
@@ -97,6 +98,7 @@ class _Search:
     observer: Observer
     only: Collection[int] | None
     waits: bool = False
+    said: set[str] = field(default_factory=set)
 
     def run(self) -> str:
         """Run to the end, and return why it ended."""
@@ -137,12 +139,21 @@ class _Search:
         if is_begun and not self.study.optimizer.can_go_on:
             return None, "all trials are done"
         try:
-            return self.study.ask(self._budget()), ""
+            trial = self.study.ask(self._budget())
         except NotYet:
             self.waits = True
             return None, ""
         except SpaceExhausted as end:
             return None, "all trials are done" if is_begun else str(end)
+        self._note()
+        return trial, ""
+
+    def _note(self) -> None:
+        """Say what the method has to say, each of it once."""
+        for note in self.study.optimizer.notes:
+            if note not in self.said:
+                self.said.add(note)
+                self.observer.note(note)
 
     def _trials_left(self) -> int | None:
         """Return how many configurations may still be begun; None when that is not limited."""

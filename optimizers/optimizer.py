@@ -5,7 +5,7 @@ of asks before it, so a process that replays the events continues exactly where 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from math import isfinite
 from typing import Any, ClassVar
@@ -75,6 +75,15 @@ class Optimizer(ABC):
     def decisions(self) -> dict[str, Any]:
         """The decisions so far that people may want to see, as JSON values."""
         return {}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What people should know while it searches; each is to be said once."""
+        return ()
+
+    def refit(self, trial: Trial) -> Query:
+        """Return the query of the final model of a trial."""
+        return trial.refit_query
 
     @property
     def can_go_on(self) -> bool:

@@ -104,7 +104,7 @@ def _score(
         is_model = number != numbers[-1] or study.result.get("members") == members
         if losses.get(str(number)) is not None and is_model:
             continue
-        parameters = _refit_parameters(study.trials[number], replicate_context(replicate))
+        parameters = _refit_parameters(study, number, replicate_context(replicate))
         try:
             observer.check()
             refitted = running.run(
@@ -138,9 +138,10 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
     return [*sorted(numbers.difference(last)), *last]
 
 
-def _refit_parameters(trial: Trial, context: StudyContext) -> Mapping[str, Any]:
-    member = {"number": trial.number, "query": trial.refit_query.to_json(), "weight": 1}
-    return {"number": trial.number, "members": [member], "context": context}
+def _refit_parameters(study: Study, number: int, context: StudyContext) -> Mapping[str, Any]:
+    query = study.optimizer.refit(study.trials[number])
+    member = {"number": number, "query": query.to_json(), "weight": 1}
+    return {"number": number, "members": [member], "context": context}
 
 
 def _message(study: Study, incumbent: Trial) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
-from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.registry import METHODS, make_optimizer
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
@@ -39,6 +39,15 @@ def check_method(
         UnknownName: If there is no such method or option.
         BadInput: If the value of an option cannot be used.
     """
+    declared = METHODS.get(method)
+    is_of_epochs = declared is not None and declared.fidelities == {"epochs"}
+    if is_of_epochs and objective is not None and objective.epochs is None:
+        raise BadInput(
+            f"method {method} needs the number of epochs that is a full training",
+            option="epochs",
+            remedy="name it, for instance --epochs 50, or take a method without epochs, "
+            "such as smac or fabolas",
+        )
     try:
         made: Optimizer = make_optimizer(method, space, 0, objective, options)
     except (UnknownName, BadInput):

@@ -28,6 +28,7 @@ Read = Callable[[Source], Dataset]
 _SYMMETRIC_METRICS = frozenset({"error", "auroc", "accuracy", "roc_auc"})
 """Metrics of two classes that do not ask which one is positive."""
 _SHOWN_CLASSES = 8
+_WITHOUT_EPOCHS = "leave it out, and take a method without epochs, such as smac or fabolas"
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
         f"no model of space {space.name!r} trains in epochs; {', '.join(models)} do",
         option="epochs",
         value=epochs,
-        remedy=f"take --space {fitting}, or leave it out" if is_serving else "leave it out",
+        remedy=f"take --space {fitting}, or leave it out" if is_serving else _WITHOUT_EPOCHS,
     )
 
 

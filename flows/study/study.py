@@ -21,6 +21,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["Study", "StudyFailed"]
 
@@ -128,14 +129,15 @@ class Study:
         return min(waiting, key=lambda t: t.number, default=None)
 
     def ask(self, budget: Budget) -> Trial:
-        """Ask for a new trial, which waits.
+        """Ask for a new trial, which waits; in one thread, as cores belong to the trials.
 
         Raises:
             NotYet: If the next ask waits for a tell; nothing is asked for.
             SpaceExhausted: If nothing is left to ask for.
         """
         started = perf_counter()
-        query = self.optimizer.ask(budget)
+        with one_thread():
+            query = self.optimizer.ask(budget)
         seconds = perf_counter() - started
         self.ask_seconds.append(seconds)
         trial = Trial(self.n_asked, query)

@@ -7,7 +7,7 @@ epochs it is looked at, and ended where it will not win; it stays a candidate, t
 Where the paper is silent, or does worse, the sheet's choices hold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.bapi.advice import advice_of
 from prefect_tune.optimizers.methods.bapi.curves import (
     LearningCurve,
     curves_of,
@@ -97,6 +98,16 @@ class Bapi(Optimizer):
         return best_stretch(curves, self.history, is_steady=self.settings.steady)
 
     @property
+    def notes(self) -> Sequence[str]:
+        """Whether the budget is small, or another method would serve better."""
+        return tuple((self.memo or {}).get("notes", {}).values())
+
+    def refit(self, trial: Trial) -> Query:
+        """Return the query of the final model: as many epochs as were best, and no more."""
+        best = trial.evaluation.best_epoch if trial.evaluation else None
+        return Query(trial.query.configuration, epochs=best)
+
+    @property
     def decisions(self) -> dict[str, Any]:
         """Epochs trained and spared, how trainings ended, and notes."""
         return decisions_of(list(self._curves().values()), self.memo or {}, self.t_max)
@@ -142,6 +153,13 @@ class Bapi(Optimizer):
             rng=rng,
         )
         query = self._query(turn, rng)
+        memo["notes"] = advice_of(
+            list(curves.values()),
+            budget,
+            self.t_max,
+            n_plans=memo.get("n_plans", 0),
+            said=memo.get("notes", {}),
+        )
         self.memo = memo
         return query
 

@@ -18,11 +18,12 @@ def decisions_of(
         memo: Of the last ask; empty before there is one.
         t_max: Epochs of a full training.
     """
-    trained = sum(c.done for c in curves)
-    told = [c for c in curves if c.epochs]
+    told = [c for c in curves if c.epochs and c.is_iterative]
+    trained = sum(c.done for c in told)
     return {
         "t_max": t_max,
         "configurations": len(told),
+        "at_once": sum(bool(c.epochs) for c in curves) - len(told),
         "epochs": trained,
         "saved": 1 - trained / (t_max * len(told)) if told else 0.0,
         "ends": {
@@ -33,5 +34,5 @@ def decisions_of(
             "failed": sum(c.has_failed for c in curves),
         },
         "thawed": memo.get("thawed", 0),
-        "notes": list(memo.get("notes", ())),
+        "notes": list(memo.get("notes", {}).values()),
     }

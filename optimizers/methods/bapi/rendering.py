@@ -8,7 +8,8 @@ __all__ = ["training_lines"]
 
 def training_lines(decisions: Mapping[str, Any]) -> list[str]:
     """Return the lines of what `Bapi.decisions` gives."""
-    return list(_lines(decisions)) if decisions.get("configurations") else []
+    known = decisions.get("configurations", 0) + decisions.get("at_once", 0)
+    return list(_lines(decisions)) if known else []
 
 
 def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
@@ -18,6 +19,8 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         f"{_counted(n, 'configuration')} trained for {trained:,} epochs in all; to {t_max} epochs "
         f"each would be {n * t_max:,}: {saved:.0%} saved"
     )
+    if decisions["at_once"]:
+        yield f"  {decisions['at_once']} others fitted at once, as their models have no epochs"
     ends = decisions["ends"]
     said = [f"{ends[end]} {words}" for end, words in _ENDS.items() if ends.get(end)]
     if said:

@@ -24,9 +24,10 @@ def test_epochs_are_counted_once_however_many_stretches() -> None:
     assert found["saved"] == 1 - 10 / 40
 
 
-def test_a_full_fit_is_a_training_to_the_end() -> None:
+def test_a_full_fit_is_no_training_and_saves_no_epochs() -> None:
     found = decided(stretch(0, knn(0.5), 9.0), of(1, 5))
-    assert (found["epochs"], found["ends"]["full"]) == (25, 1)
+    assert (found["configurations"], found["at_once"]) == (1, 1)
+    assert (found["epochs"], found["saved"], found["ends"]["full"]) == (5, 0.75, 0)
 
 
 def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
@@ -36,7 +37,7 @@ def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
         crashed(2, net(0.2, scale="none"), 2),
         of(3, 2),
     )
-    found = decided(*trials, finished=4, stopped=5, thawed=6, notes=["said once"])
+    found = decided(*trials, finished=4, stopped=5, thawed=6, notes={"dear": "said once"})
     assert found["ends"] == {"full": 1, "finished": 4, "stopped": 5, "diverged": 1, "failed": 1}
     assert (found["thawed"], found["notes"]) == (6, ["said once"])
 

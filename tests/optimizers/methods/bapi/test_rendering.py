@@ -6,6 +6,7 @@ NO_END = {"full": 0, "finished": 0, "stopped": 0, "diverged": 0, "failed": 0}
 DECISIONS: dict[str, Any] = {
     "t_max": 50,
     "configurations": 40,
+    "at_once": 0,
     "epochs": 1_200,
     "saved": 0.4,
     "ends": {"full": 3, "finished": 5, "stopped": 20, "diverged": 1, "failed": 2},
@@ -33,6 +34,12 @@ def test_what_did_not_happen_is_not_said() -> None:
         "1 configuration trained for 10 epochs in all; to 50 epochs each would be 50: 80% saved"
     ]
     assert training_lines({**little, "ends": NO_END, "thawed": 1})[-1].startswith("  1 training ")
+
+
+def test_full_fits_are_told_apart() -> None:
+    assert training_lines({**DECISIONS, "at_once": 3})[1] == (
+        "  3 others fitted at once, as their models have no epochs"
+    )
 
 
 def test_before_anything_is_told_nothing_is_said() -> None:
