@@ -106,7 +106,9 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         observer.note(f"search ended: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions)
+        said = study.optimizer.notes if only is None else ()
         for note in decisions.get("notes", ()):
-            observer.note(f"{study.optimizer.name}: {note}")
+            if note not in said:
+                observer.note(f"{study.optimizer.name}: {note}")
         fit_final_model(study, running, context, observer)
         return running.n_task_runs
