@@ -1,0 +1,117 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from curve_worlds.nets import CURVES, T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
+
+from prefect_tune.optimizers import Query, Trial
+from prefect_tune.optimizers.methods.bapi.belief import Belief
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.learner import Learner
+from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
+
+
+def learner(**options: Any) -> Learner:
+    return Learner(mixed_nets(), CURVES, Settings.of(BapiOptions(**options)), T_MAX)
+
+
+def curves(*trials: Trial) -> list[LearningCurve]:
+    return list(curves_from(*trials, space=mixed_nets()).values())
+
+
+def falling(number: int, level: float, n: int = 4) -> Trial:
+    losses = [20 + 30 * level + 40 / epoch for epoch in range(1, n + 1)]
+    return stretch(number, net(level, scale="none"), losses, cost_seconds=float(n))
+
+
+SEVEN = [falling(i, i / 7) for i in range(7)]
+
+
+def learned(which: list[LearningCurve], **options: Any) -> tuple[Belief, dict[str, Any]]:
+    return learner(**options).learn(which, {}, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
+    belief, memo = learned(curves(*SEVEN), variant=variant)
+    again = learner(variant=variant).recall(curves(*SEVEN), json.loads(json.dumps(memo)))
+    rows = learner().inputs.of(learner().inputs.encode([net(0.35, scale="unit"), knn(0.5)]))
+    assert again.predict(rows, T_MAX)[0] == pytest.approx(belief.predict(rows, T_MAX)[0])
+    assert again.seconds(rows) == pytest.approx(belief.seconds(rows))
+    assert len(json.dumps(memo)) < 5_000
+
+
+def test_new_epochs_change_a_belief_whose_parameters_stay() -> None:
+    _, memo = learned(curves(*SEVEN))
+    row = learner().inputs.of(learner().inputs.encode([net(0.0, scale="none")]))
+    before = learner().recall(curves(*SEVEN), memo)
+    after = learner().recall(curves(*SEVEN, falling(7, 0.0, 16)), memo)
+    assert after.predict(row, T_MAX)[1] < before.predict(row, T_MAX)[1]
+    assert np.array_equal(after.process.process.theta, before.process.process.theta)
+
+
+def site_rows(of: Belief) -> np.ndarray:
+    rows: np.ndarray = of.process.sites[:, :-1]
+    return np.unique(rows.round(9), axis=0)
+
+
+def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
+    full, diverged = falling(7, 0.95, T_MAX), stretch(
+        8, net(0.9, scale="unit"), [60.0, 59.0], 4, trouble="no epoch 3"
+    )  # fmt: skip
+    others = stretch(9, knn(0.5), 30.0), crashed(10, net(0.99, scale="unit"), 2)
+    which = curves(*SEVEN, full, diverged, *others)
+    belief, _ = learned(which, sites="all")
+    inputs = learner().inputs
+    expected = inputs.of(inputs.encode(t.query.configuration for t in SEVEN))
+    assert site_rows(belief) == pytest.approx(np.unique(expected.round(9), axis=0))
+    fitted = belief.process.process.inputs
+    at_knn = inputs.at(inputs.encode([knn(0.5)]), 1.0)[0]
+    assert np.isclose(fitted, at_knn).all(axis=1).sum() == 1
+
+
+def test_sites_are_few_and_what_is_under_way_has_its_own() -> None:
+    many = [falling(i, i / 80) for i in range(80)]
+    worst = Trial(80, Query(net(79 / 80, scale="none"), epochs=6))
+    belief, _ = learned(curves(*many, worst), sites="all")
+    assert 60 <= len(belief.process.sites) <= 120
+    inputs = learner().inputs
+    under_way = inputs.of(inputs.encode([worst.query.configuration]))[0]
+    assert np.isclose(site_rows(belief), under_way).all(axis=1).any()
+
+
+@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
+    flat = [stretch(i, net(i / 5, scale="none"), [50.0] * 4) for i in range(5)]
+    belief, _ = learned(curves(*flat), variant=variant)
+    row = learner().inputs.of(learner().inputs.encode([net(0.3, scale="none")]))
+    curve = belief.curve(row)
+    assert np.isfinite(curve).all()
+    assert curve == pytest.approx(np.full(T_MAX, 50.0), abs=1.0)
+    assert np.isfinite(belief.improvement(row, T_MAX, float(belief.scores.of_loss(50.0)))).all()
+
+
+def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:
+    steep = [stretch(i, net(i / 5, scale="none"), [90.0, 40.0, 8.0, 1.0]) for i in range(5)]
+    for options in ({}, {"variant": "paper"}):
+        belief, _ = learned(curves(*steep), **options)
+        inputs = learner().inputs
+        for configuration in (net(0.1, scale="none"), net(0.55, scale="unit")):
+            curve = belief.curve(inputs.of(inputs.encode([configuration])))
+            assert curve.shape == (T_MAX,)
+            assert (np.diff(curve) <= 1e-12).all()
+            assert 0.0 <= curve.min() <= curve.max() <= 100.0
+
+
+def test_models_that_are_fitted_at_once_are_told_apart() -> None:
+    which = learner()
+    candidates = which.inputs.encode([net(0.1, scale="unit"), knn(0.2), net(0.3, scale="none")])
+    assert which.trains_in_epochs(candidates).tolist() == [True, False, True]
+
+
+def test_before_any_cost_is_known_all_epochs_cost_the_same() -> None:
+    which = curves(*(crashed(i, net(i / 5, scale="none"), 2) for i in range(3)))
+    belief, _ = learned(which)
+    assert belief.rates is None
+    assert belief.seconds(np.zeros((2, learner().inputs.width))).tolist() == [1.0, 1.0]

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from curve_worlds.nets import T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
+
+from prefect_tune.optimizers import Trial
+from prefect_tune.optimizers.methods.bapi.learner import curve_inputs
+from prefect_tune.optimizers.methods.bapi.observations import Observations
+from prefect_tune.optimizers.methods.bapi.options import Settings
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
+
+INPUTS = curve_inputs(mixed_nets(), Settings())
+KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
+THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
+
+
+def seen(*trials: Trial, n_points: int = 3) -> Observations:
+    curves = list(curves_from(*trials, space=mixed_nets()).values())
+    return Observations.of(curves, INPUTS, KERNEL, THETA, n_points=n_points, t_max=T_MAX)
+
+
+def epochs(of: Observations) -> list[int]:
+    return [round(t * T_MAX) for t in of.inputs[:, -1]]
+
+
+A, B = net(0.2, scale="none"), net(0.4, scale="unit")
+FALLING = [50.0 - epoch for epoch in range(10)]
+
+
+def test_of_each_curve_a_few_points_with_the_least_loss_until_then() -> None:
+    points = seen(stretch(0, A, [9.0, 7.0, 8.0, 6.0, 6.5, 6.2, 6.1, 6.3]))
+    assert len(points.losses) == 3
+    assert epochs(points)[0] == 1
+    assert epochs(points)[-1] == 8
+    assert points.losses[[0, -1]].tolist() == [9.0, 6.0]
+    last_alone = seen(stretch(0, A, FALLING), stretch(1, B, FALLING[:4]), n_points=1)
+    assert epochs(last_alone) == [10, 4]
+
+
+def test_a_full_fit_is_one_point_at_the_end() -> None:
+    points = seen(stretch(0, knn(0.3), 12.0))
+    assert (epochs(points), points.losses.tolist()) == ([T_MAX], [12.0])
+
+
+def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
+    bad = stretch(1, net(0.9, scale="none"), [80.0, 60.0])
+    points = seen(stretch(0, A, FALLING), bad, crashed(2, B, 2))
+    assert epochs(points)[-1] == T_MAX
+    assert points.losses[-1] == 80.0
+    row = INPUTS.of(INPUTS.encode([B]))[0]
+    assert points.inputs[-1, :-1] == pytest.approx(row)
+
+
+def test_a_failure_after_some_epochs_says_no_more_than_they_did() -> None:
+    before = seen(stretch(0, A, FALLING[:2]))
+    after = seen(stretch(0, A, FALLING[:2]), crashed(1, A, 6))
+    assert np.array_equal(before.inputs, after.inputs)
+    assert np.array_equal(before.losses, after.losses)
+
+
+def test_what_exploded_counts_as_little_worse_than_the_worst() -> None:
+    usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
+    exploded = stretch(6, net(0.9, scale="none"), [1e9, 1e8])
+    losses = seen(*usual, exploded).losses
+    assert 50.0 <= losses.max() < 200.0
+    assert np.array_equal(losses[:-2], seen(*usual).losses)
+
+
+def test_what_is_under_way_for_the_first_time_is_no_point() -> None:
+    pending = stretch(1, B, FALLING).waiting()
+    assert len(seen(stretch(0, A, FALLING), pending).losses) == 3
+
+
+def test_the_most_points_are_those_of_the_best_curves() -> None:
+    trials = [
+        stretch(i, net(i / 100, scale="none"), [60.0, 50.0, 40.0 + i]) for i in range(80)
+    ]  # 240 points
+    points = seen(*trials)
+    assert len(points.losses) <= 150
+    of_best = INPUTS.of(INPUTS.encode([net(0.0, scale="none")]))[0]
+    of_worst = INPUTS.of(INPUTS.encode([net(0.79, scale="none")]))[0]
+    rows = points.inputs[:, :-1]
+    assert np.isclose(rows, of_best).all(axis=1).sum() == 3
+    assert np.isclose(rows, of_worst).all(axis=1).sum() == 1
