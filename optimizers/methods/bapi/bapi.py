@@ -8,6 +8,7 @@ Where the paper is silent, or does worse, the sheet's choices hold.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -164,25 +165,24 @@ class Bapi(Optimizer):
         return query
 
     def _query(self, turn: Turn, rng: np.random.Generator) -> Query:
-        """Return the first order of a turn that can be had, as a query."""
-        for part in (turn.of_start, turn.of_undecided, turn.of_plan, turn.of_best):
-            order = part()
-            if order is None:
-                continue
+        """Return the first order of a turn as a query."""
+        nothing = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        order = turn.of_start()
+        if order is not None:
             try:
                 return self._ordered(order, rng)
-            except SpaceExhausted:
-                continue
-        nothing = SpaceExhausted("all configurations of the budget were begun, and have ended")
-        if turn.may_begin:
-            try:
-                self.begin(rng)
             except SpaceExhausted as exhausted:
-                nothing = exhausted
-            else:
-                nothing = SpaceExhausted("what is left of the budget affords no epoch")
+                # No more can be begun than were: those are gone on with.
+                nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
+        for part in (turn.of_start, turn.of_undecided, turn.of_plan, turn.of_best):
+            order = part()
+            if order is not None:
+                return self._ordered(order, rng)
         if self.history.pending:
             raise NotYet
+        if turn.may_begin:
+            self.begin(rng)  # which says so if there is none
+            nothing = SpaceExhausted("what is left of the budget affords no epoch")
         raise nothing
 
     def _ordered(self, order: Order, rng: np.random.Generator) -> Query:

@@ -14,6 +14,7 @@ from simulation import Simulation
 from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import (
+    Algorithm,
     Asked,
     Budget,
     Configuration,
@@ -21,7 +22,9 @@ from prefect_tune.optimizers import (
     NotYet,
     Objective,
     Query,
+    Space,
     SpaceExhausted,
+    Step,
     Trial,
     replay,
 )
@@ -349,6 +352,23 @@ def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> 
     curve = optimizer._curves()[query.configuration]
     assert curve.done == query.epochs
     assert not curve.has_failed
+
+
+def test_a_space_smaller_than_the_start_is_gone_on_with_to_the_end() -> None:
+    models = Algorithm(id="net", estimator="x.Net"), Algorithm(id="knn", estimator="x.Knn")
+    optimizer = bapi(Space("two", (Step("model", models),)))
+
+    def outcome(query: Query) -> Evaluation:
+        losses = tuple(50.0 - epoch for epoch in range(query.epochs or T_MAX))
+        if query.configuration.path == ("knn",):
+            return Evaluation(60.0, cost_seconds=1.0)
+        return Evaluation(losses[-1], cost_seconds=1.0, curve=losses)
+
+    Simulation(optimizer, outcome).run()
+    assert len(optimizer.history.asked) == 2
+    assert len(optimizer.history.complete) == 2
+    with pytest.raises(SpaceExhausted, match="space 'two'"):
+        optimizer.ask(Budget())
 
 
 def test_a_budget_of_three_epochs_is_spent_on_what_it_affords() -> None:
