@@ -49,6 +49,7 @@ def replicate_context(replicate: Replicate) -> StudyContext:
         use_cache=plan.use_cache,
         memory_limit_bytes=plan.trial_limits().memory_bytes,
         cache_area=prepared.name,
+        epochs=plan.epochs,
     )
 
 

@@ -39,7 +39,7 @@ class WrittenStudy:
     trials: dict[int, Trial] = field(default_factory=dict)
     spent: float = 0.0
     ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
-    optimizer: Any = field(default_factory=lambda: SimpleNamespace(can_go_on=False))
+    optimizer: Any = field(default_factory=lambda: _method(can_go_on=False))
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
@@ -138,6 +138,10 @@ class WrittenPool:
         cut, self.under_way = self.under_way, []
         self.cuts.append(reason)
         return cut
+
+
+def _method(*, can_go_on: bool) -> Any:
+    return SimpleNamespace(can_go_on=can_go_on, notes=())
 
 
 def _error() -> Any:
@@ -344,14 +348,14 @@ class Promoting(WrittenStudy):
 
 
 def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
-    study = Promoting(optimizer=SimpleNamespace(can_go_on=True))
+    study = Promoting(optimizer=_method(can_go_on=True))
     done = Searched({(0, 1): "hangs"}, study=study, seconds=4, trials=2)
     assert done.reason == "the time is spent"
     assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
 
 
 def test_going_on_with_a_configuration_is_not_counted() -> None:
-    done = Searched(study=Promoting(optimizer=SimpleNamespace(can_go_on=True)), trials=2)
+    done = Searched(study=Promoting(optimizer=_method(can_go_on=True)), trials=2)
     assert done.reason == "all trials are done"
     assert [t.query.folds for t in done.study.told] == [1, 1, None]
     assert [t.state for t in done.study.told] == ["stopped", "stopped", "complete"]
@@ -368,3 +372,22 @@ def test_a_trial_whose_worker_dies_when_no_more_may_be_begun_is_still_run() -> N
     done = Searched({(2, 1): "dies"}, trials=3)
     assert done.study.numbers("complete") == [0, 1, 2]
     assert done.reason == "all trials are done"
+
+
+@dataclass
+class Noting(WrittenStudy):
+    """A study whose method has a note from its second ask on, and another from its fourth."""
+
+    def ask(self, budget: Budget) -> Trial:
+        trial = super().ask(budget)
+        said = {1: ("dear",), 3: ("dear", "small")}
+        self.optimizer.notes = said.get(trial.number, self.optimizer.notes)
+        return trial
+
+
+def test_each_note_of_a_method_is_said_once_when_it_has_it() -> None:
+    study = Noting()
+    heard = Searched(study=study, trials=6).heard
+    assert heard.notes == ["dear", "small"]
+    early = Noting()
+    assert Searched(study=early, trials=3).heard.notes == ["dear"]

@@ -12,7 +12,7 @@ from worlds import evaluation
 
 from prefect_tune.flows.comparison.comparison import Replicate
 from prefect_tune.flows.comparison.entrants import Entrant
-from prefect_tune.flows.comparison.replicate import _message, _score
+from prefect_tune.flows.comparison.replicate import _message, _score, replicate_context
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -100,3 +100,11 @@ def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:
     assert _message(study, study.incumbent).startswith(
         "error 4 (subset 1/2), on the test rows 0; 4 trials, 0 failed"
     )
+
+
+@pytest.mark.parametrize("epochs", [None, 10])
+def test_workers_know_of_how_many_epochs_a_full_training_is(study: Study, epochs) -> None:
+    plan = replace(study.plan, epochs=epochs)
+    prepared = PreparedStudy(study.name, plan, study.store)
+    context = replicate_context(Replicate(Entrant("random", "random"), 0, prepared))
+    assert context.epochs == epochs
