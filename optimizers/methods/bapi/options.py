@@ -23,6 +23,7 @@ class BapiOptions:
             batch of fixed size) or ms_ei (two steps looked ahead).
         horizon: Most configurations planned ahead; 1 looks at the next one alone.
         p: Share of a full training after which a training is looked at.
+        looks_early: Whether a new training is looked at after a 25th of a full one, before p.
         tau: Training is stopped only where the deviation at its end is at most so many times that
             of now.
         sure: It is stopped too where its end is predicted to be so many deviations behind the best.
@@ -51,6 +52,7 @@ class BapiOptions:
     variant: Variant = "default"
     horizon: int | None = None
     p: float | None = None
+    looks_early: bool | None = None
     tau: float | None = None
     sure: float | None = None
     epsilon: float | None = None
@@ -96,6 +98,7 @@ class Settings:
 
     horizon: int = 4
     p: float = 0.1
+    looks_early: bool = True
     tau: float = 2.0
     sure: float = 3.0
     epsilon: float | None = None
@@ -137,6 +140,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
     "default": {},
     "paper": {
         "p": 0.2,
+        "looks_early": False,
         "sure": inf,
         "start": "random",
         "n_first": 5,

@@ -93,6 +93,13 @@ class Turn:
         """Epochs after which a training is looked at."""
         return max(1, round(self.settings.p * self.t_max))
 
+    @property
+    def first_look(self) -> int:
+        """Epochs after which a new training is looked at for the first time."""
+        if not self.settings.looks_early:
+            return self.quantum
+        return min(self.quantum, max(2, round(self.t_max / 25)))
+
     @cached_property
     def n_known(self) -> int:
         """Configurations of which a loss is known."""
@@ -183,7 +190,8 @@ class Turn:
         """Return the next stretch of a training, whose target is noted."""
         self.memo.setdefault("targets", {})
         self.memo["targets"] = {**self.memo["targets"], str(len(self.history)): epochs}
-        return Order(configuration, min(epochs, done + self.quantum))
+        ahead = self.quantum if done else self.first_look
+        return Order(configuration, min(epochs, done + ahead))
 
     def _decided(self, curve: LearningCurve, target: int, belief: Belief) -> int | None:
         """Return the epochs that a training goes on to in all; None if it ends here."""
