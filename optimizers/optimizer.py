@@ -78,7 +78,7 @@ class Optimizer(ABC):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What people should know while it searches; each is to be said once."""
+        """Notes for people while it searches; each is to be said once."""
         return ()
 
     def refit(self, trial: Trial) -> Query:

@@ -1,4 +1,4 @@
-"""What people should know of a search by BAPI while it runs: when it is not the method to take."""
+"""Advice while BAPI searches: when it is not the method to take."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -44,7 +44,7 @@ class Prospects:
 
 @dataclass
 class Planning:
-    """What is planned from a belief.
+    """A plan made from a belief.
 
     Attributes:
         prospects: The candidates, those under way among them.

@@ -40,7 +40,7 @@ _WORTHWHILE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be trained.
+    """A training that is asked for.
 
     Attributes:
         configuration: None for a random one that is new.
@@ -54,6 +54,8 @@ class Order:
 @dataclass
 class Turn:
     """The parts of an ask, in the order in which they are tried.
+
+    Many methods: small parts, each of which needs what all need.
 
     Attributes:
         curves: All that were begun, in that order.
