@@ -6,7 +6,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from curve_tables import ON_DATA, load_table
 
 TESTS = Path(__file__).parent
 pytestmark = pytest.mark.slow
@@ -51,3 +53,16 @@ def test_every_planted_fault_is_a_line_of_its_file() -> None:
         if (folder / path).read_text().count(right) != 1
     ]
     assert stale == []
+
+
+@pytest.mark.parametrize("name", ON_DATA)
+def test_recorded_curves_come_with_the_code(name: str, tmp_path: Path) -> None:
+    table = load_table(name, tmp_path)
+    assert len(set(table.configurations)) == 400
+    assert table.losses.shape == table.tests.shape == table.seconds.shape == (400, table.epochs)
+    assert np.all((table.losses >= 0) & (table.losses <= 100))
+    assert np.all((table.tests >= 0) & (table.tests <= 100))
+    is_trained = table.seconds > 0
+    assert is_trained.any(axis=1).mean() > 0.9
+    assert np.all(table.losses[~is_trained] == 100)
+    assert list(tmp_path.iterdir()) == []

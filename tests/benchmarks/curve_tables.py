@@ -6,6 +6,7 @@ FOLDER keeps the tables as Parquet; what is there is not made again. Those of di
 pipelines for them, are trained where they are missing; the synthetic ones are power laws with
 noise. Three stand in `curves/` beside this file: `olivetti` and `mnist_t10k` with the ranges of
 Belakaria et al., and boosting of `puma8NH`; recording them anew needs `--data`, a folder of data.
+Their seconds are kept to three digits.
 """
 
 import argparse
