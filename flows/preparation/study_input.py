@@ -166,7 +166,7 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
         f"no model of space {space.name!r} trains in epochs; {', '.join(models)} do",
         option="epochs",
         value=epochs,
-        remedy=f"take --space {fitting}, or leave it out" if is_serving else _WITHOUT_EPOCHS,
+        remedy=f"take --space {fitting}, or {_WITHOUT_EPOCHS}" if is_serving else _WITHOUT_EPOCHS,
     )
 
 

@@ -230,3 +230,11 @@ def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> N
         optimizer.tell(told(number, optimizer.ask(Budget()), loss))
     assert optimizer.incumbent == optimizer.history[1]
     assert dict(optimizer.weights) == {1: 1.0}
+
+
+def test_a_method_that_says_nothing_else_has_no_notes_and_the_final_model_of_its_trial() -> None:
+    optimizer = make(objective=Objective(epochs=10))
+    trial = told(0, optimizer.ask(Budget()), 1.0)
+    optimizer.tell(trial)
+    assert tuple(optimizer.notes) == ()
+    assert optimizer.refit(trial) == trial.refit_query

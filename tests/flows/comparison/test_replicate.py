@@ -30,10 +30,12 @@ class WrittenWorkers:
     """Workers whose fits have the loss of the trial's number; those of `broken` cannot be done."""
 
     fitted: list[int] = field(default_factory=list)
+    epochs: list[int | None] = field(default_factory=list)
     broken: frozenset[int] = frozenset()
 
     def run(self, _: Any, parameters: Mapping[str, Any], **__: Any) -> Any:
         self.fitted.append(parameters["number"])
+        self.epochs += [member["query"]["epochs"] for member in parameters["members"]]
         if parameters["number"] in self.broken:
             raise RuntimeError("no worker came back")
         return SimpleNamespace(test_loss=float(parameters["number"]), seconds=1.0)
@@ -108,3 +110,12 @@ def test_workers_know_of_how_many_epochs_a_full_training_is(study: Study, epochs
     prepared = PreparedStudy(study.name, plan, study.store)
     context = replicate_context(Replicate(Entrant("random", "random"), 0, prepared))
     assert context.epochs == epochs
+
+
+def test_the_method_says_of_how_many_epochs_its_final_model_is(study: Study, monkeypatch) -> None:
+    monkeypatch.setattr(
+        study.optimizer, "refit", lambda trial: replace(trial.query, epochs=trial.number + 3)
+    )
+    workers = WrittenWorkers()
+    score(study, workers)
+    assert workers.epochs == [1 + 3, 0 + 3]

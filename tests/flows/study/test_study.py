@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from studies import context_of, store_of
+from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.study import clock as clock_module
@@ -245,3 +246,22 @@ def test_the_choice_of_the_method_is_noted_where_it_is_another_than_the_best_tri
         monkeypatch.undo()
         run(study, 4.0)
         assert summarize(store, name)["incumbent"]["trial"] == 1
+
+
+def test_an_ask_has_one_thread_and_gives_the_others_back(store, enter, monkeypatch) -> None:
+    seen = []
+
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info()}
+
+    with Study.opened(store, enter()) as study, threadpool_limits(2):
+        propose = study.optimizer._propose
+
+        def counted(*of: Any) -> Any:
+            seen.append(threads())
+            return propose(*of)
+
+        monkeypatch.setattr(study.optimizer, "_propose", counted)
+        study.ask(Budget())
+        assert threads() == {2}
+    assert seen == [{1}]
