@@ -234,7 +234,8 @@ def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> N
 
 def test_a_method_that_says_nothing_else_has_no_notes_and_the_final_model_of_its_trial() -> None:
     optimizer = make(objective=Objective(epochs=10))
-    trial = told(0, optimizer.ask(Budget()), 1.0)
+    trained = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
+    trial = Trial(0, optimizer.ask(Budget())).started().ended(trained)
     optimizer.tell(trial)
     assert tuple(optimizer.notes) == ()
-    assert optimizer.refit(trial) == trial.refit_query
+    assert optimizer.refit(trial) == trial.refit_query == replace(trial.query, epochs=2)
