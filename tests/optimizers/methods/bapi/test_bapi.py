@@ -138,6 +138,20 @@ def test_while_something_is_under_way_the_end_is_not_said() -> None:
         optimizer.ask(Budget(seconds_spent=100.0, seconds_left=0.0))
 
 
+def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
+    """An epoch takes a second, and two of them are under way."""
+    left = Budget(seconds_spent=100.0, seconds_left=2.5)
+    optimizer, twin = bapi(n_first=4), bapi(n_first=4)
+    for each in (optimizer, twin):
+        study(each, power, 12)
+    twin.ask(left)
+    first = optimizer.ask(Budget())
+    done = [t.query.epochs or 0 for t in optimizer.history.stretches(first.configuration)[:-1]]
+    assert (first.epochs or T_MAX) - max(done, default=0) == 2
+    with pytest.raises(NotYet):
+        optimizer.ask(left)
+
+
 def test_the_same_seed_and_outcomes_give_the_same_events() -> None:
     def events(seed: int) -> list[Any]:
         optimizer = bapi(mixed_nets(), seed, n_first=5)
@@ -399,6 +413,17 @@ def test_the_best_is_trained_to_its_end_where_only_configurations_are_counted() 
     assert optimizer.history.complete
     assert len(optimizer.history.asked) == 8
     assert len(done.stretches) < 8 * T_MAX / 2
+
+
+def test_where_nothing_is_to_be_gained_the_best_is_trained_to_its_end_all_the_same() -> None:
+    optimizer = bapi(n_first=4)
+
+    def outcome(query: Query) -> Evaluation:
+        losses = (50.0,) * (query.epochs or T_MAX)
+        return Evaluation(50.0, cost_seconds=1.0, curve=losses, best_epoch=1)
+
+    Simulation(optimizer, outcome, trials=6).run()
+    assert len(optimizer.history.complete) == 1
 
 
 def test_what_is_gone_on_with_after_others_is_counted_as_thawed() -> None:

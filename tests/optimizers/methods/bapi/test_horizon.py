@@ -126,6 +126,8 @@ def test_what_cannot_be_afforded_by_an_epoch_gives_way_to_what_can() -> None:
     assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [Entry(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
     assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
+    dear = horizon([1.0] * 3, is_divisible=is_divisible, overheads=[3.0, 0.0, 0.0], most=1)
+    assert numbers(planned(dear, 11.0)) == [1]
 
 
 def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:

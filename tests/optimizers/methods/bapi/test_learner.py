@@ -89,6 +89,7 @@ def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
     curve = belief.curve(row)
     assert np.isfinite(curve).all()
     assert curve == pytest.approx(np.full(T_MAX, 50.0), abs=1.0)
+    assert belief.predict(row, T_MAX)[1] < 0.01
     assert np.isfinite(belief.improvement(row, T_MAX, float(belief.scores.of_loss(50.0)))).all()
 
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ def planning(
     targets: dict[int, int] | None = None,
     lost: tuple[Configuration, ...] = (),
     overheads: Overheads | None = None,
+    new: Sequence[Configuration] = NEW,
     **options: Any,
 ) -> Planning:
     """Of five curves of 4 epochs, a second each, and eight configurations that are new.
@@ -28,6 +30,7 @@ def planning(
         targets: Of those under way.
         lost: New ones that cannot be had.
         overheads: Besides epochs.
+        new: Those that were not begun.
         **options: Of the method.
     """
     trials = [
@@ -38,14 +41,14 @@ def planning(
     settings = Settings.of(BapiOptions(**options))
     learner = Learner(nets(), CURVES, settings, T_MAX)
     belief, _ = learner.learn(curves, {}, np.random.default_rng(0))
-    configurations = [*(c.configuration for c in curves), *NEW]
+    configurations = [*(c.configuration for c in curves), *new]
     m = len(configurations)
     under_way = np.zeros(m, dtype=np.intp)
     for j, target in (targets or {}).items():
         under_way[j] = target
     prospects = Prospects(
         inputs=learner.inputs.of(learner.inputs.encode(configurations)),
-        done=np.array([4] * 5 + [0] * 8),
+        done=np.array([4] * 5 + [0] * len(new)),
         targets=under_way,
         is_divisible=np.ones(m, dtype=np.bool_),
         configuration=lambda j: None if configurations[j] in lost else configurations[j],
@@ -92,12 +95,14 @@ def test_what_is_under_way_is_not_planned_again_and_its_seconds_are_foreseen() -
 
 
 def test_what_is_under_way_counts_as_chosen() -> None:
-    """Its nearest neighbour then adds less, so the order of the others may change."""
-    alone = planning().entries(1e6)
-    numbers = [e.number for e in alone]
-    busy = planning(targets={numbers[0]: T_MAX}).entries(1e6)
-    # What would have come second comes first.
-    assert busy[0].number == numbers[1]
+    """Its twin promises as much, and adds next to nothing."""
+    twins = net(0.2, 0.9), net(0.2, 0.901)
+    others = [net(0.4, 0.9), net(0.6, 0.1), net(0.8, 0.1)]
+    is_new = np.arange(5 + 5) >= 5
+    alone = planning(new=[*twins, *others], horizon=1).entries(1e6, is_new)
+    assert alone[0].number in (5, 6)
+    busy = planning({alone[0].number: T_MAX}, new=[*twins, *others], horizon=1)
+    assert busy.entries(1e6, is_new)[0].number not in (5, 6)
 
 
 def test_what_cannot_be_had_is_left_out() -> None:
