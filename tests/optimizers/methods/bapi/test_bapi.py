@@ -295,7 +295,8 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time(seed
     assert max(len(run) for run in runs) >= 4
     history, quantum = better.optimizer.history, round(better.optimizer.settings.p * 50)
     for configuration in history.asked - set(better.own):
-        assert len(history.stretches(configuration)) <= 50 / quantum
+        # The first look comes sooner.
+        assert len(history.stretches(configuration)) <= 50 / quantum + 1
 
 
 def test_without_early_stopping_what_was_planned_is_trained() -> None:
