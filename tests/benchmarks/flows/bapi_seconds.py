@@ -166,7 +166,7 @@ def report(chosen: argparse.Namespace) -> None:
         print(by_method.agg(spread).T.to_string())
         for loss in ("validation", "test"):
             wide = own.pivot_table(index="seed", columns="method", values=loss)
-            if METHOD in wide:
+            if METHOD in wide and len(wide.columns) > 1:
                 others = wide.drop(columns=METHOD)
                 behind = others.rsub(wide[METHOD], axis=0).agg(spread)
                 said = ", ".join(f"{method} {by}" for method, by in behind.items())
