@@ -1,6 +1,7 @@
 """Whole studies: budgets, replay, trainings that end early or run into trouble."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -297,6 +298,17 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time(seed
     for configuration in history.asked - set(better.own):
         # The first look comes sooner.
         assert len(history.stretches(configuration)) <= 50 / quantum + 1
+
+
+@pytest.mark.parametrize(("variant", "first", "then"), [("default", 2, 5), ("paper", 10, 10)])
+def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
+    variant: str, first: int, then: int
+) -> None:
+    better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 1, variant=variant, epsilon=0.0)
+    runs = better.first_runs(40)
+    assert {run[0].epochs for run in runs} == {first}
+    steps = {(b.epochs or 50) - (a.epochs or 50) for run in runs for a, b in pairwise(run)}
+    assert max(steps) == then
 
 
 def test_without_early_stopping_what_was_planned_is_trained() -> None:
