@@ -63,11 +63,21 @@ class JointImprovement:
         gains: Array = (deviation * (u * ndtr(u) + density)).mean(axis=0)
         return gains
 
-    def choose(self, number: int) -> None:
-        """Choose a candidate: from now on gains are what others add to it."""
+    @property
+    def variance(self) -> Array:
+        """Variance of each candidate once those chosen are known, shape (m,)."""
+        return self._variance
+
+    def covariance(self, number: int) -> Array:
+        """Return covariances of a candidate with all once those chosen are known, shape (m,)."""
         column = self._covariance(number).astype(np.float64)
         for row in self._rows:
             column = column - row * row[number]
+        return column
+
+    def choose(self, number: int) -> None:
+        """Choose a candidate: from now on gains are what others add to it."""
+        column = self.covariance(number)
         row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
         z = self._normals[:, len(self._rows)]
         self._rows.append(row)

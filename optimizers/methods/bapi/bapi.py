@@ -90,11 +90,6 @@ class Bapi(Optimizer):
         return epochs
 
     @property
-    def least_begun(self) -> int:
-        """The configurations of the smallest start, of which one may run to its end."""
-        return 1
-
-    @property
     def incumbent(self) -> Trial | None:
         """The best stretch, whatever its epochs: of its model, the best epoch counts."""
         curves = list(self._curves().values())

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, prefix_of
+from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array, Constant, Kernel, Parameter, Product
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import RBF
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 __all__ = ["CostKind", "CostModel", "Overheads", "Rates", "rate_inputs"]
 
@@ -22,6 +22,8 @@ CostKind = Literal["log_rate", "linear"]
 """ln of seconds per epoch, or the paper's kernel: linear in epochs, of mean 0."""
 
 _ITERATIONS = 15
+_MOST_RATES = 150
+"""That are learned from, the newest."""
 _MOST_VARIANCE = 1.0
 """Of ln seconds, in deviations, that counts: or unknown regions would be priced out."""
 _LEAST_SHARE = 1 / 3
@@ -34,9 +36,10 @@ def _lengthscale(name: str, n: int) -> Parameter:
     return Parameter(name, start, log(0.1), log(20.0), (mean, 1.0))
 
 
-def rate_inputs(inputs: PipelineInputs) -> PipelineInputs:
+def rate_inputs(inputs: PipelineInputs, kind: CostKind) -> PipelineInputs:
     """Return the inputs of a space with the priors of rates."""
-    return PipelineInputs(inputs.candidates, "conditional", Priors(_lengthscale))
+    stationary = RBF if kind == "linear" else Matern52
+    return PipelineInputs(inputs.candidates, "conditional", Priors(_lengthscale), stationary)
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,9 @@ class CostModel:
     """
 
     def __init__(self, inputs: PipelineInputs, kind: CostKind) -> None:
-        self.inputs, self.kind = rate_inputs(inputs), kind
+        self.inputs, self.kind = rate_inputs(inputs, kind), kind
         amplitude = Constant(Parameter("variance", 0.0, log(0.05), log(20.0), (0.0, 1.0)))
         within: Kernel | None = self.inputs.within
-        if kind == "linear":
-            columns = range(self.inputs.width)
-            lengthscales = [_lengthscale("lengthscale", len(columns))] if columns else []
-            within = RBF(columns, [0] * len(columns), lengthscales) if columns else None
         self._kernel = Product([amplitude, *([within] if within else [])])
         noise = (log(0.02), 1.5)
         self._noise = ConstantNoise(Parameter("noise", noise[0], log(1e-4), 0.0, noise))
@@ -101,7 +100,7 @@ class CostModel:
     def _rates(
         self, curves: Sequence[LearningCurve], theta: Array | None, rng: np.random.Generator | None
     ) -> Rates | None:
-        timed = [(c, c.rate) for c in curves if c.rate is not None]
+        timed = [(c, c.rate) for c in curves if c.rate is not None][-_MOST_RATES:]
         if not timed:
             return None
         inputs = self.inputs.of(self.inputs.encode(c.configuration for c, _ in timed))
@@ -139,12 +138,14 @@ class Overheads:
         made: Prefixes, with their values, that were made in this study.
         thaw: Median seconds of loading a checkpoint.
         lost: Share of the checkpoints that were not found when they were wanted.
+        model_step: Name of the step of models, behind the prefix.
     """
 
     prefixes: Mapping[tuple[str, ...], float]
     made: frozenset[tuple[object, ...]]
     thaw: float
     lost: float
+    model_step: str = ""
 
     @classmethod
     def of(cls, curves: Sequence[LearningCurve]) -> "Overheads":
@@ -153,9 +154,9 @@ class Overheads:
         made = set()
         for curve in curves:
             if curve.prefix_seconds is not None:
-                by_path.setdefault(curve.configuration.path[:-1], []).append(curve.prefix_seconds)
+                by_path.setdefault(_path(curve.prefix), []).append(curve.prefix_seconds)
             if curve.epochs:
-                made.add(_prefix(curve.configuration))
+                made.add(curve.prefix)
         loads = [x for curve in curves for x in curve.load_seconds]
         found = [x for curve in curves for x in curve.resumptions]
         return cls(
@@ -163,6 +164,7 @@ class Overheads:
             frozenset(made),
             median(loads) if loads else 0.0,
             1 - sum(found) / len(found) if found else 0.0,
+            curves[0].model_step if curves else "",
         )
 
     def seconds(self, configuration: Configuration, done: int, rate: float) -> float:
@@ -178,10 +180,9 @@ class Overheads:
         """
         if done:
             return self.thaw + self.lost * done * rate
-        if _prefix(configuration) in self.made:
-            return 0.0
-        return self.prefixes.get(configuration.path[:-1], 0.0)
+        prefix = prefix_of(configuration, self.model_step)
+        return 0.0 if prefix in self.made else self.prefixes.get(_path(prefix), 0.0)
 
 
-def _prefix(configuration: Configuration) -> tuple[object, ...]:
-    return tuple(configuration.choices[:-1])
+def _path(prefix: tuple[tuple[str, Choice], ...]) -> tuple[str, ...]:
+    return tuple(choice.algorithm for _, choice in prefix)

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
+from math import isfinite
 
 import numpy as np
 
-from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.trial import StepCost, Trial
+from prefect_tune.optimizers.trials.trial import Evaluation, StepCost, Trial
 
-__all__ = ["LearningCurve", "curves_of", "trains_in_epochs"]
+__all__ = ["LearningCurve", "curves_of", "prefix_of", "trains_in_epochs"]
 
 _LEAST_SECONDS = 1e-6
 
@@ -29,6 +31,7 @@ class LearningCurve:
         epochs: Those whose loss is known, rising, shape (k,).
         losses: The least loss up to each of them, shape (k,).
         model_step: Name of the step of models.
+        is_infeasible: Whether it violates constraints by the last that was told of it.
     """
 
     configuration: Configuration
@@ -38,6 +41,7 @@ class LearningCurve:
     epochs: tuple[int, ...]
     losses: tuple[float, ...]
     model_step: str
+    is_infeasible: bool = False
 
     @property
     def done(self) -> int:
@@ -61,9 +65,9 @@ class LearningCurve:
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether it cannot go on: it failed, diverged, or is trained in full."""
-        last = self.trials[-1]
-        return last.failure is not None or self.trouble != "" or self.done >= self.t_max
+        """Whether it cannot go on, or need not: it failed, diverged, violates, or is trained."""
+        is_lost = self.has_failed or self.is_infeasible or self.trouble != ""
+        return is_lost or self.done >= self.t_max
 
     @cached_property
     def has_failed(self) -> bool:
@@ -95,12 +99,17 @@ class LearningCurve:
                 continue
             reached = len(evaluation.curve) or trial.query.epochs or self.t_max
             steps = [s for s in evaluation.steps if s.step == self.model_step]
-            is_served = bool(steps) and all(s.hit for s in steps)
+            is_served = _is_served(evaluation, self.model_step)
             since = 0 if is_served else evaluation.resumed_from if evaluation.curve else done
             seconds += sum(s.seconds for s in steps) if steps else evaluation.cost_seconds
             n_epochs += max(reached - since, 0)
             done = max(done, reached)
         return max(seconds / n_epochs, _LEAST_SECONDS) if n_epochs else None
+
+    @property
+    def prefix(self) -> tuple[tuple[str, Choice], ...]:
+        """What was chosen for the steps before the model."""
+        return prefix_of(self.configuration, self.model_step)
 
     @cached_property
     def prefix_seconds(self) -> float | None:
@@ -127,10 +136,15 @@ class LearningCurve:
         for trial in self.trials:
             if trial.evaluation is None or not trial.evaluation.curve:
                 continue
-            if done:
+            if done and not _is_served(trial.evaluation, self.model_step):
                 found.append(trial.evaluation.resumed_from > 0)
             done = len(trial.evaluation.curve)
         return tuple(found)
+
+
+def prefix_of(configuration: Configuration, model_step: str) -> tuple[tuple[str, Choice], ...]:
+    """Return a configuration's choices for the steps before the model."""
+    return tuple((step, choice) for step, choice in configuration.choices if step != model_step)
 
 
 def trains_in_epochs(configuration: Configuration, space: Space, objective: Objective) -> bool:
@@ -147,19 +161,22 @@ def curves_of(
     stretches: dict[Configuration, list[Trial]] = {}
     for trial in history:
         stretches.setdefault(trial.query.configuration, []).append(trial)
-    return {
-        configuration: _curve(
+    model_step = space.steps[-1].name
+    curves = {}
+    for configuration, trials in stretches.items():
+        told = [t for t in trials if t.loss is not None]
+        curves[configuration] = _curve(
             trials,
             t_max,
-            space.steps[-1].name,
+            model_step,
             is_iterative=trains_in_epochs(configuration, space, objective),
+            is_infeasible=bool(told) and history.violation(told[-1]) > 0,
         )
-        for configuration, trials in stretches.items()
-    }
+    return curves
 
 
 def _curve(
-    trials: list[Trial], t_max: int, model_step: str, *, is_iterative: bool
+    trials: list[Trial], t_max: int, model_step: str, *, is_iterative: bool, is_infeasible: bool
 ) -> LearningCurve:
     losses = dict[int, float]()
     for trial in trials:
@@ -174,17 +191,28 @@ def _curve(
         tuple(epochs),
         tuple(float(x) for x in least),
         model_step,
+        is_infeasible,
     )
 
 
 def _losses(trial: Trial, t_max: int) -> dict[int, float]:
-    """Return the losses by epoch that a trial tells; without a curve, that of its last epoch."""
+    """Return the losses by epoch that a trial tells; without a curve, that of its last epoch.
+
+    Those behind one that is not finite say nothing.
+    """
     evaluation = trial.evaluation
     if evaluation is None:
         return {}
     if evaluation.curve:
-        return dict(enumerate(evaluation.curve, start=1))
+        finite = takewhile(isfinite, evaluation.curve)
+        return dict(enumerate(finite, start=1))
     return {trial.query.epochs or t_max: evaluation.loss}
+
+
+def _is_served(evaluation: Evaluation, model_step: str) -> bool:
+    """Return whether the models of all folds were served from the cache."""
+    hits = [s.hit for s in evaluation.steps if s.step == model_step]
+    return bool(hits) and all(hits)
 
 
 def _before_model(trial: Trial, model_step: str) -> tuple[StepCost, ...]:

@@ -19,6 +19,8 @@ def decisions_of(
         t_max: Epochs of a full training.
     """
     told = [c for c in curves if c.epochs and c.is_iterative]
+    last = {str(c.trials[-1].number) for c in told if c.done < t_max}
+    verdicts = [said for number, said in memo.get("verdicts", {}).items() if number in last]
     trained = sum(c.done for c in told)
     return {
         "t_max": t_max,
@@ -28,8 +30,8 @@ def decisions_of(
         "saved": 1 - trained / (t_max * len(told)) if told else 0.0,
         "ends": {
             "full": sum(c.done >= t_max for c in told),
-            "finished": memo.get("finished", 0),
-            "stopped": memo.get("stopped", 0),
+            "finished": verdicts.count("finished"),
+            "stopped": verdicts.count("stopped"),
             "diverged": sum(bool(c.trouble) for c in told),
             "failed": sum(c.has_failed for c in curves),
         },

@@ -46,6 +46,7 @@ class Horizon:
         t_max: Epochs of a full training.
         most: Entries at most.
         is_bounded: Whether it ends where the budget does.
+        longest: Seconds that one training may take.
     """
 
     done: NDArray[np.intp]
@@ -58,6 +59,7 @@ class Horizon:
     t_max: int
     most: int
     is_bounded: bool = True
+    longest: float = inf
 
     def plan(self, improvement: JointImprovement, fallback: Array, budget: float) -> list[Entry]:
         """Return the entries in the order of choosing.
@@ -67,6 +69,8 @@ class Horizon:
             fallback: Ranks candidates where improvements are all 0, shape (m,).
             budget: Seconds that may be spent.
         """
+        if budget <= 0:
+            return []
         entries: list[Entry] = []
         allowed, can_begin = self.allowed.copy(), self._can_begin(budget)
         left = budget
@@ -79,6 +83,8 @@ class Horizon:
             j = int(np.argmax(np.where(eligible, scores, -inf)))
             allowed[j] = False
             entry = self._entry(j)
+            if entry is not None and self.is_bounded and entry.seconds > self.longest:
+                entry = self._clipped(j, self.longest)
             if entry is None:
                 continue
             if self.is_bounded and entry.seconds > left:
@@ -99,7 +105,7 @@ class Horizon:
         for j in np.argsort(-values, kind="stable"):
             if self.allowed[j] and np.isfinite(values[j]):
                 entry = self._entry(int(j))
-                if entry is not None and entry.seconds <= budget:
+                if entry is not None and entry.seconds <= min(budget, self.longest):
                     return [entry]
         return []
 
@@ -111,7 +117,7 @@ class Horizon:
         if not self.is_bounded:
             return np.ones(len(self.done), dtype=np.bool_)
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
-        fits: NDArray[np.bool_] = self.rates * least <= budget
+        fits: NDArray[np.bool_] = self.rates * least <= min(budget, self.longest)
         return fits
 
     def _entry(self, j: int) -> Entry | None:

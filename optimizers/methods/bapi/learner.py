@@ -73,7 +73,7 @@ class Learner:
 
     def __init__(self, space: Space, objective: Objective, settings: Settings, t_max: int) -> None:
         self.inputs = curve_inputs(space, settings)
-        self._space, self._iterative = space, objective.iterative
+        self._space, self._objective = space, objective
         self._settings, self._t_max = settings, t_max
         self._scores = Scores.all_of(objective, settings.score)
         self._bounds = objective.lower, objective.upper
@@ -135,7 +135,7 @@ class Learner:
     def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which candidates have a model that trains in epochs, shape (n,)."""
         last = self._space.steps[-1]
-        is_iterative = np.array([a.id in self._iterative for a in last.algorithms])
+        is_iterative = np.array([a.id in self._objective.iterative for a in last.algorithms])
         if last.fixed:
             return np.full(len(candidates), is_iterative[0])
         found: NDArray[np.bool_] = is_iterative[candidates.algorithms[:, -1]]
@@ -198,6 +198,7 @@ class Learner:
             self.inputs,
             self._kernel,
             self._theta(memo, self.scores(memo)),
+            objective=self._objective,
             n_points=self._settings.n_points,
             t_max=self._t_max,
         )

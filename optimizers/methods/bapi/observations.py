@@ -11,12 +11,32 @@ from prefect_tune.optimizers.methods.bapi.points import chosen_epochs, thinned
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["Observations"]
+__all__ = ["Observations", "largest_told", "most_telling"]
 
 _MOST_POINTS = 150
-_WORST = 3.0
-"""Interquartile ranges above the median at which losses are cut off: what diverges says no more."""
+_MOST_CURVES = 150
+_BEST_CURVES = 100
+"""Of more curves, those that are learned from whatever their age; the others are the newest."""
+_WORST = 10.0
+"""Losses of chance at which losses without bounds are cut off: what diverges says no more; or as
+many times what the best and the median are apart."""
+
+
+def largest_told(losses: Array, objective: Objective) -> float:
+    """Return the loss above which losses say no more than that a training diverged.
+
+    Args:
+        losses: Told ones, shape (n,), at least one.
+        objective: Its bound, if it has one, or the loss of chance.
+    """
+    if np.isfinite(objective.upper):
+        return objective.upper
+    if objective.chance is not None and objective.chance > 0:
+        return _WORST * objective.chance
+    best, typical = np.quantile(losses, (0.0, 0.5))
+    return float(best + _WORST * (typical - best)) if typical > best else np.inf
 
 
 @dataclass(frozen=True)
@@ -39,6 +59,7 @@ class Observations:
         kernel: CurveKernel,
         theta: Array,
         *,
+        objective: Objective,
         n_points: int,
         t_max: int,
     ) -> Self:
@@ -49,12 +70,14 @@ class Observations:
             inputs: Of the space.
             kernel: Its part of time, and theta, decide which epochs say most.
             theta: Parameters of the kernel and the noise.
+            objective: Says where losses are cut off.
             n_points: Of each curve at most.
             t_max: Epochs of a full training.
         """
         p, of_time = len(kernel.parameters), kernel.of_time
         outer, noise = theta[p - len(of_time.parameters) : p], float(np.exp(theta[p]))
-        known = [c for c in curves if c.epochs]
+        curves = most_telling(curves)
+        known = [c for c in curves if c.epochs and not c.is_infeasible]
         chosen = {
             n: chosen_epochs(n, n_points, t_max, of_time=of_time, theta=outer, noise=noise)
             for n in {c.epochs for c in known}
@@ -63,12 +86,24 @@ class Observations:
         is_thinned = thinned([len(e) for e in epochs], [c.loss for c in known], _MOST_POINTS)
         epochs = [e[-1:] if cut else e for e, cut in zip(epochs, is_thinned, strict=True)]
         rows = [(c, e, c.loss_at(e)) for c, es in zip(known, epochs, strict=True) for e in es]
-        # A failure is as bad as the worst, at the end: its neighbourhood is avoided.
-        worst = max((c.losses[0] for c in known), default=0.0)
-        rows += [(c, t_max, worst) for c in curves if c.has_failed and not c.epochs]
+        # What fails or violates is as bad as the worst, at the end: it is avoided with its like.
+        worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
+        useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
+        rows += [(c, t_max, worst) for c in useless]
         candidates = inputs.encode(c.configuration for c, _, _ in rows)
         t = np.array([e for _, e, _ in rows]) / t_max
         losses = np.array([y for _, _, y in rows])
-        low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
-        cap = middle + _WORST * (high - low) if high > low else np.inf
-        return cls(inputs.at(candidates, t), np.minimum(losses, cap))
+        largest = largest_told(losses, objective)
+        return cls(inputs.at(candidates, t), np.minimum(losses, largest))
+
+
+def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
+    """Return the curves that are learned from, in their order: the best ones and the newest."""
+    told = [c for c in curves if c.epochs or c.has_failed]
+    if len(told) <= _MOST_CURVES:
+        return told
+    rank = np.argsort(np.argsort([c.loss for c in told], kind="stable"))
+    by_age = sorted(range(len(told)), key=lambda i: told[i].trials[-1].number)
+    others = [i for i in by_age if rank[i] >= _BEST_CURVES]
+    newest = set(others[_BEST_CURVES - _MOST_CURVES :])
+    return [c for i, c in enumerate(told) if rank[i] < _BEST_CURVES or i in newest]

@@ -91,6 +91,7 @@ class Settings:
     Attributes are those of `BapiOptions`, and these:
 
     Attributes:
+        epsilon_share: Of the range of a metric that has one, epsilon where none is given.
         trains_in_full: Whether trainings run to the end, and nothing is stopped.
         looks_ahead: Whether the next configuration is valued by what it lets the one after gain.
         is_bounded: Whether the horizon ends where the budget does.
@@ -102,6 +103,7 @@ class Settings:
     tau: float = 2.0
     sure: float = 3.0
     epsilon: float | None = None
+    epsilon_share: float = 0.003
     start: Start = "halving"
     n_first: int | None = None
     choice: Choice = "cool"
@@ -140,6 +142,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
     "default": {},
     "paper": {
         "p": 0.2,
+        "epsilon_share": 0.01,
         "looks_early": False,
         "sure": inf,
         "start": "random",

@@ -52,7 +52,8 @@ class Planning:
         overheads: Seconds besides epochs.
         settings: Of the method.
         best: Score to improve on.
-        epsilon: Score that may be lost by ending early.
+        epsilon: Loss that may be added by ending early.
+        longest: Seconds that one training may take.
         quantum: Epochs after which a training is looked at.
         normals: Of fantasies, shape (draws, most that are chosen).
     """
@@ -63,6 +64,7 @@ class Planning:
     settings: Settings
     best: float
     epsilon: float
+    longest: float
     quantum: int
     normals: Array
     _enough: dict[int, int] = field(default_factory=dict)
@@ -112,9 +114,12 @@ class Planning:
             t_max=self.t_max,
             most=self.settings.horizon,
             is_bounded=self.settings.is_bounded,
+            longest=self.longest,
         )
         if self.settings.looks_ahead and horizon.allowed.any():
-            ahead = two_step_improvement(mean, variance, covariance, self.best, horizon.allowed)
+            ahead = two_step_improvement(
+                mean, improvement.variance, improvement.covariance, self.best, horizon.allowed
+            )
             return horizon.first(ahead, budget)
         return horizon.plan(improvement, variance, budget)
 

@@ -29,8 +29,7 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
         t_max: Epochs of a full training.
     """
     width = min(max(1, round(_SHARE * t_max)), len(losses))
-    sums = np.cumsum([0.0, *losses])
-    return float((sums[width:] - sums[:-width]).min() / width)
+    return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
 
 
 def best_stretch(

@@ -64,7 +64,7 @@ class Design:
 
     @classmethod
     def halving(cls, n: int, t_max: int) -> Self:
-        """Return a third of n at a 25th of the epochs, at three times as many, and so on."""
+        """Return n at a 25th of the epochs, a third of them at three times as many, and so on."""
         epochs, counts = [max(2, round(t_max / 25))], [n]
         while len(epochs) < 3 and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
@@ -99,6 +99,7 @@ class Design:
             if rung + 1 < len(self.epochs):
                 # A full fit needs no going on, and is no match for a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
+                known = [c for c in known if not c.is_infeasible and not c.trouble]
                 ranked = sorted(known, key=lambda c: c.loss_at(epochs))
                 n = len(known) * self.counts[rung + 1] // self.counts[rung]
                 entrants = ranked[: max(1, n)]
@@ -110,7 +111,9 @@ class Design:
         return set() if is_over else set(list(curves)[: self.counts[0]])
 
 
-def clipped(step: Step, curves: Collection[LearningCurve], seconds_left: float | None) -> Step:
+def clipped(
+    step: Step, curves: Collection[LearningCurve], seconds_left: float | None, n_workers: int = 1
+) -> Step:
     """Return a step of as many epochs as can be afforded; Done where that is none.
 
     An epoch takes what it took of that configuration, or else of the others in the mean; before
@@ -121,6 +124,7 @@ def clipped(step: Step, curves: Collection[LearningCurve], seconds_left: float |
         curves: All that were begun.
         seconds_left: Of the budget, from which what is under way is still to be taken; None for no
             end.
+        n_workers: That share them; no training takes more than the part of one.
     """
     if seconds_left is None or not isinstance(step, Begin | GoOn):
         return step
@@ -135,7 +139,7 @@ def clipped(step: Step, curves: Collection[LearningCurve], seconds_left: float |
             left -= max(curve.target - curve.done, 0) * own
         elif isinstance(step, GoOn) and curve.configuration == step.configuration:
             rate, done = own, curve.done
-    n = floor(left / rate)
+    n = floor(min(left, seconds_left / n_workers) / rate)
     return replace(step, epochs=min(step.epochs, done + n)) if n >= 1 else Done()
 
 

@@ -14,6 +14,7 @@ from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.horizon import Entry
 from prefect_tune.optimizers.methods.bapi.learner import Learner
+from prefect_tune.optimizers.methods.bapi.observations import largest_told, most_telling
 from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
 from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait, clipped
@@ -29,8 +30,6 @@ __all__ = ["Order", "Turn"]
 _LEAST_CURVES = 4
 """With scores, before anything can be planned."""
 _N_BEST = 4
-_EPSILON = 0.003
-"""Of the range of a metric that has one."""
 _EPSILON_OF_SPREAD = 0.02
 """Of the interquartile range of what was told, of any other metric."""
 _LEAST_EPSILON = 1e-6
@@ -102,6 +101,12 @@ class Turn:
             return self.quantum
         return min(self.quantum, max(2, round(self.t_max / 25)))
 
+    @property
+    def longest(self) -> float:
+        """Seconds that one training may take: one worker's part of those left."""
+        left = self.budget.seconds_left
+        return inf if left is None else left / max(self.budget.n_workers, 1)
+
     @cached_property
     def n_known(self) -> int:
         """Configurations of which a loss is known."""
@@ -121,9 +126,12 @@ class Turn:
             return self.settings.epsilon
         width = self.objective.upper - self.objective.lower
         if isfinite(width):
-            return _EPSILON * width
-        losses = [c.loss for c in self.curves.values() if c.epochs]
-        low, high = np.quantile(losses, (0.25, 0.75)) if losses else (0.0, 0.0)
+            return self.settings.epsilon_share * width
+        losses = np.array([c.loss for c in self.curves.values() if c.epochs])
+        if not len(losses):
+            return _LEAST_EPSILON
+        capped = np.minimum(losses, largest_told(losses, self.objective))
+        low, high = np.quantile(capped, (0.25, 0.75))
         return max(_EPSILON_OF_SPREAD * float(high - low), _LEAST_EPSILON)
 
     def of_start(self) -> Order | None:
@@ -131,10 +139,14 @@ class Turn:
         step = self.design.next(self.curves, may_begin=self.may_begin)
         if isinstance(step, Wait | Done) and self.n_known < _LEAST_CURVES and self.may_begin:
             step = Begin(self.design.epochs[0])
-        step = clipped(step, self.curves.values(), self.budget.seconds_left)
-        if isinstance(step, Wait | Done):
+        left, n_workers = self.budget.seconds_left, self.budget.n_workers
+        affordable = clipped(step, self.curves.values(), left, n_workers)
+        if isinstance(affordable, Wait | Done):
             return None
-        return Order(step.configuration if isinstance(step, GoOn) else None, step.epochs)
+        if isinstance(affordable, GoOn):
+            return Order(affordable.configuration, affordable.epochs)
+        # A random model may have no epochs: the plan knows which can be had in part.
+        return Order(None, affordable.epochs) if affordable == step else None
 
     def of_undecided(self) -> Order | None:
         """Return the training that goes on, of those told that were not decided on yet."""
@@ -162,9 +174,8 @@ class Turn:
         self.memo |= kept
         planning = self._planning(belief)
         left = self.budget.seconds_left
-        budget = inf if left is None else left - planning.pending_seconds
-        entries = planning.entries(budget)
-        if not self.may_begin and left is None:
+        entries = planning.entries(inf if left is None else left - planning.pending_seconds)
+        if not self.may_begin:
             entries = self._worthwhile(entries, planning)
         if not entries:
             return None
@@ -180,13 +191,16 @@ class Turn:
 
     def of_best(self) -> Order | None:
         """Return the best configuration, to be trained to the end if none was."""
-        if self.may_begin or self.budget.seconds_left is not None or self.history.complete:
+        if self.may_begin or self.history.complete:
             return None
         going = [c for c in self.curves.values() if c.epochs and not c.is_closed]
         if not going or any(c.is_pending for c in self.curves.values()):
             return None
         best = min(going, key=lambda c: c.loss)
-        return Order(best.configuration, self.t_max)
+        left, n_workers = self.budget.seconds_left, self.budget.n_workers
+        whole = GoOn(best.configuration, self.t_max)
+        step = clipped(whole, self.curves.values(), left, n_workers)
+        return Order(best.configuration, step.epochs) if isinstance(step, GoOn) else None
 
     def _ordered(self, configuration: Configuration | None, done: int, epochs: int) -> Order:
         """Return the next stretch of a training, whose target is noted."""
@@ -199,13 +213,14 @@ class Turn:
         """Return the epochs that a training goes on to in all; None if it ends here."""
         row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
         if self.settings.early_stopping:
-            enough = enough_epochs(belief.curve(row, is_known=True), self.epsilon, curve.done)
+            expected = belief.curve(row, is_known=True)
+            enough = enough_epochs(expected, self.epsilon, curve.done)
             rows, epochs = np.repeat(row, 2, axis=0), np.array([enough, curve.done])
-            mean, deviation = belief.outcome(rows, epochs)
+            _, deviation = belief.outcome(rows, epochs)
             said = verdict(
                 done=curve.done,
                 target=enough,
-                mean=float(mean[0]),
+                mean=belief.scores.of_loss(float(expected[enough - 1])),
                 deviation=float(deviation[0]),
                 deviation_now=float(deviation[1]),
                 best=belief.scores.of_loss(self.least_loss),
@@ -215,13 +230,24 @@ class Turn:
         else:
             enough, said = target, "finished" if curve.done >= target else "goes on"
         if said != "goes on":
-            self.memo[said] = self.memo.get(said, 0) + 1
+            last = {str(c.trials[-1].number) for c in self.curves.values() if c.done < self.t_max}
+            kept = {n: v for n, v in self.memo.get("verdicts", {}).items() if n in last}
+            self.memo["verdicts"] = {**kept, str(curve.trials[-1].number): said}
             return None
-        left = self.budget.seconds_left
-        if left is None:
+        if self.budget.seconds_left is None:
             return enough
+        left = min(self.budget.seconds_left - self._pending_seconds(belief), self.longest)
         affordable = floor(left / float(belief.seconds(row)[0]))
         return min(enough, curve.done + affordable) if affordable >= 1 else None
+
+    def _pending_seconds(self, belief: Belief) -> float:
+        """Return the seconds that what is under way is expected to take."""
+        pending = [c for c in self.curves.values() if c.is_pending]
+        if not pending:
+            return 0.0
+        rows = self.learner.inputs.of(self.learner.inputs.encode(c.configuration for c in pending))
+        left = np.array([max(c.target - c.done, 0) for c in pending])
+        return float(left @ belief.seconds(rows))
 
     def _planning(self, belief: Belief) -> Planning:
         return Planning(
@@ -231,6 +257,7 @@ class Turn:
             settings=self.settings,
             best=belief.scores.of_loss(self.least_loss),
             epsilon=self.epsilon,
+            longest=self.longest,
             quantum=self.quantum,
             normals=self.normals,
         )
@@ -238,7 +265,8 @@ class Turn:
     def _prospects(self) -> Prospects:
         """Return the trainings that may be gone on with, those under way, and new candidates."""
         inputs = self.learner.inputs
-        curves = list(self.curves.values())
+        curves = [c for c in self.curves.values() if c.is_pending]
+        curves = [*most_telling([c for c in self.curves.values() if not c.is_pending]), *curves]
         waits = self.design.waiting(self.curves)
         begun = [
             c
