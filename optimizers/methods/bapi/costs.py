@@ -145,7 +145,7 @@ class Overheads:
     made: frozenset[tuple[object, ...]]
     thaw: float
     lost: float
-    model_step: str = ""
+    model_step: str
 
     @classmethod
     def of(cls, curves: Sequence[LearningCurve]) -> "Overheads":

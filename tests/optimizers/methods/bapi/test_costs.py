@@ -112,7 +112,7 @@ def test_one_rate_is_the_rate_of_its_neighbours(kind: CostKind) -> None:
 def test_without_a_rate_there_is_nothing_to_learn() -> None:
     curves = list(curves_from(crashed(0, net(0.1), 2)).values())
     assert CostModel(LINE, "log_rate").fit(curves, None, np.random.default_rng(0)) is None
-    assert Overheads.of(curves) == Overheads({}, frozenset(), 0.0, 0.0)
+    assert Overheads.of(curves) == Overheads({}, frozenset(), 0.0, 0.0, "model")
 
 
 def test_a_space_of_several_models_has_rates_of_each() -> None:
@@ -158,7 +158,7 @@ def test_what_comes_before_a_model_costs_its_median_once() -> None:
     assert known.prefixes == {("unit",): 5.0}
     # The scaler has no values, so it is made.
     assert seconds(known, net(0.9, scale="unit")) == 0.0
-    unmade = Overheads({("unit",): 5.0}, frozenset(), 0.0, 0.0)
+    unmade = Overheads({("unit",): 5.0}, frozenset(), 0.0, 0.0, "model")
     assert seconds(unmade, net(0.9, scale="unit")) == 5.0
     assert seconds(unmade, PLAIN) == 0.0  # nothing is known of it
 

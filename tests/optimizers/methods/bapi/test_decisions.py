@@ -37,8 +37,11 @@ def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
         crashed(2, net(0.2, scale="none"), 2),
         of(3, 2),
     )
-    found = decided(*trials, finished=4, stopped=5, thawed=6, notes={"dear": "said once"})
-    assert found["ends"] == {"full": 1, "finished": 4, "stopped": 5, "diverged": 1, "failed": 1}
+    trials = (*trials, of(4, 3), of(5, 3), Trial(6, Query(net(0.5, scale="none"), epochs=6)))
+    said = {"3": "finished", "4": "stopped", "0": "finished", "5": "stopped"}
+    found = decided(*trials, verdicts=said, thawed=6, notes={"dear": "said once"})
+    # Trial 0 went to the end, and what trial 5 ended is gone on with by trial 6.
+    assert found["ends"] == {"full": 1, "finished": 1, "stopped": 1, "diverged": 1, "failed": 1}
     assert (found["thawed"], found["notes"]) == (6, ["said once"])
 
 

@@ -150,7 +150,13 @@ def test_what_comes_besides_epochs_counts_before_they_are_clipped() -> None:
 def test_an_unbounded_horizon_ignores_the_budget() -> None:
     which = horizon([1.0] * 6, is_bounded=False)
     assert numbers(planned(which, 1.0)) == numbers(planned(which, 1e9)) == [0, 1, 2, 3]
-    assert planned(which, -5.0)[0].epochs == 10
+    assert planned(which, -5.0) == []
+
+
+def test_no_training_takes_more_than_one_workers_part() -> None:
+    entries = planned(horizon([1.0] * 6, longest=4.0), 100.0)
+    assert len(entries) == 4
+    assert {(e.epochs, e.seconds) for e in entries} == {(4, 4.0)}
 
 
 def test_going_on_is_charged_for_new_epochs_alone_and_so_preferred_to_beginning() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from curve_worlds.nets import T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
 
-from prefect_tune.optimizers import Trial
+from prefect_tune.optimizers import Objective, Trial
 from prefect_tune.optimizers.methods.bapi.learner import curve_inputs
 from prefect_tune.optimizers.methods.bapi.observations import Observations
 from prefect_tune.optimizers.methods.bapi.options import Settings
@@ -13,9 +13,12 @@ KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
 THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
 
 
-def seen(*trials: Trial, n_points: int = 3) -> Observations:
+def seen(*trials: Trial, n_points: int = 3, objective: Objective | None = None) -> Observations:
     curves = list(curves_from(*trials, space=mixed_nets()).values())
-    return Observations.of(curves, INPUTS, KERNEL, THETA, n_points=n_points, t_max=T_MAX)
+    objective = objective or Objective()
+    return Observations.of(
+        curves, INPUTS, KERNEL, THETA, objective=objective, n_points=n_points, t_max=T_MAX
+    )
 
 
 def epochs(of: Observations) -> list[int]:
@@ -57,12 +60,27 @@ def test_a_failure_after_some_epochs_says_no_more_than_they_did() -> None:
     assert np.array_equal(before.losses, after.losses)
 
 
-def test_what_exploded_counts_as_little_worse_than_the_worst() -> None:
+@pytest.mark.parametrize(("chance", "most"), [(60.0, 600.0), (None, 200.0)])
+@pytest.mark.parametrize("n_exploded", [1, 5])
+def test_what_exploded_counts_as_a_few_times_worse_than_chance(
+    chance: float | None, most: float, n_exploded: int
+) -> None:
     usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
-    exploded = stretch(6, net(0.9, scale="none"), [1e9, 1e8])
-    losses = seen(*usual, exploded).losses
-    assert 50.0 <= losses.max() < 200.0
-    assert np.array_equal(losses[:-2], seen(*usual).losses)
+    exploded = [
+        stretch(6 + i, net(0.9 + i / 100, scale="none"), [1e9, 1e8]) for i in range(n_exploded)
+    ]
+    unbounded = Objective(upper=np.inf, chance=chance)
+    losses = seen(*usual, *exploded, objective=unbounded).losses
+    n = len(seen(*usual).losses)
+    assert 50.0 <= losses.max() <= most
+    assert np.array_equal(losses[:n], seen(*usual).losses)
+
+
+def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
+    trials = [stretch(i, net(i / 1_000, scale="none"), [90.0 - i / 10]) for i in range(300)]
+    points = seen(*trials[::-1]).losses
+    assert len(points) == 150
+    assert sorted(points)[:100] == sorted(t.loss for t in trials if t.loss is not None)[:100]
 
 
 def test_what_is_under_way_for_the_first_time_is_no_point() -> None:

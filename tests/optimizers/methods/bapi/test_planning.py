@@ -60,6 +60,7 @@ def planning(
         settings=settings,
         best=float(belief.scores.of_loss(min(c.loss for c in curves))),
         epsilon=1.0,
+        longest=np.inf,
         quantum=2,
         normals=NORMALS,
     )
@@ -121,7 +122,7 @@ def test_variants_that_train_in_full_plan_all_epochs() -> None:
 
 
 def test_overheads_are_part_of_the_seconds() -> None:
-    slow = Overheads({}, frozenset(), thaw=7.0, lost=0.0)
+    slow = Overheads({}, frozenset(), thaw=7.0, lost=0.0, model_step="model")
     only_begun = planning(lost=tuple(NEW), overheads=slow)
     for entry in only_begun.entries(1e6):
         assert entry.seconds == pytest.approx(entry.epochs - 4 + 7.0, rel=0.05)
