@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curve_tables import ON_DATA, load_table
+from curve_tables import ON_DATA, ON_DIGITS, load_table
 
 TESTS = Path(__file__).parent
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ def test_every_planted_fault_is_a_line_of_its_file() -> None:
     assert stale == []
 
 
-@pytest.mark.parametrize("name", ON_DATA)
+@pytest.mark.parametrize("name", [*ON_DATA, *ON_DIGITS])
 def test_recorded_curves_come_with_the_code(name: str, tmp_path: Path) -> None:
     table = load_table(name, tmp_path)
     assert len(set(table.configurations)) == 400

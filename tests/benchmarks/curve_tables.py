@@ -2,11 +2,10 @@
 
     tests/benchmarks/run curve_tables FOLDER [--tables mlp,sgd,...] [--data FOLDER]
 
-FOLDER keeps the tables as Parquet; what is there is not made again. Those of digits, and of
-pipelines for them, are trained where they are missing; the synthetic ones are power laws with
-noise. Three stand in `curves/` beside this file: `olivetti` and `mnist_t10k` with the ranges of
-Belakaria et al., and boosting of `puma8NH`; recording them anew needs `--data`, a folder of data.
-Their seconds are kept to three digits.
+FOLDER keeps the tables as Parquet; what is there, or in `curves/` beside this file, is not made
+again. Of digits, and pipelines for them; `olivetti` and `mnist_t10k` with the ranges of Belakaria
+et al., and boosting of `puma8NH`, which need `--data`, a folder of data, to be recorded anew; the
+synthetic ones are power laws with noise. Seconds are kept to two or three digits.
 """
 
 import argparse
