@@ -68,6 +68,7 @@ class Bapi(Optimizer):
         super().__init__(space, seed, objective, **options)
         self.settings = Settings.of(self.options)
         self.t_max = self._checked_epochs()
+        self._known: tuple[tuple[Trial, ...], Mapping[Configuration, LearningCurve]] = (), {}
         n_normals = self.settings.horizon + MOST_PENDING
         self._normals = sobol_normals(_DRAWS, n_normals, np.random.default_rng(seed))
 
@@ -188,7 +189,11 @@ class Bapi(Optimizer):
         return Query(configuration, epochs=order.epochs if is_iterative else None)
 
     def _curves(self) -> Mapping[Configuration, LearningCurve]:
-        return curves_of(self.history, self.space, self.objective, self.t_max)
+        seen, known = tuple(self.history), self._known[0]
+        if len(seen) != len(known) or any(a is not b for a, b in zip(seen, known, strict=True)):
+            curves = curves_of(self.history, self.space, self.objective, self.t_max)
+            self._known = seen, curves
+        return self._known[1]
 
     def _design(self, size: int) -> Design:
         if self.settings.start == "halving":

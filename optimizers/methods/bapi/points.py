@@ -9,6 +9,9 @@ from prefect_tune.optimizers.surrogates.kernel import Array
 
 __all__ = ["chosen_epochs", "thinned"]
 
+_MOST_EPOCHS = 50
+"""That are chosen among; of longer curves, evenly spaced by their logarithm."""
+
 
 def chosen_epochs(
     epochs: Sequence[int],
@@ -36,6 +39,9 @@ def chosen_epochs(
     """
     if len(epochs) <= n_points:
         return list(epochs)
+    if len(epochs) > _MOST_EPOCHS:
+        places = np.unique(np.geomspace(1, len(epochs), _MOST_EPOCHS).round().astype(int)) - 1
+        epochs = [epochs[i] for i in places]
     t = np.array(epochs) / t_max
     covariance = of_time.covariance(theta, t, t)
     chosen = [len(t) - 1]
@@ -52,7 +58,8 @@ def chosen_epochs(
 def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[bool]:
     """Return which curves keep their last point alone, so that all have at most so many points.
 
-    Those with the largest losses are the first; the best one is left as it is.
+    Those with the largest losses are the first; the best one is left as it is. Each has one, so
+    that there are never fewer than curves.
 
     Args:
         counts: Points of each curve.
