@@ -1,6 +1,7 @@
 """Constraints, and a budget that several workers share."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from curve_worlds.nets import CURVES, bapi, curve, net, nets, stretch
 from curve_worlds.power_laws import PowerLaws
 from simulation import Simulation
 
-from prefect_tune.optimizers import Budget, Constraint, Evaluation, Query, StepCost
+from prefect_tune.optimizers import Budget, Constraint, Evaluation, History, Query, StepCost
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bapi.curves import curves_of
 
 
 class HalfFeasible(PowerLaws):
@@ -35,27 +37,31 @@ def test_what_violates_is_neither_gone_on_with_nor_planned_again(seed: int) -> N
     assert history.violation(optimizer.incumbent) <= 0
 
 
-def started(n: int = 9) -> Bapi:
-    """A method that has told a start of n configurations, which took a second an epoch."""
-    optimizer = bapi(n_first=n)
-    simulation = Simulation(optimizer, PowerLaws(optimizer, seconds=1.0), trials=n + 6)
-    for stretched in simulation.ends():
-        if len(optimizer.history.asked) > n and stretched.trial.query.epochs:
+def started(n: int = 9, **options: Any) -> Bapi:
+    """A method that has told a start of n configurations."""
+    optimizer = bapi(n_first=n, **options)
+    for _ in Simulation(optimizer, PowerLaws(optimizer), trials=n + 6).ends():
+        if len(optimizer.history.asked) > n and not optimizer.history.pending:
             break
     return optimizer
 
 
 def test_what_is_under_way_is_taken_from_what_is_planned() -> None:
-    free, busy = started(), started()
-    first = busy.ask(Budget(seconds_left=30.0, seconds_spent=100.0, n_workers=1))
-    assert first == free.ask(Budget(seconds_left=30.0, seconds_spent=100.0, n_workers=1))
-    taken = busy.ask(Budget(seconds_left=30.0, seconds_spent=100.0, n_workers=1))
-    target = busy.memo["targets"][str(len(busy.history) - 1)]  # type: ignore[index]
-    rate = PowerLaws(busy).rate
-    pending = busy.history[len(busy.history) - 2]
-    assert pending.query == first
-    under_way = (first.epochs or 20) * rate(first.configuration)
-    assert (target or 20) * rate(taken.configuration) <= 1.5 * (30.0 - 0.5 * under_way)
+    optimizer = started(variant="ei")
+    seconds = PowerLaws(optimizer).rate
+    first = optimizer.ask(Budget(seconds_left=400.0, seconds_spent=100.0))
+    assert first.epochs is None
+    left = 20 * seconds(first.configuration) + 5.0
+    second = optimizer.ask(Budget(seconds_left=left, seconds_spent=100.0))
+    assert (second.epochs or 20) * seconds(second.configuration) <= 0.5 * left
+
+
+def test_what_violates_is_closed() -> None:
+    limited = History((Constraint("quantity", 1.0),))
+    limited.record(stretch(0, net(0.5), [9.0] * 2, constraints={"quantity": 2.0}))
+    limited.record(stretch(1, net(0.6), [9.0] * 2, constraints={"quantity": 0.5}))
+    closed = [c.is_closed for c in curves_of(limited, nets(), CURVES, 20).values()]
+    assert closed == [True, False]
 
 
 def test_of_several_workers_none_takes_more_than_its_part() -> None:
