@@ -152,7 +152,9 @@ def test_trainings_are_stopped_and_gone_on_with_from_their_checkpoints(summary, 
     for trial in trials:
         done, configuration = trial.evaluation, trial.query.configuration
         if done is not None and done.curve and not done.trouble:
-            assert done.resumed_from == reached.get(configuration, 0)
+            # One that was cut by Ctrl-C may have left a checkpoint in passing.
+            assert done.resumed_from >= reached.get(configuration, 0)
+            assert trial.attempts > 1 or done.resumed_from == reached.get(configuration, 0)
             assert len(done.curve) == (trial.query.epochs or EPOCHS)
             gone_on += done.resumed_from > 0
             reached[configuration] = len(done.curve)

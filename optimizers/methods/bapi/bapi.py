@@ -54,8 +54,6 @@ _INSTEAD = "smac or fabolas would serve"
 class Bapi(Optimizer):
     """Queries planned over configurations and epochs.
 
-    Many methods: the contract's, and the parts that others may replace.
-
     Raises:
         ValueError: If no model trains in epochs, or for too few of them.
     """

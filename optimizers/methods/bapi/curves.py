@@ -108,7 +108,7 @@ class LearningCurve:
 
     @property
     def prefix(self) -> tuple[tuple[str, Choice], ...]:
-        """What was chosen for the steps before the model."""
+        """The choices of the steps before the model."""
         return prefix_of(self.configuration, self.model_step)
 
     @cached_property
