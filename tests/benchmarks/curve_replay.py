@@ -16,7 +16,7 @@ from simulation import Simulation
 from prefect_tune.optimizers import Configuration, Evaluation, Objective, Optimizer, Query
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 
-__all__ = ["Replay", "Run", "Seen", "objective_of", "run"]
+__all__ = ["Replay", "Run", "Seen", "evaluation_of", "objective_of", "run"]
 
 HELD_OUT = {"olivetti": 100, "mnist_t10k": 2500, "puma8NH": 2048}
 """449 of digits; the synthetic ones have no rows."""
@@ -27,6 +27,20 @@ def objective_of(name: str, table: Table) -> Objective:
     n_held_out = None if name.startswith("synth") else HELD_OUT.get(name, 449)
     models = frozenset(a.id for a in table.space.steps[-1].algorithms)
     return Objective(epochs=table.epochs, iterative=models, n_folds=1, n_held_out=n_held_out)
+
+
+def evaluation_of(curve: tuple[float, ...], seconds: float, done: int) -> Evaluation:
+    """The outcome of a stretch in one fold, gone on with after so many epochs."""
+    return Evaluation(
+        loss=min(curve),
+        fold_losses=(min(curve),),
+        cost_seconds=seconds,
+        cost_uncached_seconds=seconds,
+        curve=curve,
+        fold_curves=(curve,),
+        best_epoch=int(np.argmin(curve)) + 1,
+        resumed_from=done,
+    )
 
 
 class Replay:
@@ -48,16 +62,7 @@ class Replay:
         curve = tuple(float(x) for x in self.table.losses[row, :epochs])
         seconds = float(self.table.seconds[row, done:epochs].sum())
         self.done[row] = max(done, epochs)
-        return Evaluation(
-            loss=min(curve),
-            fold_losses=(min(curve),),
-            cost_seconds=seconds,
-            cost_uncached_seconds=seconds,
-            curve=curve,
-            fold_curves=(curve,),
-            best_epoch=int(np.argmin(curve)) + 1,
-            resumed_from=min(done, epochs),
-        )
+        return evaluation_of(curve, seconds, min(done, epochs))
 
     def row(self, configuration: Configuration) -> int:
         """The row of a configuration: its own, or the nearest one that is free."""

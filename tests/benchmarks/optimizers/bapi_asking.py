@@ -18,6 +18,7 @@ from time import process_time
 import numpy as np
 from anytime import Contestant, named
 from ConfigSpace import ConfigurationSpace, Float
+from curve_replay import evaluation_of
 from machine import Goals, describe
 from threadpoolctl import threadpool_limits
 
@@ -68,16 +69,7 @@ def outcome(query: Query, done: int, rng: np.random.Generator) -> Evaluation:
     losses = floor + (90 - floor) * (1 + np.exp(4 * x[5]) * t) ** -1.2
     curve = tuple(float(y) for y in losses + rng.normal(0, 0.3, len(t)))
     seconds = float(np.exp(2 * x[6])) * (len(t) - done)
-    return Evaluation(
-        loss=min(curve),
-        fold_losses=(min(curve),),
-        cost_seconds=seconds,
-        cost_uncached_seconds=seconds,
-        curve=curve,
-        fold_curves=(curve,),
-        best_epoch=int(np.argmin(curve)) + 1,
-        resumed_from=done,
-    )
+    return evaluation_of(curve, seconds, done)
 
 
 def asks(contestant: Contestant, seed: int) -> list[Asked]:
