@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from inputs import write_table
+from interrupting import Interrupting
 from studies import configured, epoch_context, store_of, to_epoch
 
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.final_model import fit_final_model
-from prefect_tune.flows.progress import LoggingObserver, Progress, observed_by
+from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
@@ -71,15 +72,6 @@ at_once = Space("at_once", (*before, Step("fit model", models[3:4])))
 """
 
 
-class Interrupting(LoggingObserver):
-    """Presses Ctrl-C when so many trials have ended."""
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        super().ended(trial, progress)
-        if progress.n_trials == EARLY:
-            raise KeyboardInterrupt
-
-
 @pytest.fixture(scope="module")
 def parameters(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - the flow goes there
     folder = tmp_path_factory.mktemp("bapi")
@@ -101,7 +93,7 @@ def next_queries(parameters) -> dict[str, list[Query]]:
         asking.append(study.optimizer)
         return ask(study, budget)
 
-    with pytest.MonkeyPatch.context() as patched, observed_by(Interrupting()):
+    with pytest.MonkeyPatch.context() as patched, observed_by(Interrupting(EARLY)):
         patched.setattr(Study, "ask", noted)
         with pytest.raises(KeyboardInterrupt):
             tune(**parameters)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from inputs import write_table
+from interrupting import Interrupting
 
-from prefect_tune.flows.progress import LoggingObserver, Progress, observed_by
+from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
-from prefect_tune.optimizers import Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -17,15 +17,6 @@ pytestmark = pytest.mark.usefixtures("server")
 N_BEGUN = 11
 EARLY = 6
 """Trials after which the first session is interrupted."""
-
-
-class Interrupting(LoggingObserver):
-    """Presses Ctrl-C when so many trials have ended."""
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        super().ended(trial, progress)
-        if progress.n_trials == EARLY:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +32,7 @@ def parameters(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - th
 @pytest.fixture(scope="module")
 def interrupted(parameters) -> dict[str, Any]:
     """What the study was after Ctrl-C: its summary and its trials."""
-    with observed_by(Interrupting()), pytest.raises(KeyboardInterrupt):
+    with observed_by(Interrupting(EARLY)), pytest.raises(KeyboardInterrupt):
         tune(**parameters)
     store = ArtifactStore(StoreAddress(parameters["store"]))
     return {"summary": summarize(store, "f"), "trials": Ledger(store.database).trials("f")}

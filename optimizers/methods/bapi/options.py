@@ -82,6 +82,20 @@ class BapiOptions:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be >= 0; got {value}")
+        for name in _WITHOUT_EFFECT.get(self.variant, ()):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} has no effect in variant {self.variant}, which trains every model to "
+                    f"the end; got {getattr(self, name)}"
+                )
+
+
+_OF_STRETCHES = ("p", "looks_early", "tau", "sure", "early_stopping", "start")
+_WITHOUT_EFFECT: dict[Variant, tuple[str, ...]] = {
+    "ei": (*_OF_STRETCHES, "horizon", "choice"),
+    "binoculars": _OF_STRETCHES,
+    "ms_ei": (*_OF_STRETCHES, "horizon", "choice"),
+}
 
 
 @dataclass(frozen=True)

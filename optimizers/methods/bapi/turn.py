@@ -137,7 +137,8 @@ class Turn:
     def of_start(self) -> Order | None:
         """Return what the start asks for; None where it has ended, or waits and others may go."""
         step = self.design.next(self.curves, may_begin=self.may_begin)
-        if isinstance(step, Wait | Done) and self.n_known < _LEAST_CURVES and self.may_begin:
+        least = min(_LEAST_CURVES, self.design.counts[0])
+        if isinstance(step, Wait | Done) and self.n_known < least and self.may_begin:
             step = Begin(self.design.epochs[0])
         left, n_workers = self.budget.seconds_left, self.budget.n_workers
         affordable = clipped(step, self.curves.values(), left, n_workers)
@@ -320,7 +321,10 @@ class Turn:
         ]
 
     def _spent_share(self) -> float:
-        """Return the share of the budget that is spent: of seconds, else of configurations."""
+        """Return the share of the budget that is spent: of seconds, else of configurations.
+
+        Where no more may be begun and no seconds end the study, all of it is.
+        """
         budget = self.budget
         if budget.seconds_left is not None:
             total = budget.seconds_spent + max(budget.seconds_left, 0.0)

@@ -44,7 +44,7 @@ def test_neighbours_differ_in_how_far_they_look() -> None:
     assert (ms_ei.horizon, ms_ei.looks_ahead) == (1, True)
 
 
-@pytest.mark.parametrize("variant", ["default", "paper", *NEIGHBOURS])
+@pytest.mark.parametrize("variant", ["default", "paper"])
 def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
     given = settings(
         variant=variant,
@@ -67,6 +67,34 @@ def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
     assert (given.start, given.n_first, given.choice, given.n_points) == ("random", 2, "cool", 7)
     assert (given.monotone, given.of_time, given.within) == (False, "rbf", "matern")
     assert (given.cost, given.score, given.early_stopping) == ("log_rate", "log", False)
+
+
+@pytest.mark.parametrize("variant", NEIGHBOURS)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("p", 0.2),
+        ("looks_early", True),
+        ("tau", 2.0),
+        ("sure", 3.0),
+        ("early_stopping", False),
+        ("start", "halving"),
+    ],
+)
+def test_what_has_no_effect_where_all_train_to_the_end_is_refused(
+    variant: Any, name: str, value: object
+) -> None:
+    with pytest.raises(ValueError, match=rf"{name} has no effect in variant {variant}.* {value}"):
+        BapiOptions(variant=variant, **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["horizon", "choice"])
+def test_a_horizon_is_that_of_binoculars_alone(name: str) -> None:
+    given: dict[str, Any] = {"horizon": 3, "choice": "per_cost"}
+    for variant in ("ei", "ms_ei"):
+        with pytest.raises(ValueError, match=f"{name} has no effect in variant {variant}"):
+            BapiOptions(variant=variant, **{name: given[name]})  # type: ignore[arg-type]
+    assert getattr(settings(variant="binoculars", **{name: given[name]}), name) == given[name]
 
 
 @pytest.mark.parametrize(

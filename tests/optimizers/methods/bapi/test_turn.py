@@ -1,0 +1,260 @@
+"""What a turn hands to a plan: the best, the tolerance, what may be planned, the share spent."""
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from curve_worlds.nets import CURVES, bapi, crashed, nets
+from curve_worlds.power_laws import PowerLaws
+
+from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Query, Trial
+from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
+from prefect_tune.optimizers.methods.bapi import planning as planning_module
+from prefect_tune.optimizers.methods.bapi import turn as turn_module
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bapi.belief import Belief, Epochs
+from prefect_tune.optimizers.methods.bapi.horizon import Entry
+from prefect_tune.optimizers.methods.bapi.planning import Planning
+
+N_FIRST = 7
+
+
+class NotedPlanning(Planning):
+    """A plan that is noted, with the share of the budget that was spent when it was made."""
+
+    noted: list["NotedPlanning"]
+    spent: float | None = None
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.noted.append(self)
+
+    def chosen(self, entries: list[Entry], spent: float) -> Entry:
+        self.spent = spent
+        return super().chosen(entries, spent)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[NotedPlanning]:
+    NotedPlanning.noted = []
+    monkeypatch.setattr(turn_module, "Planning", NotedPlanning)
+    return NotedPlanning.noted
+
+
+def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
+    query = optimizer.history[number].query
+    outcome = replace(PowerLaws(optimizer)(query), **changes)
+    optimizer.tell(Trial(number, query).started().ended(outcome))
+
+
+def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
+    """The method after its start and the first plan; what is limited, violate the best levels."""
+    while "targets" not in (optimizer.memo or {}):
+        level = dict(optimizer.ask(Budget()).configuration["model"].values)["level"]
+        quantities = {"quantity": 2.0 if 0.2 < float(level) < 0.45 else 0.5}
+        if "targets" not in (optimizer.memo or {}):
+            number = len(optimizer.history) - 1
+            tell(optimizer, number, constraints=quantities if is_limited else {})
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("budget", "share"),
+    [
+        (Budget(seconds_spent=30.0, seconds_left=90.0), 0.25),
+        (Budget(seconds_spent=30.0, seconds_left=90.0, trials_left=1), 0.25),
+        (Budget(trials_left=8), 0.5),
+        (Budget(trials_left=0), 1.0),
+        (Budget(), 0.0),
+    ],
+)
+def test_costs_are_cooled_by_the_share_of_seconds_or_else_of_configurations(
+    plans: list[NotedPlanning], budget: Budget, share: float
+) -> None:
+    optimizer = started(bapi(n_first=N_FIRST))
+    tell(optimizer, len(optimizer.history) - 1)
+    for _ in range(20):
+        before = len(plans)
+        optimizer.ask(budget)
+        if len(plans) > before and plans[-1].spent is not None:
+            break
+        tell(optimizer, len(optimizer.history) - 1)
+    assert plans[-1].spent == pytest.approx(share)
+
+
+def test_the_best_to_improve_on_meets_the_constraints(plans: list[NotedPlanning]) -> None:
+    limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
+    optimizer = started(Bapi(nets(), 0, limited, n_first=N_FIRST), is_limited=True)
+    told = [t for t in optimizer.history if t.loss is not None]
+    losses = {
+        ok: min(t.loss for t in told if t.loss and (optimizer.history.violation(t) <= 0) == ok)
+        for ok in (True, False)
+    }
+    assert losses[False] < losses[True]  # else the world shows nothing
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.loss == losses[True]
+    assert plans[-1].best == plans[-1].belief.scores.of_loss(losses[True])
+
+
+def test_the_tolerance_follows_the_spread_of_losses_that_have_no_range(
+    plans: list[NotedPlanning],
+) -> None:
+    unbounded = replace(CURVES, metric="rmse", unit="", lower=0.0, upper=inf)
+    optimizer = started(Bapi(nets(), 0, unbounded, n_first=N_FIRST))
+    least = [c.loss for c in optimizer._curves().values() if c.epochs]
+    low, high = np.quantile(least, (0.25, 0.75))
+    assert plans[-1].epsilon == pytest.approx(0.02 * (high - low))
+    bounded = started(bapi(n_first=N_FIRST))
+    assert plans[-1].epsilon == pytest.approx(0.003 * 100)
+    assert bounded.settings.epsilon is None
+
+
+def test_those_that_wait_in_the_start_are_not_planned() -> None:
+    """Eight of nine are told; a worker that is free meanwhile does not go on with them."""
+    optimizer = bapi(n_first=9)
+    for number in range(9):
+        optimizer.ask(Budget())
+        if number < 8:
+            tell(optimizer, number)
+    own = {t.query.configuration for t in optimizer.history}
+    for _ in range(3):
+        try:
+            query = optimizer.ask(Budget())
+        except NotYet:
+            break
+        assert query.configuration not in own
+        tell(optimizer, len(optimizer.history) - 1)
+    assert len(optimizer.history.asked) > 9
+
+
+def test_what_another_worker_trains_keeps_its_target() -> None:
+    optimizer = started(bapi(n_first=N_FIRST))
+    first = len(optimizer.history) - 1
+    optimizer.ask(Budget())
+    assert optimizer.memo is not None
+    before = optimizer.memo["targets"]
+    assert set(before) == {str(first), str(first + 1)}
+    tell(optimizer, first + 1)
+    optimizer.ask(Budget())
+    assert optimizer.memo["targets"][str(first)] == before[str(first)]
+
+
+def ends_with(deviations: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many trainings are stopped if outcomes at the end and now have such deviations."""
+    predict = Belief.predict
+
+    def outcome(self: Belief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:
+        return predict(self, inputs, epochs)[0], np.array(deviations)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Belief, "outcome", outcome)
+        optimizer = bapi(n_first=N_FIRST)
+        for _ in range(45):
+            optimizer.ask(Budget())
+            tell(optimizer, len(optimizer.history) - 1)
+    stopped: int = optimizer.decisions["ends"]["stopped"]
+    return stopped
+
+
+def test_trainings_are_stopped_by_the_deviations_of_what_will_be_observed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert ends_with((1e6, 1.0), monkeypatch) == 0
+    assert ends_with((1.0, 1.0), monkeypatch) > 0
+
+
+def test_what_is_observed_deviates_by_the_noise_too(plans: list[NotedPlanning]) -> None:
+    started(bapi(n_first=N_FIRST))
+    belief, inputs = plans[-1].belief, plans[-1].prospects.inputs[:3]
+    _, latent = belief.predict(inputs, 5)
+    _, observed = belief.outcome(inputs, 5)
+    noise = belief.process.noise_variance(belief.at(inputs, 5)) * belief.process.scale**2
+    assert observed**2 - latent**2 == pytest.approx(noise)
+    assert (noise > 0).all()
+
+
+def test_fantasies_have_the_covariance_of_scores(
+    plans: list[NotedPlanning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Any, Any]] = []
+
+    class Noted(JointImprovement):
+        def __init__(self, mean: Any, variance: Any, covariance: Any, *rest: Any) -> None:
+            made.append((variance, covariance))
+            super().__init__(mean, variance, covariance, *rest)
+
+    monkeypatch.setattr(planning_module, "JointImprovement", Noted)
+    started(bapi(n_first=N_FIRST, score="raw"))
+    variance, covariance = made[-1]
+    _, deviation = plans[-1].belief.predict(plans[-1].prospects.inputs, 20)
+    assert variance == pytest.approx(deviation**2, rel=1e-4, abs=1e-8)
+    assert plans[-1].belief.process.scale > 2  # else the world shows nothing
+    for j in range(0, len(variance), 97):
+        assert covariance(j)[j] == pytest.approx(variance[j], rel=1e-4, abs=1e-6)
+
+
+def test_a_start_has_as_many_configurations_as_were_asked_for(
+    plans: list[NotedPlanning],
+) -> None:
+    optimizer = bapi(n_first=1)
+    for _ in range(6):
+        optimizer.ask(Budget())
+        tell(optimizer, len(optimizer.history) - 1)
+        if plans:
+            break
+    assert len(plans[0].prospects.done[plans[0].prospects.done > 0]) == 1
+
+
+def test_where_every_training_of_the_start_fails_others_are_begun() -> None:
+    optimizer = bapi(n_first=2)
+    for number in range(6):
+        query = optimizer.ask(Budget(trials_left=6 - number))
+        optimizer.tell(crashed(number, query.configuration, query.epochs))
+    assert len(optimizer.history.asked) == 6
+    assert optimizer.decisions["ends"]["failed"] == 6
+
+
+def test_the_unit_of_losses_does_not_choose_their_score() -> None:
+    """Each score's likelihood is a density of losses, and all of them change alike."""
+    chosen = []
+    for unit in (1e-3, 1.0, 1e3):
+        objective = Objective(
+            metric="loss",
+            unit="",
+            lower=0.0,
+            upper=100.0 * unit,
+            n_held_out=1000,
+            n_folds=1,
+            epochs=20,
+            iterative=frozenset({"net"}),
+        )
+        optimizer = Bapi(nets(), 0, objective, n_first=N_FIRST)
+        for _ in range(30):
+            query = optimizer.ask(Budget())
+            law = PowerLaws(optimizer)(query)
+            scaled = replace(law, loss=law.loss * unit, curve=tuple(x * unit for x in law.curve))
+            number = len(optimizer.history) - 1
+            optimizer.tell(Trial(number, query).started().ended(scaled))
+        assert optimizer.memo is not None
+        chosen.append(optimizer.memo["score"])
+    assert len(set(chosen)) == 1
+
+
+def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An epoch takes a second; ten of each that is under way are still to be paid."""
+    monkeypatch.setattr(PowerLaws, "rate", lambda *_: 1.0)
+
+    def epochs_beside(n_under_way: int) -> int:
+        optimizer = bapi(n_first=N_FIRST, start="random", p=0.5)
+        for number in range(2 + n_under_way):
+            optimizer.ask(Budget())
+            if number < 2:
+                tell(optimizer, number)
+        return optimizer.ask(Budget(seconds_spent=100.0, seconds_left=22.0)).epochs or 20
+
+    assert epochs_beside(1) == 10
+    assert epochs_beside(2) <= 2
