@@ -9,7 +9,7 @@ import pytest
 from curve_worlds.nets import CURVES, bapi, crashed, nets
 from curve_worlds.power_laws import PowerLaws
 
-from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Query, Trial
+from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Trial
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
 from prefect_tune.optimizers.methods.bapi import planning as planning_module
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
