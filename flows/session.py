@@ -89,6 +89,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         memory_limit_bytes=limits.memory_bytes,
         quantities=tuple(bounded.quantity for bounded in plan.bounds),
         epochs=plan.epochs,
+        bootstraps=study.optimizer.bootstraps,
     )
     with DaskTrials.started(
         context,

@@ -18,6 +18,7 @@ from prefect_tune.optimizers.space.fidelity import part_of
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
@@ -84,6 +85,11 @@ class Optimizer(ABC):
     def refit(self, trial: Trial) -> Query:
         """Return the query of the final model of a trial."""
         return trial.refit_query
+
+    @property
+    def bootstraps(self) -> Bootstraps | None:
+        """The bootstraps that it needs the risks of; None, by default, if it needs none."""
+        return None
 
     @property
     def can_go_on(self) -> bool:

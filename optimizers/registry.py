@@ -10,7 +10,9 @@ from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
 from prefect_tune.optimizers.methods.bohb.declaration import BOHB
 from prefect_tune.optimizers.methods.ei.declaration import EI
+from prefect_tune.optimizers.methods.ers.declaration import ERS
 from prefect_tune.optimizers.methods.es.declaration import ES
+from prefect_tune.optimizers.methods.esmbo.declaration import ESMBO
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.halving.declaration import HALVING
@@ -36,6 +38,7 @@ _METHODS: dict[str, Method] = {
         ADMM,
         FABOLAS,
         BAPI,
+        ESMBO,
         SMAC,
         TPE,
         BOHB,
@@ -45,6 +48,7 @@ _METHODS: dict[str, Method] = {
         EI,
         ES,
         MTBO,
+        ERS,
         RANDOM_SEARCH,
     )
 }

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
 from prefect_tune.tasks.iterative_node import IterativeNode
-from prefect_tune.tasks.measuring import measure
+from prefect_tune.tasks.measuring import measure, measure_risks
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
@@ -108,6 +108,7 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
     records = [model.record for model in models]
     path_run.store.records.link(records, path_run.context.study)
     constraints = measure(path_run, path_run.context.quantities)
+    risks = measure_risks(path_run, models)
     path_run.store.index.flush()
     cost_seconds = perf_counter() - started
     steps = path_run.costs()
@@ -122,6 +123,7 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
         constraints=constraints,
         resumed_from=sum(bool(model.hit) for model in models),
         predictions=tuple(model.predictions_key for model in models),
+        risks=risks,
     )
     if learning is None:
         return evaluation

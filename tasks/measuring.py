@@ -1,21 +1,33 @@
-"""Measuring the quantities of a trial: once per model and fold, and kept with its predictions."""
+"""Measuring what a trial has besides its loss: quantities, and the risks in bootstraps.
+
+Quantities are measured once per model and fold, and kept with its predictions.
+"""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import isnan
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.record_ids import quantity_record
 from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.objective.measurement import HeldOut, measure_quantity, needs
 from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.path_run import PathRun
+from prefect_tune.tasks.problem import Problem
 
-__all__ = ["QuantityFailed", "measure"]
+__all__ = ["QuantityFailed", "measure", "measure_risks", "study_resampling"]
+
+_BOOTSTRAPS = 0x626F6F74
+"""Their stream of the study's seed, apart from all other draws."""
 
 
 class QuantityFailed(Exception):  # noqa: N818 - it says what happened
@@ -44,6 +56,34 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
             values[quantity.text].append(_value(path_run, nodes[-1], quantity, held_out))
     defined = {text: [v for v in found if not isnan(v)] for text, found in values.items()}
     return {text: float(np.mean(found)) for text, found in defined.items() if found}
+
+
+def measure_risks(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
+    """Return the loss in each bootstrap that the method asks for; empty unless the query is full.
+
+    Args:
+        path_run: A query that has run to its end.
+        models: Its models, by fold.
+    """
+    context = path_run.context
+    if context.bootstraps is None or not path_run.query.is_full:
+        return ()
+    resampling = study_resampling(context.problem, path_run.store, context.bootstraps)
+    risks = resampling.risks([model.predictions() for model in models])
+    return tuple(float(risk) for risk in risks)
+
+
+@lru_cache(maxsize=4)
+def study_resampling(problem: Problem, store: ArtifactStore, bootstraps: Bootstraps) -> Resampling:
+    """Return the bootstraps of a study, drawn once per process and the same in all of them."""
+    sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
+    return Resampling.of(
+        load_dataset(store, problem.dataset),
+        load_split(store, problem.split),
+        problem.find_metric(),
+        bootstraps,
+        np.random.default_rng(sequence),
+    )
 
 
 def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut) -> float:

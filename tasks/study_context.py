@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem
@@ -24,6 +25,7 @@ class StudyContext:
         cache_area: Names artifacts that are shared within the area alone; empty for all others.
         quantities: What to measure beside the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
+        bootstraps: Those that evaluations have the risks of; None for no risks.
     """
 
     study: str
@@ -34,6 +36,7 @@ class StudyContext:
     cache_area: str = ""
     quantities: tuple[Quantity, ...] = ()
     epochs: int | None = None
+    bootstraps: Bootstraps | None = None
 
 
 @lru_cache(maxsize=4)

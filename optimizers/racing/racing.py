@@ -18,6 +18,7 @@ from prefect_tune.optimizers.racing.first_fold import is_behind
 from prefect_tune.optimizers.racing.told_evaluation import estimated, failed_later, joined
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -70,6 +71,11 @@ class Racing(Optimizer):
         stopped = [i for i in ended if self.inner.history[i].failure is None]
         race = {"begun": len(self._first), "stopped": len(stopped)}
         return {**self.inner.decisions, "race": race}
+
+    @property
+    def bootstraps(self) -> Bootstraps | None:
+        """Those of the method."""
+        return self.inner.bootstraps
 
     @property
     def can_go_on(self) -> bool:

@@ -30,7 +30,7 @@ def estimated(first: Evaluation, incumbent: Evaluation, objective: Objective) ->
         min(max(loss + difference, objective.lower), objective.upper)
         for loss in incumbent.fold_losses
     )
-    return replace(first, loss=sum(losses) / len(losses), fold_losses=losses)
+    return replace(first, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
 
 
 def joined(first: Evaluation, whole: Evaluation) -> Evaluation:

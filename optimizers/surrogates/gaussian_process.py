@@ -201,6 +201,18 @@ class GaussianProcess:
         constant, centred = self.centred()
         return constant + half.T @ centred, prior - half.T @ half
 
+    def of_target(self, number: int) -> Self:
+        """Return the process of one of its targets, with the same theta and factorisation."""
+        place = slice(number, number + 1)
+        sides = self.whitened[:, [0, 1 + number]]
+        return replace(
+            self,
+            standardised=self.standardised[:, place],
+            offset=self.offset[place],
+            scale=self.scale[place],
+            whitened=sides,
+        )
+
     def appended(self, inputs: Array, targets: Array) -> Self:
         """Return it with more observations, at the same theta, offset and scale; O(n^2) a row.
 

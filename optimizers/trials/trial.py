@@ -52,6 +52,8 @@ class Evaluation:
             the folds that were served.
         trouble: Why `curve` ended before the epochs that were asked for; empty if it did not.
         predictions: Key of the held-out predictions, per fold.
+        risks: Loss in each bootstrap of the held-out examples, where the method asks for some and
+            the query is full.
     """
 
     loss: float
@@ -66,6 +68,7 @@ class Evaluation:
     resumed_from: int = 0
     predictions: tuple[str, ...] = ()
     trouble: str = ""
+    risks: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -82,6 +85,7 @@ class Evaluation:
                 "curve": tuple(document["curve"]),
                 "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
                 "predictions": tuple(document["predictions"]),
+                "risks": tuple(document.get("risks", ())),
             }
         )
 

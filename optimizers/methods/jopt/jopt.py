@@ -5,11 +5,12 @@ process over one-hot paths and all hyperparameters. Configurations that differ o
 inactive are one, and `kernel=conditional` compares only what two pipelines share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
@@ -21,8 +22,11 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.trials.told_losses import told_losses
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Jopt"]
+
+Array = NDArray[np.float64]
 
 
 class Jopt(Optimizer):
@@ -41,16 +45,22 @@ class Jopt(Optimizer):
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
         search = self._search
         observed = search.inputs.encode(t.query.configuration for t in trials)
+        targets, number = self._targets(trials, losses)
         memo: Mapping[str, Any] = self.memo or {}
         pending = [t.query.configuration for t in self.history.pending]
         last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None
-        process, fitted = search.learned(observed, losses[:, None], rng, last, pending)
+        process, fitted = search.learned(observed, targets, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
-        acquisition = AugmentedImprovement(process, float(losses.min()))
-        ranked = search.ranked(acquisition, observed[np.argsort(losses, kind="stable")], rng)
+        mine = targets[:, number]
+        acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
+        ranked = search.ranked(acquisition, observed[np.argsort(mine, kind="stable")], rng)
         for configuration in search.new_configurations(ranked, asked):
             return configuration
         return new_configuration(self.space, asked, rng)
+
+    def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
+        """Return what is learned of trials, shape (n, t), and which target is to be improved."""
+        return losses[:, None], 0
 
     @cached_property
     def _search(self) -> GaussianSearch:

@@ -51,6 +51,25 @@ def test_worked_posterior() -> None:
     assert -value - 1.5 * np.log(2 * np.pi) == pytest.approx(3.181379, abs=1e-6)
 
 
+def test_one_of_several_targets_is_a_process_of_its_own() -> None:
+    X, y = data(25, 2)
+    targets = np.column_stack([y, -3 * y**2, np.full(25, 4.0)])
+    kernel, new = scaled_matern(2), np.random.default_rng(2).random((7, 2))
+    theta = np.log([1.3, 0.4, 0.8, 0.02])
+    together = GaussianProcess.given(kernel, theta, X, targets)
+    pending = np.random.default_rng(3).random((2, 2))
+    for number in range(3):
+        alone = GaussianProcess.given(kernel, theta, X, targets[:, [number]])
+        one = together.of_target(number)
+        for mine, theirs in ((one, alone), (one.imagining(pending), alone.imagining(pending))):
+            for a, b in zip(
+                mine.predict_with_gradient(new), theirs.predict_with_gradient(new), strict=True
+            ):
+                assert a == pytest.approx(b, rel=1e-9, abs=1e-12)
+        everything = [values[:, [number]] for values in together.predict(new)]
+        assert np.allclose(one.predict(new), everything, rtol=1e-12)
+
+
 def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern

@@ -1,0 +1,1 @@
+"""Ensembles of random configurations: their `declaration`, and `ers`, the method."""

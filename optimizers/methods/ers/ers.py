@@ -1,0 +1,22 @@
+"""ERS: random configurations and their agnostic ensemble (Lacoste et al. 2014, section 5)."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.ers.declaration import ERS
+from prefect_tune.optimizers.methods.esmbo.esmbo import Esmbo
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.sampling import new_configuration
+
+__all__ = ["EnsembledRandomSearch"]
+
+
+class EnsembledRandomSearch(Esmbo):
+    """Random configurations that end in the ensemble of ESMBO."""
+
+    method: ClassVar[Method] = ERS
+
+    def _next(self, rng: np.random.Generator) -> Configuration:
+        return new_configuration(self.space, self.history.asked, rng)

@@ -1,0 +1,1 @@
+"""ESMBO: its `declaration`, `esmbo`, the method, and `rendering` of its decisions."""

@@ -1,0 +1,109 @@
+"""ESMBO: sequential model-based ensemble optimisation (Lacoste, Larochelle, Marchand, Laviolette).
+
+Which model is the best is not known: over bootstraps of the held-out examples it is now this one,
+now that one. Each bootstrap has a history of its own, and they take turns: an ask improves on the
+best of the one whose turn it is. All are of the same trials, so that one Gaussian process with as
+many targets learns them together. The answer is the ensemble of the models that are the best in
+some bootstrap, weighted by how many those are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.esmbo.declaration import ESMBO
+from prefect_tune.optimizers.methods.jopt.jopt import Array, Jopt
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Esmbo"]
+
+_FEW_EXAMPLES = 30
+
+
+class Esmbo(Jopt):
+    """One Gaussian process for the histories of all bootstraps, improved in turn.
+
+    A trial without risks counts with its loss in all histories.
+    """
+
+    method: ClassVar[Method] = ESMBO
+    _most_trials: float = np.inf
+
+    @property
+    def bootstraps(self) -> Bootstraps:
+        """Those that have a history each."""
+        found: Bootstraps = self.options.bootstraps
+        return found
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """Share of the bootstraps in which each trial is the best; those of 0 are left out."""
+        history = self.history
+        candidates = [t for t in history.complete if history.violation(t) <= 0]
+        if not candidates:
+            return {}
+        shares = best_frequencies(np.array([self._risks(t) for t in candidates]))
+        return {t.number: float(w) for t, w in zip(candidates, shares, strict=True) if w > 0}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Whether the bootstraps mean little, or the trials are too few for all of them."""
+        n, said = self.options.n_histories, []
+        held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
+        if self.options.share and held_out is not None and held_out * n_folds < _FEW_EXAMPLES:
+            said.append(
+                f"{held_out * n_folds} held-out examples are few for bootstraps: the ensemble's "
+                "weights are mostly luck"
+            )
+        if self._most_trials < n:
+            said.append(
+                f"{self._most_trials:g} trials are fewer than the {n} histories, so that some "
+                f"are never asked to improve; --option n_histories={self._most_trials:g} or more "
+                "trials would serve"
+            )
+        return tuple(said)
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The ensemble of the moment: histories, candidates, members, and how many they equal."""
+        weights = np.array(list(self.weights.values()))
+        return {
+            "histories": self.options.n_histories,
+            "candidates": len(self.history.complete),
+            "members": len(weights),
+            "effective": float(1 / (weights**2).sum()) if len(weights) else 0.0,
+        }
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        if budget.trials_left is not None:
+            self._most_trials = len(self.history.asked) + budget.trials_left
+        return super()._propose(budget, rng)
+
+    def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
+        """Return the risks of trials, and whose turn it is; failed ones are as bad as any.
+
+        What a failed trial counts as in a history is as far above its loss there as elsewhere: the
+        worst risk of all told, plus what the rule adds to the worst loss.
+        """
+        told = np.array([self._risks(t) for t in trials if t.loss is not None])
+        worst = max(t.loss for t in trials if t.loss is not None)
+        risks = np.empty((len(trials), self.options.n_histories))
+        place = 0
+        for row, trial in enumerate(trials):
+            if trial.loss is None:
+                risks[row] = told.max(axis=0) + (losses[row] - worst)
+            else:
+                risks[row] = told[place]
+                place += 1
+        return risks, self._n_asks % self.options.n_histories
+
+    def _risks(self, trial: Trial) -> tuple[float, ...]:
+        assert trial.evaluation is not None  # noqa: S101 - the callers'
+        n, risks = self.options.n_histories, trial.evaluation.risks
+        return risks if len(risks) == n else (trial.evaluation.loss,) * n

@@ -1,0 +1,25 @@
+"""Agnostic Bayes: how often each model is the best of all, over bootstraps of the examples."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["best_frequencies"]
+
+_TIE = 1e-12
+
+
+def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return p_h*: the share of the bootstraps in which each model has the least risk.
+
+    The posterior probability that a model is the best one (Lacoste et al. 2014, equation 5, with
+    bootstraps for the prior); models that tie share a bootstrap equally.
+
+    Args:
+        risks: Of n models in N bootstraps, shape (n, N), finite.
+
+    Returns:
+        Shape (n,), together 1.
+    """
+    is_best = risks <= risks.min(axis=0) + _TIE
+    frequencies: NDArray[np.float64] = (is_best / is_best.sum(axis=0)).mean(axis=1)
+    return frequencies

@@ -1,0 +1,138 @@
+"""Losses of all bootstraps at once, for metrics that need no loop: weighted sums over the rows.
+
+A bootstrap is a row of weights that sum to 1. What is a mean over rows is a product of two
+matrices; the area under the curve sorts the scores once (Lacoste et al. 2014; the sheet, 1.7).
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.tasks.objective.metric import Predictions
+
+__all__ = ["MEANS", "WEIGHTED", "weighted_areas"]
+
+Array = NDArray[np.float64]
+RowLosses = Callable[[NDArray[Any], Predictions], Array]
+"""From true classes or numbers and predictions to the loss of each row, shape (m,)."""
+Weighted = Callable[[NDArray[Any], Predictions, int, Array], Array]
+"""From true values, predictions, the number of classes and weights (N, m) to losses, shape (N,)."""
+
+
+def _is_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+    wrong: Array = (predictions.label != y).astype(np.float64)
+    return wrong
+
+
+def _squared(y: NDArray[Any], predictions: Predictions) -> Array:
+    errors: Array = (predictions.label - y) ** 2
+    return errors
+
+
+def _squared_log(y: NDArray[Any], predictions: Predictions) -> Array:
+    errors: Array = (np.log1p(predictions.label) - np.log1p(y)) ** 2
+    return errors
+
+
+def _relative(y: NDArray[Any], predictions: Predictions) -> Array:
+    errors: Array = np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
+    return errors
+
+
+def _surprise(y: NDArray[Any], predictions: Predictions) -> Array:
+    score = predictions.score
+    if score is None:
+        raise ValueError("neg_log_loss needs probabilities, and this model gives none")
+    eps = np.finfo(score.dtype).eps
+    losses: Array = -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
+    return losses
+
+
+MEANS: Mapping[str, RowLosses] = MappingProxyType(
+    {
+        "error": lambda y, predictions: 100 * _is_wrong(y, predictions),
+        "accuracy": _is_wrong,
+        "neg_log_loss": _surprise,
+        "neg_mean_absolute_error": lambda y, p: np.abs(p.label - y),
+        "neg_mean_absolute_percentage_error": _relative,
+        "neg_mean_squared_error": _squared,
+        "neg_mean_squared_log_error": _squared_log,
+    }
+)
+"""Metrics that are a mean over rows, by name."""
+
+
+def _mean_of(losses: RowLosses) -> Weighted:
+    return lambda y, predictions, n_classes, weights: weights @ losses(y, predictions)  # noqa: ARG005
+
+
+def _root_of(losses: RowLosses) -> Weighted:
+    return lambda y, predictions, n_classes, weights: np.sqrt(weights @ losses(y, predictions))  # noqa: ARG005
+
+
+def _unexplained(
+    y: NDArray[Any],
+    predictions: Predictions,
+    n_classes: int,  # noqa: ARG001
+    weights: Array,
+) -> Array:
+    """Return 1 - R2: squared errors over squared distances from the bootstrap's own mean."""
+    centred = y - y.mean()
+    spread = weights @ centred**2 - (weights @ centred) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: Array = (weights @ _squared(y, predictions)) / spread
+    return ratios
+
+
+def _missed_area(
+    y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
+    score = predictions.score
+    if score is None:
+        score = np.eye(n_classes)[predictions.label]
+    if n_classes == 2:
+        return 1 - weighted_areas(score[:, 1], y == 1, weights)
+    shares = np.stack([weights[:, y == c].sum(axis=1) for c in range(n_classes)])
+    areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
+    missed: Array = 1 - np.where(shares > 0, shares * np.nan_to_num(areas), 0.0).sum(axis=0)
+    return missed
+
+
+def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
+    """Return the area under the ROC curve in each bootstrap; nan where a side has no weight.
+
+    Scores are sorted once; a pair of equal scores counts half.
+
+    Args:
+        score: Shape (m,).
+        is_positive: Shape (m,).
+        weights: Shape (N, m).
+    """
+    order = np.argsort(score, kind="stable")
+    ordered, side = score[order], is_positive[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    of_groups = weights[:, order]
+    positive = np.add.reduceat(of_groups * side, starts, axis=1)
+    negative = np.add.reduceat(of_groups * ~side, starts, axis=1)
+    below = np.cumsum(negative, axis=1) - negative
+    with np.errstate(divide="ignore", invalid="ignore"):
+        areas: Array = (positive * (below + 0.5 * negative)).sum(axis=1) / (
+            positive.sum(axis=1) * negative.sum(axis=1)
+        )
+    return areas
+
+
+WEIGHTED: Mapping[str, Weighted] = MappingProxyType(
+    {
+        **{name: _mean_of(losses) for name, losses in MEANS.items()},
+        "neg_root_mean_squared_error": _root_of(_squared),
+        "neg_root_mean_squared_log_error": _root_of(_squared_log),
+        "r2": _unexplained,
+        "auroc": _missed_area,
+    }
+)
+"""Metrics that are computed for all bootstraps at once, by name."""

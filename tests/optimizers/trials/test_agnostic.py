@@ -1,0 +1,73 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+
+LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)
+"""Of three models on four examples, shape (4, 3)."""
+RISKS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=st.sampled_from(
+    [0.0, 0.25, 0.5, 1.0]
+))  # fmt: skip
+
+
+def enumerated(n_draws: int) -> np.ndarray:
+    """Weights over all resamples of so many draws, each of them once."""
+    drawn = [np.bincount(d, minlength=4) / n_draws for d in product(range(4), repeat=n_draws)]
+    return np.array(drawn)
+
+
+def test_the_worked_example_shares_ties() -> None:
+    weights = np.array([[2, 1, 1, 0], [0, 1, 2, 1], [1, 1, 1, 1]]) / 4
+    risks = (weights @ LOSSES).T
+    assert risks == pytest.approx(np.array([[0.25, 0.5, 0.5], [0.5, 0, 0.25], [0.25, 0.75, 0.5]]))
+    assert best_frequencies(risks) == pytest.approx([1 / 6, 2 / 3, 1 / 6])
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "expected"),
+    [(4, [0.191406, 0.617188, 0.191406]), (2, [0.229167, 0.541667, 0.229167])],
+)
+def test_over_all_resamples_it_is_the_exact_posterior(n_draws: int, expected: list[float]) -> None:
+    assert best_frequencies((enumerated(n_draws) @ LOSSES).T) == pytest.approx(expected, abs=1e-6)
+
+
+@given(RISKS)
+def test_frequencies_sum_to_one_and_count_bootstraps(risks: np.ndarray) -> None:
+    frequencies = best_frequencies(risks)
+    assert frequencies.sum() == pytest.approx(1)
+    expected = np.zeros(len(risks))
+    for column in risks.T:
+        winners = np.flatnonzero(column == column.min())
+        expected[winners] += 1 / len(winners) / risks.shape[1]
+    assert frequencies == pytest.approx(expected)
+
+
+@given(RISKS, st.floats(0.1, 100), st.floats(-10, 10))
+def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float, shift: float) -> None:
+    assert best_frequencies(slope * risks + shift) == pytest.approx(best_frequencies(risks))
+
+
+@given(RISKS)
+def test_a_twin_shares_the_frequency_of_its_model(risks: np.ndarray) -> None:
+    alone, twins = best_frequencies(risks), best_frequencies(np.vstack([risks[:1], risks]))
+    is_alone = (risks[0] == risks.min(axis=0)) & ((risks == risks.min(axis=0)).sum(axis=0) == 1)
+    assert twins[0] == twins[1]
+    assert 2 * twins[0] >= alone[0] - 1e-12
+    if is_alone.mean() == alone[0]:  # it never ties with another
+        assert twins[0] == pytest.approx(alone[0] / 2)
+
+
+def test_equal_but_for_rounding_is_a_tie() -> None:
+    assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("n", "share"), [(0, 0.5), (3, -0.1), (3, 1.5)])
+def test_bootstraps_are_checked(n: int, share: float) -> None:
+    with pytest.raises(ValueError, match=r"at least 1 bootstrap; got 0|must be in \[0, 1\]; got"):
+        Bootstraps(n, share)
