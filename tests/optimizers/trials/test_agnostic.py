@@ -11,9 +11,8 @@ from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 
 LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)
 """Of three models on four examples, shape (4, 3)."""
-RISKS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=st.sampled_from(
-    [0.0, 0.25, 0.5, 1.0]
-))  # fmt: skip
+SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
+RISKS = arrays(np.float64, SHAPES, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 
 def enumerated(n_draws: int) -> np.ndarray:

@@ -28,13 +28,12 @@ def drawn(
     n_classes: int,
     bootstraps: Bootstraps = Bootstraps(20, 0.5),  # noqa: B008 - it is frozen
     n_folds: int = 1,
-    seed: int = 0,
 ) -> Resampling:
     """Bootstraps of rows that are dealt into folds in turn."""
     held_out = [np.arange(fold, len(y), n_folds) for fold in range(n_folds)]
     dataset: Any = SimpleNamespace(y=y, classes=tuple(range(n_classes)))
     split: Any = SimpleNamespace(n_folds=n_folds, held_out=held_out.__getitem__)
-    return Resampling.of(dataset, split, metric, bootstraps, np.random.default_rng(seed))
+    return Resampling.of(dataset, split, metric, bootstraps, np.random.default_rng(0))
 
 
 def classes(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:

@@ -41,6 +41,10 @@ def loss_of(query: Query) -> float:
     return 20.0 + 30 * (depth_of(query) - 0.4) ** 2 + len(query.configuration.path[0])
 
 
+def values_of(query: Query) -> list[object]:
+    return [value for _, choice in query.configuration.choices for _, value in choice.values]
+
+
 def risks_of(query: Query, n: int = N) -> tuple[float, ...]:
     """Each history has its best elsewhere."""
     return tuple(20.0 + 40 * (depth_of(query) - (j + 0.5) / n) ** 2 for j in range(n))
@@ -126,11 +130,12 @@ def test_one_fit_serves_all_histories_and_each_trial_is_told_to_all(
 def test_the_unit_of_losses_changes_no_query() -> None:
     plain, scaled = esmbo(), esmbo()
     for number in range(14):
-        query = plain.ask(Budget())
-        assert scaled.ask(Budget()) == query
-        risks = risks_of(query)
-        plain.tell(ended(number, query, risks))
-        scaled.tell(ended(number, query, tuple(r / 4 for r in risks)))  # exact in binary
+        query, same = plain.ask(Budget()), scaled.ask(Budget())
+        assert query.configuration.path == same.configuration.path
+        for one, other in zip(values_of(query), values_of(same), strict=True):
+            assert one == (pytest.approx(other, rel=1e-6) if isinstance(other, float) else other)
+        plain.tell(ended(number, query, risks_of(query)))
+        scaled.tell(ended(number, same, tuple(0.01 * r + 3 for r in risks_of(query))))
 
 
 def test_weights_count_the_histories_in_which_a_trial_is_the_best() -> None:
