@@ -38,7 +38,7 @@ class HistoriesOptions:
 
     @property
     def bootstraps(self) -> Bootstraps:
-        """What evaluations are to have the risks of."""
+        """Those that evaluations are to have the risks of."""
         return Bootstraps(self.n_histories, self.share)
 
 
