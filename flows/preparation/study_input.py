@@ -28,7 +28,7 @@ Read = Callable[[Source], Dataset]
 _SYMMETRIC_METRICS = frozenset({"error", "auroc", "accuracy", "roc_auc"})
 """Metrics of two classes that do not ask which one is positive."""
 _SHOWN_CLASSES = 8
-_WITHOUT_EPOCHS = "leave it out, and take a method without epochs, such as smac or fabolas"
+_WITHOUT_EPOCHS = "leave it out, with a method that needs none, such as smac or fabolas"
 
 
 @dataclass(frozen=True)
