@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import time
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -17,6 +16,7 @@ import psutil
 
 from prefect_tune.deployments.prefect_settings import server_environment
 from prefect_tune.deployments.server_database import lay_database
+from prefect_tune.storage.process_start import process_age, process_start
 
 __all__ = [
     "START_SECONDS",
@@ -43,7 +43,7 @@ class ServerProcess:
 
     Attributes:
         pid: Process id.
-        started: When it was started, in seconds since 1970.
+        started: See `process_start`.
         url: Its API URL.
     """
 
@@ -60,7 +60,7 @@ class ServerProcess:
         """Return the process, or None if it has ended."""
         try:
             process = psutil.Process(self.pid)
-            is_same = abs(process.create_time() - self.started) < 1
+            is_same = process_start(self.pid) == self.started
         except psutil.NoSuchProcess:
             return None
         return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
@@ -79,7 +79,7 @@ def running_server(folder: Path) -> ServerProcess | None:
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
-    if time() - server.started < START_SECONDS or answers(server.url):
+    if answers(server.url) or process_age(server.pid) < START_SECONDS:
         return server
     stop_server(folder)
     return None
@@ -106,7 +106,7 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
             start_new_session=True,
         )
     _STARTED_HERE[process.pid] = process
-    server = ServerProcess(process.pid, psutil.Process(process.pid).create_time(), url)
+    server = ServerProcess(process.pid, process_start(process.pid), url)
     (folder / _NOTE).write_text(json.dumps(asdict(server)))
     return server
 

@@ -10,13 +10,20 @@ from pathlib import Path
 import psutil
 
 from prefect_tune.storage.key import canonical_json
+from prefect_tune.storage.process_start import process_start
 
 __all__ = ["Holder"]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process, told apart from any other that ever ran."""
+    """A process, told apart from any other that ever ran.
+
+    Attributes:
+        host: The machine since its boot.
+        pid: Process id.
+        started: See `process_start`.
+    """
 
     host: str
     pid: int
@@ -32,7 +39,7 @@ class Holder:
         if self.host != _host():
             return False
         try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) > 1.0
+            return process_start(self.pid) != self.started
         except psutil.NoSuchProcess:
             return True
 
@@ -48,7 +55,7 @@ class Holder:
 
 @cache
 def _holder(pid: int) -> Holder:
-    return Holder(_host(), pid, psutil.Process(pid).create_time())
+    return Holder(_host(), pid, process_start(pid))
 
 
 @cache

@@ -5,10 +5,11 @@ import os
 import psutil
 
 from prefect_tune.deployments.server_process import ServerProcess, noted_server, running_server
+from prefect_tune.storage.process_start import process_start
 
 
 def this_process(started: float | None = None) -> ServerProcess:
-    started = psutil.Process().create_time() if started is None else started
+    started = process_start(os.getpid()) if started is None else started
     return ServerProcess(os.getpid(), started, "http://127.0.0.1:4242/api")
 
 
@@ -26,3 +27,9 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path) -> None:
     (tmp_path / "server.json").write_text('{"pid": 1')
     assert noted_server(tmp_path) is None
     assert running_server(tmp_path) is None
+
+
+def test_a_step_of_the_clock_makes_no_server_another_one(monkeypatch) -> None:
+    noted, create_time = this_process(), psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) - 5)
+    assert noted.find() is not None
