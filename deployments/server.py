@@ -24,6 +24,7 @@ from prefect_tune.deployments.server_process import (
     stop_server,
 )
 from prefect_tune.flows.home import home
+from prefect_tune.storage.private_folder import make_private
 
 __all__ = ["Launched", "ServerFailed", "launched_server", "local_server"]
 
@@ -92,7 +93,8 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
 def _embedded(*, keep: bool) -> Iterator["Launched"]:
     folder = home() / "server"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(home())
+        make_private(folder)
     except OSError as error:
         raise ServerFailed(
             f"the home of prefect-tune, {home()}, cannot be written: {error}; set "

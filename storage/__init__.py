@@ -6,7 +6,8 @@
 written, `inspection` looks into it, `opening` ties folder and database together. `records` must
 never go, and `record_ids` names them. `ledger` has the studies. `lease` says who is making what,
 `holder` tells processes apart, by `process_start` and not by the wall clock. All tables are in one
-`database`. `blocks` and `secret_block` alone know Prefect.
+`database`. A `private_folder` is closed to other users, and `masking` hides the passwords of URLs.
+`blocks` and `secret_block` alone know Prefect.
 """
 
 from prefect_tune.storage.database import StoreLost

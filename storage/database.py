@@ -35,6 +35,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
+from prefect_tune.storage.masking import masked
+
 __all__ = [
     "KEYS_PER_QUERY",
     "SCHEMA",
@@ -99,6 +101,9 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
 class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
     """Records or ledger cannot be read or written any more; the run cannot go on."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
+
 
 class DatabaseLost(StoreLost):
     """The database does not answer, or cannot be written."""
@@ -106,6 +111,9 @@ class DatabaseLost(StoreLost):
 
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
     """The database cannot be used; the message says why and names the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
 
 
 class Database:

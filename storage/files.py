@@ -22,6 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.signing import sign, signing_key
 
 __all__ = ["RECORDS", "Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
@@ -41,6 +42,9 @@ class Damaged(Exception):  # noqa: N818 - it says what is the matter
 
 class StoreRefused(ValueError):  # noqa: N818 - it says what happened
     """The store cannot be used as asked; the message says why and names the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
 
 
 @dataclass(frozen=True, slots=True)

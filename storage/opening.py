@@ -13,6 +13,8 @@ from sqlalchemy import insert, select
 from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
 from prefect_tune.storage.files import RECORDS, Files, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.private_folder import make_private
 
 __all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
 
@@ -32,6 +34,9 @@ class StoreAddress:
 
     url: str
     database: str = ""
+
+    def __repr__(self) -> str:
+        return f"StoreAddress({masked(self.url)!r}, {masked(self.database)!r})"
 
 
 def opened(
@@ -147,7 +152,7 @@ def _make_folder(address: StoreAddress, files: Files) -> None:
     """Make the folder of a local store, and check that it can be written."""
     folder = Path(files.root)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         probe = folder / f".{uuid4().hex}"
         probe.touch()
         probe.unlink()

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.naming import nearest
+from prefect_tune.storage.masking import masked
 
 __all__ = ["BadInput", "need_column"]
 
@@ -11,7 +12,8 @@ __all__ = ["BadInput", "need_column"]
 class BadInput(ValueError):  # noqa: N818 - it says what is the matter
     """Something the user gave cannot be used.
 
-    The message reads `--option value: reason; remedy`, as far as these are given.
+    The message reads `--option value: reason; remedy`, as far as these are given. Passwords in URLs
+    are masked.
 
     Args:
         reason: What is wrong.
@@ -24,7 +26,8 @@ class BadInput(ValueError):  # noqa: N818 - it says what is the matter
         self, reason: str, *, option: str = "", value: Any = None, remedy: str = ""
     ) -> None:
         given = f"--{option}" if value is None else f"--{option} {value}"
-        super().__init__((f"{given}: " if option else "") + reason + (f"; {remedy}" * bool(remedy)))
+        text = (f"{given}: " if option else "") + reason + (f"; {remedy}" * bool(remedy))
+        super().__init__(masked(text))
         self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
 
     def with_remedy(self, remedy: str) -> Self:
