@@ -8,9 +8,7 @@ from prefect_tune.storage.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"
-WORDS = st.text(
-    st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$:@"), min_size=1
-)
+LETTERS = st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$:@")
 
 
 @given(st.text(LETTERS, min_size=1))

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import floor, inf, isfinite
+from math import ceil, floor, inf, isfinite
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ _N_BEST = 4
 _EPSILON_OF_SPREAD = 0.02
 """Of the interquartile range of what was told, of any other metric."""
 _LEAST_EPSILON = 1e-6
+_LOOKS_A_STRETCH = 5
+"""Of a stretch, the least time in looks of the planner, so that these stay a small part."""
 _WORTHWHILE = 0.1
 """Of epsilon: the gain for which trainings go on where only trials end a study."""
 
@@ -207,8 +210,22 @@ class Turn:
         """Return the next stretch of a training, whose target is noted."""
         self.memo.setdefault("targets", {})
         self.memo["targets"] = {**self.memo["targets"], str(len(self.history)): epochs}
-        ahead = self.quantum if done else self.first_look
+        ahead = max(self.quantum if done else self.first_look, self._epochs_of_looks(configuration))
         return Order(configuration, min(epochs, done + ahead))
+
+    def _epochs_of_looks(self, configuration: Configuration | None) -> int:
+        """Return the epochs of a stretch that takes long enough to be worth its look.
+
+        As long as five looks, or two for each worker: one planner serves them all.
+        """
+        looks = self.budget.last_ask_seconds
+        rates = {c.configuration: c.rate for c in self.curves.values() if c.rate is not None}
+        if not looks or not rates:
+            return 1
+        typical = float(np.median(list(rates.values())))
+        rate = typical if configuration is None else rates.get(configuration, typical)
+        least = fmean(looks) * max(_LOOKS_A_STRETCH, 2 * self.budget.n_workers)
+        return ceil(min(least / max(rate, 1e-9), self.t_max))
 
     def _decided(self, curve: LearningCurve, target: int, belief: Belief) -> int | None:
         """Return the epochs that a training goes on to in all; None if it ends here."""

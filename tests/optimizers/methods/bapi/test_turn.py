@@ -258,3 +258,27 @@ def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
 
     assert epochs_beside(1) == 10
     assert epochs_beside(2) <= 2
+
+
+@pytest.mark.parametrize(
+    ("look", "n_workers", "first", "then"),
+    [(0.01, 1, 2, 4), (1.0, 1, 5, 10), (1.0, 4, 8, 16), (60.0, 1, 20, 20)],
+)
+def test_a_stretch_is_worth_its_look(
+    monkeypatch: pytest.MonkeyPatch, look: float, n_workers: int, first: int, then: int
+) -> None:
+    """An epoch takes a second, and a training is looked at after 2 epochs and by quanta of 2."""
+    monkeypatch.setattr(PowerLaws, "rate", lambda *_: 1.0)
+    optimizer = started(bapi(n_first=N_FIRST, epsilon=0.0, early_stopping=False))
+    tell(optimizer, len(optimizer.history) - 1)
+    budget = Budget(last_ask_seconds=(look,) * 3, n_workers=n_workers)
+    begun = set(optimizer.history.asked)
+    lengths: dict[int, set[int]] = {0: set(), 1: set()}
+    for _ in range(16):
+        query = optimizer.ask(budget)
+        stretches = optimizer.history.stretches(query.configuration)
+        if query.configuration not in begun and len(stretches) < 3:
+            lengths[len(stretches) - 1].add(query.epochs or 20)
+        tell(optimizer, len(optimizer.history) - 1)
+    assert max(lengths[0]) == first
+    assert max(lengths[1], default=then) <= then
