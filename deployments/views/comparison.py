@@ -42,8 +42,49 @@ def print_comparison(document: Mapping[str, Any]) -> None:
             f"  With {counted(n_blocks, 'block')} no difference between {n_methods} methods can be "
             "significant: more repeats tell more"
         )
+    if n_methods > 1:
+        _print_pairs(document)
     if "out" in document:
         CONSOLE.print(f"  curves of all replicates: {document['out']}")
+
+
+def _print_pairs(document: Mapping[str, Any]) -> None:
+    """Print how sure it is that the method of the least expected rank is better than the others."""
+    rows = sorted(document["methods"], key=lambda row: row["expected_rank"])
+    first = rows[0]["method"]
+    pairs = {pair["other"]: pair for pair in document["pairs"] if pair["method"] == first}
+    n_data_sets = len(document.get("data_sets", ())) or 1
+    table = Table(
+        "at the end", "expected rank", "loses to the first", "sign test", "Pr(first is better)",
+        box=None,
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(row["method"], f"{row['expected_rank']:.2f}", *_against(pairs, row["method"]))
+    CONSOLE.print(table)
+    if n_data_sets > 1:
+        over, better = counted(n_data_sets, "data set"), "on more than half of such data sets"
+        by = "Poisson-binomial test"
+    else:
+        over, better = counted(document["n_blocks"], "repeat"), "on this data set"
+        by = "Student's t of the repeats; of one repeat, its errors or who won"
+    CONSOLE.print(
+        f"  How often each loses to {first} (a tie is half), one-sided p of the sign test over "
+        f"{over}, and the probability that {first} is better {better} ({by})"
+    )
+
+
+def _against(pairs: Mapping[str, Any], method: str) -> list[str]:
+    """Return the cells of a method against the first; none for the first itself."""
+    if method not in pairs:
+        return []
+    pair = pairs[method]
+    is_one = len(pair["on_data_sets"]) == 1
+    better = pair["on_data_sets"][0] if is_one else pair["poisson_binomial"]
+    return [
+        f"{pair['win_frequency']:.2f}",
+        f"{pair['sign_test_p_value']:.3g}",
+        f"{better:.3f}",
+    ]
 
 
 def _budget(document: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.split import TEST, load_split
 
 __all__ = ["Comparison", "Replicate"]
 
@@ -104,7 +105,10 @@ class Comparison:
         curves = []
         for replicate in self.replicates:
             about = {"method": replicate.entrant.label, "repeat": replicate.repeat}
-            curves.append(curve_of(ledger, replicate.stored(), comparison=self.name, **about))
+            split = load_split(self.store, replicate.plan.problem.split)
+            n_rows = len(split.held_out(TEST))
+            stored = replicate.stored()
+            curves.append(curve_of(ledger, stored, n_rows, comparison=self.name, **about))
         return pd.concat(curves, ignore_index=True)
 
     def outcome(self) -> dict[str, Any]:

@@ -23,15 +23,19 @@ _TYPES = {
     "loss": "Float64",
     "incumbent_loss": "Float64",
     "test_loss": "Float64",
+    "test_rows": "Int64",
 }
 
 
-def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
+def curve_of(
+    ledger: Ledger, stored: StoredStudy, test_rows: int | None = None, **about: Any
+) -> pd.DataFrame:
     """Return a row for the start of a study, and one for each trial that has ended, in that order.
 
     Args:
         ledger: Where the study is.
         stored: The study.
+        test_rows: How many test rows it has, if that is to be said.
         about: Further columns, the same in all rows.
 
     Returns:
@@ -51,6 +55,7 @@ def curve_of(ledger: Ledger, stored: StoredStudy, **about: Any) -> pd.DataFrame:
         "study": stored.name,
         "budget_seconds": plan.stop_rule.seconds,
         "budget_trials": plan.stop_rule.trials,
+        "test_rows": test_rows,
         **about,
     }
     tested = stored.result.get(TEST_LOSSES, {})

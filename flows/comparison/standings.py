@@ -6,6 +6,7 @@ them: what is compared is the rank of a method among all methods of the same dat
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 from math import isfinite
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+
+from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
 
 __all__ = [
     "CURVE_COLUMNS",
@@ -29,10 +32,14 @@ FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
 CURVE_COLUMNS = (
     "comparison", "data", "dataset", "space", "metric", "method", "repeat", "seed", "study",
     "budget_seconds", "budget_trials", "trial", "trials", "seconds", "cost_seconds", "ask_seconds",
-    "failure", "loss", "incumbent", "incumbent_loss", "test_loss",
+    "failure", "loss", "incumbent", "incumbent_loss", "test_loss", "test_rows",
 )  # fmt: skip
 _BLOCK = ["comparison", "dataset", "metric", "repeat"]
 """What replicates must have in common to be ranked with each other."""
+_DATA_SET = "data_set_number"
+"""Column with the position of a data set and metric among all that are pooled."""
+_ALL_WRONG = {"error": 100.0, "accuracy": 1.0}
+"""Loss of metrics that count wrong rows, when all are wrong."""
 SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 
@@ -48,8 +55,10 @@ def standings(
         seed: Of the test of who is behind.
 
     Returns:
-        `methods`, where they stand at the end, best first; `fractions`, the same at each of them;
-        `n_blocks`, how many data sets and repeats that is; with several data sets also `data_sets`.
+        `methods`, where they stand at the end, best first; `pairs`, how sure it is that the one is
+        better than the other (`Pairwise`), for each two in both orders; `fractions`, the same at
+        each of them; `n_blocks`, how many data sets and repeats that is; with several data sets
+        also `data_sets`, in the order of each pair's `on_data_sets`.
 
     Raises:
         ValueError: If a replicate of some method is missing, or there is none.
@@ -57,19 +66,23 @@ def standings(
     if curves.empty:
         raise ValueError("there is nothing to compare; the files hold no replicate")
     rng = np.random.default_rng(seed)
+    data_set = curves.groupby(["dataset", "metric"], sort=False).ngroup()
+    curves = curves.assign(**{_DATA_SET: data_set})
     stages = [
-        {"fraction": fraction, "methods": _stage(state_at(curves, fraction), rng)}
-        for fraction in fractions
+        {"fraction": fraction, **_stage(state_at(curves, fraction), rng)} for fraction in fractions
     ]
     document: dict[str, Any] = {
         "n_blocks": len(curves[_BLOCK].drop_duplicates()),
-        "methods": _stage(state_at(curves, 1.0), rng),
+        **_stage(state_at(curves, 1.0), rng),
         "fractions": stages,
     }
-    data_sets = [group for _, group in curves.groupby(["dataset", "metric"], sort=False)]
+    data_sets = [group for _, group in curves.groupby(_DATA_SET)]
     if len(data_sets) > 1:
         document["data_sets"] = [
-            {"data": group["data"].iloc[0], "methods": _stage(state_at(group, 1.0), rng)}
+            {
+                "data": group["data"].iloc[0],
+                "methods": _stage(state_at(group, 1.0), rng)["methods"],
+            }
             for group in data_sets
         ]
     return document
@@ -128,18 +141,11 @@ def least_p_value(n_blocks: int, n_methods: int) -> float:
     return float((n_methods * (n_methods - 1)) ** (1 - n_blocks)) if n_methods > 1 else 1.0
 
 
-def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Methods by average rank of their test losses, each with its figures."""
-    losses = state.set_index([*_BLOCK, "method"])["test_loss"].astype(float).fillna(np.inf)
-    table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
-    for block, found in table.isna().iterrows():
-        if found.any():
-            comparison, _, _, repeat = table.index[table.index.get_loc(block)]
-            raise ValueError(
-                f"comparison {comparison!r} has no replicate of {found.idxmax()!r} in repeat "
-                f"{repeat}; methods are compared on the same data sets and repeats"
-            )
+def _stage(state: pd.DataFrame, rng: np.random.Generator) -> dict[str, list[dict[str, Any]]]:
+    """Methods by average rank of their test losses, each with its figures, and pairs of them."""
+    table = _losses(state)
     ranks, p_values = rank_p_values(table.to_numpy(), rng)
+    compared = _compared(state, table)
     rows = []
     for position, method in enumerate(table.columns):
         mine = state[state["method"] == method]
@@ -147,6 +153,7 @@ def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]
             {
                 "method": method,
                 "average_rank": float(ranks[position]),
+                "expected_rank": float(compared.expected_ranks[position]),
                 "p_value": float(p_values[position]),
                 "is_tied_with_best": bool(p_values[position] > SIGNIFICANCE),
                 **_quartiles("loss", mine["incumbent_loss"]),
@@ -156,7 +163,53 @@ def _stage(state: pd.DataFrame, rng: np.random.Generator) -> list[dict[str, Any]
                 "ask_seconds": float(mine["ask_seconds"].median()),
             }
         )
-    return sorted(rows, key=lambda row: row["average_rank"])
+    order = np.argsort(ranks, kind="stable")
+    pairs = [_pair(compared, list(table.columns), a, b) for a, b in permutations(order, 2)]
+    return {"methods": [rows[position] for position in order], "pairs": pairs}
+
+
+def _losses(state: pd.DataFrame) -> pd.DataFrame:
+    """Return the test losses, a block a row and a method a column; inf where there is none.
+
+    Raises:
+        ValueError: If a replicate is missing.
+    """
+    losses = state.set_index([*_BLOCK, "method"])["test_loss"].astype(float).fillna(np.inf)
+    table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
+    for block, found in table.isna().iterrows():
+        if found.any():
+            comparison, _, _, repeat = table.index[table.index.get_loc(block)]
+            raise ValueError(
+                f"comparison {comparison!r} has no replicate of {found.idxmax()!r} in repeat "
+                f"{repeat}; methods are compared on the same data sets and repeats"
+            )
+    return table
+
+
+def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
+    """Compare each pair; losses that count wrong test rows are turned into shares of them."""
+    blocks = state.groupby(_BLOCK)[[_DATA_SET, "test_rows"]].first().reindex(table.index)
+    metrics = blocks.index.get_level_values("metric")
+    all_wrong = metrics.map(_ALL_WRONG).to_numpy(dtype=np.float64)
+    is_count = np.isfinite(all_wrong)
+    return pairwise(
+        table.to_numpy() / np.where(is_count, all_wrong, 1.0)[:, None],
+        blocks[_DATA_SET].to_numpy(),
+        np.where(is_count, blocks["test_rows"].to_numpy(dtype=np.float64, na_value=np.nan), np.nan),
+    )
+
+
+def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> dict[str, Any]:
+    return {
+        "method": methods[a],
+        "other": methods[b],
+        "win_frequency": float(compared.win_frequencies[a, b]),
+        "n_won": int(compared.n_won[a, b]),
+        "n_lost": int(compared.n_won[b, a]),
+        "sign_test_p_value": float(compared.sign_test[a, b]),
+        "poisson_binomial": float(compared.poisson_binomial[a, b]),
+        "on_data_sets": compared.on_data_sets[:, a, b].tolist(),
+    }
 
 
 def _quartiles(name: str, losses: pd.Series) -> dict[str, Any]:
