@@ -101,7 +101,8 @@ def wins(losses: Array) -> Array:
         Shape (n, k, k); the second axis has the method that wins.
     """
     mine, others = losses[:, :, None], losses[:, None, :]
-    return (mine < others) + 0.5 * (mine == others)
+    won: Array = (mine < others) + 0.5 * (mine == others)
+    return won
 
 
 def expected_ranks(win_frequencies: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from inputs import write_table
+from inputs import table, write_table
 from prefect_api import flow_runs, task_runs
 
 from prefect_tune.flows import comparing
@@ -70,13 +70,13 @@ def test_the_outcome_has_stable_fields_and_figures(compared) -> None:
     assert json.loads(json.dumps(outcome)) == outcome
     assert set(outcome) >= {
         "comparison", "data", "metric", "space", "repeats", "budget_seconds", "budget_trials",
-        "out", "methods", "fractions", "n_blocks",
+        "out", "methods", "fractions", "n_blocks", "pairs",
     }  # fmt: skip
     assert {m["method"] for m in outcome["methods"]} == {"random", "tpe"}
     for row in outcome["methods"]:
         assert set(row) >= {
             "method", "average_rank", "median_loss", "median_test_loss", "trials", "seconds",
-            "is_tied_with_best", "quartiles_loss", "quartiles_test_loss",
+            "is_tied_with_best", "quartiles_loss", "quartiles_test_loss", "expected_rank",
         }  # fmt: skip
         assert row["trials"] == N_TRIALS
         assert 0 < row["median_test_loss"] < 50
@@ -87,6 +87,7 @@ def test_curves_have_a_row_for_each_start_and_trial_of_each_run(compared) -> Non
     curves = compared.curves
     assert tuple(curves.columns) == CURVE_COLUMNS
     assert len(curves) == 4 * (1 + N_TRIALS)
+    assert set(curves["test_rows"]) == {len(table()) // 5}
     for (method, repeat), run in curves.groupby(["method", "repeat"]):
         assert list(run["trials"]) == list(range(N_TRIALS + 1))
         assert run["seconds"].is_monotonic_increasing

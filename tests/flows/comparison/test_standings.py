@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import binomtest, rankdata
 
+from prefect_tune.flows.comparison.pairwise import better_by_counts, better_on_average
 from prefect_tune.flows.comparison.pooling import pooled_standings
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
@@ -165,6 +166,84 @@ def test_stretches_of_one_configuration_are_no_comparison_twice(tmp_path) -> Non
     table.to_parquet(tmp_path / "one.parquet")
     found = pooled_standings([str(tmp_path / "one.parquet")])
     assert by_method(found["methods"])["a"]["median_test_loss"] == 1.0
+
+
+def pair(found: dict, method: str, other: str) -> dict:
+    (only,) = (p for p in found["pairs"] if (p["method"], p["other"]) == (method, other))
+    return only
+
+
+def test_each_pair_is_compared_in_both_orders() -> None:
+    found = standings(
+        curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
+    )
+    orders = [(p["method"], p["other"]) for p in found["pairs"]]
+    assert orders == [("a", "b"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "a"), ("c", "b")]
+    assert pair(found, "a", "c") == {
+        "method": "a", "other": "c", "win_frequency": 1.0, "n_won": 6, "n_lost": 0,
+        "sign_test_p_value": 1 / 64,
+        "poisson_binomial": pytest.approx(0.75, abs=0.01),
+        "on_data_sets": [better_on_average(np.array([-8.0, -6.0, -4.0] * 2))],
+    }  # fmt: skip
+    tied = pair(found, "b", "a")
+    assert (tied["win_frequency"], tied["n_won"], tied["n_lost"]) == (0.5, 2, 2)
+    assert tied["sign_test_p_value"] == 11 / 16
+    assert [m["expected_rank"] for m in found["methods"]] == [1.5, 1.5, 3.0]
+    assert [s["pairs"][1]["n_won"] for s in found["fractions"]] == [6] * 5
+
+
+def test_pairs_of_each_fraction_are_those_of_its_losses() -> None:
+    table = curves({"a": [1.0], "b": [2.0]})
+    early = (table["method"] == "b") & (table["trials"] <= 2)
+    table.loc[early, "test_loss"] = 0.0
+    found = standings(table)
+    won = [pair(stage, "a", "b")["win_frequency"] for stage in found["fractions"]]
+    assert won == [0, 0, 1, 1, 1]
+    assert pair(found, "a", "b")["win_frequency"] == 1
+
+
+def test_on_data_sets_has_their_order_and_each_counts_once() -> None:
+    # The second comparison comes first by its name, and has three repeats.
+    table = pd.concat(
+        [
+            curves({"a": [1.0], "b": [2.0]}, "one", "z"),
+            curves({"a": [3.0] * 3, "b": [2.0] * 3}, "two", "y"),
+        ]
+    )
+    found = standings(table)
+    assert [d["data"] for d in found["data_sets"]] == ["one", "two"]
+    assert pair(found, "a", "b")["on_data_sets"] == [better_by_counts(1, 0), better_by_counts(0, 3)]
+    methods = by_method(found["methods"])
+    assert {m: row["expected_rank"] for m, row in methods.items()} == {"a": 1.5, "b": 1.5}
+    assert {m: row["average_rank"] for m, row in methods.items()} == {"a": 1.75, "b": 1.25}
+
+
+@pytest.mark.parametrize(
+    ("metric", "test_rows", "scale", "probability"),
+    [
+        ("error", 200, 1.0, better_by_counts(20, 10)),
+        ("accuracy", 200, 0.01, better_by_counts(20, 10)),
+        ("auroc", 200, 0.01, 0.75),
+        ("error", None, 1.0, 0.75),
+    ],
+)
+def test_errors_are_counted_where_the_test_rows_are_known(
+    metric, test_rows, scale, probability
+) -> None:
+    table = curves({"a": [5.0 * scale], "b": [10.0 * scale]})
+    found = standings(table.assign(metric=metric, test_rows=test_rows))
+    assert pair(found, "a", "b")["on_data_sets"] == [pytest.approx(probability)]
+
+
+def test_curves_of_0_1_know_of_no_test_rows_and_can_be_pooled(tmp_path) -> None:
+    files = [str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")]
+    old = curves({"a": [5.0], "b": [10.0]}, "old", "c0").drop(columns="test_rows")
+    old.to_parquet(files[0])
+    new = curves({"a": [5.0], "b": [10.0]}, "new", "c1")
+    new.assign(test_rows=pd.Series(200, new.index, "Int64")).to_parquet(files[1])
+    found = pair(pooled_standings(files), "a", "b")
+    assert found["on_data_sets"] == pytest.approx([0.75, better_by_counts(20, 10)])
+    assert pair(pooled_standings(files[:1]), "a", "b")["on_data_sets"] == [0.75]
 
 
 def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
