@@ -1,11 +1,14 @@
-"""A store is its folder and its database: opened together, or refused."""
+"""A store is its folder and its database: opened together, or refused; nobody else looks in."""
 
+import logging
+import stat
 from pathlib import Path
 
 import pytest
 from contracts.store import present, put
 
 from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused
+from prefect_tune.storage.private_folder import make_private
 
 
 def test_a_store_opened_twice_is_one_store(address, store) -> None:
@@ -47,3 +50,40 @@ def test_a_store_in_a_file_is_refused(tmp_path) -> None:
 def test_a_remote_store_without_a_database_is_refused() -> None:
     with pytest.raises(StoreRefused, match="name a PostgreSQL one with --database"):
         ArtifactStore(StoreAddress("s3://bucket/store"))
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "store"
+    store = ArtifactStore(StoreAddress(str(folder)))
+    assert mode_of(folder) == 0o700
+    store.close()
+
+
+def test_a_wider_folder_is_left_as_it_is_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o755)
+    with caplog.at_level(logging.WARNING):
+        make_private(folder)
+        make_private(folder)
+    assert mode_of(folder) == 0o755
+    (said,) = caplog.messages
+    assert said == (f"other users can enter {folder} (mode 755); close it with: chmod 700 {folder}")
+
+
+def test_a_closed_folder_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_private(tmp_path / "new")
+    make_private(tmp_path / "new")
+    assert caplog.messages == []
+
+
+def test_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "file")

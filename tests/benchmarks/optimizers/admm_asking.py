@@ -14,7 +14,7 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-from artificial import A3, ArtificialLoss, artificial_space
+from loss_worlds.artificial import A3, ArtificialLoss, artificial_space
 from machine import Goals, describe
 from threadpoolctl import threadpool_limits
 from worlds import told

@@ -20,7 +20,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from artificial import A2, A3, ArtificialLoss, Shape, artificial_space
+from loss_worlds.artificial import A2, A3, ArtificialLoss, Shape, artificial_space
 from machine import Goals, describe
 from threadpoolctl import threadpool_limits
 from worlds import told

@@ -25,9 +25,9 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from artificial import A3, ArtificialLoss, artificial_space
+from loss_worlds.artificial import A3, ArtificialLoss, artificial_space
+from loss_worlds.planted import PlantedLoss
 from machine import describe
-from planted import PlantedLoss
 from studies import context_of, outcome
 from threadpoolctl import threadpool_limits
 from worlds import told

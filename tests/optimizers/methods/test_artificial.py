@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from artificial import A2, A3, ArtificialLoss, after_step, artificial_space
+from loss_worlds.artificial import A2, A3, ArtificialLoss, after_step, artificial_space
 
 from prefect_tune.optimizers import Query
 from prefect_tune.optimizers.space.sampling import sample_configuration

@@ -1,0 +1,1 @@
+"""Losses that are known: `artificial`, the objective of the ADMM paper; `planted`, any space's."""
