@@ -24,7 +24,7 @@ from prefect_tune.deployments.server_process import (
     stop_server,
 )
 from prefect_tune.flows.home import home
-from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.privacy.private_folder import make_private
 
 __all__ = ["Launched", "ServerFailed", "launched_server", "local_server"]
 

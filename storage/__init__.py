@@ -1,13 +1,13 @@
 """Keys, bytes and records: what steps made and what studies did; no estimators, no Prefect.
 
-`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles with
-`signing`), `files` publishes folders of them under a URL; `atomic` does so for single files.
+`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed),
+`files` publishes folders of them under a URL; `atomic` does so for single files.
 `store` is the artifact store: `writer` fills its bounded `cache`, `journal` says what is being
 written, `inspection` looks into it, `opening` ties folder and database together. `records` must
 never go, and `record_ids` names them. `ledger` has the studies. `lease` says who is making what,
 `holder` tells processes apart, by `process_start` and not by the wall clock. All tables are in one
-`database`. A `private_folder` is closed to other users, and `masking` hides the passwords of URLs.
-`blocks` and `secret_block` alone know Prefect.
+`database`. What others may not read or forge is in `privacy`. `blocks` and a block of secrets there
+alone know Prefect.
 """
 
 from prefect_tune.storage.database import StoreLost

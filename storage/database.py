@@ -35,7 +35,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-from prefect_tune.storage.masking import masked
+from prefect_tune.storage.privacy.masking import masked
 
 __all__ = [
     "KEYS_PER_QUERY",

@@ -22,8 +22,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.masking import masked
-from prefect_tune.storage.signing import sign, signing_key
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.signing import sign, signing_key
 
 __all__ = ["RECORDS", "Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
 

@@ -13,8 +13,8 @@ from sqlalchemy import insert, select
 from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
 from prefect_tune.storage.files import RECORDS, Files, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.masking import masked
-from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.private_folder import make_private
 
 __all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import sklearn
 
-from prefect_tune.storage.signing import key_fingerprint
+from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.study_context import StudyContext, open_store

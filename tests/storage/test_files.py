@@ -9,7 +9,7 @@ import pytest
 from prefect_tune.storage import StoreRefused
 from prefect_tune.storage.files import Damaged, Files, new_place, place_of
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.signing import KEY_VARIABLE, signing_key
+from prefect_tune.storage.privacy.signing import KEY_VARIABLE, signing_key
 
 PARTS = {"train": canonical(np.arange(12.0).reshape(6, 2)), "estimator": {1, 2}}
 FOLDER = "cache/aa/key"

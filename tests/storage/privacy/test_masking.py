@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
 from prefect_tune.storage.database import Database, DatabaseRefused
-from prefect_tune.storage.masking import has_password, masked
+from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"

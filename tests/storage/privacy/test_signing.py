@@ -13,7 +13,7 @@ from prefect_tune.storage import ArtifactStore, Made, RecordDamaged
 from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.signing import KEY_VARIABLE, sign, signing_key
+from prefect_tune.storage.privacy.signing import KEY_VARIABLE, sign, signing_key
 
 
 class Bomb:

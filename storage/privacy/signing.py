@@ -23,7 +23,7 @@ def signing_key() -> bytes | None:
     if key := os.environ.get(KEY_VARIABLE):
         return key.encode()
     if block := os.environ.get(KEY_BLOCK_VARIABLE):
-        from prefect_tune.storage.secret_block import secret  # noqa: PLC0415 - imports Prefect
+        from prefect_tune.storage.privacy.secret_block import secret  # noqa: PLC0415 - imports Prefect
 
         return secret(block).encode()
     return None
