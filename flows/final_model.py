@@ -32,7 +32,9 @@ def fit_final_model(
     """
     incumbent = _incumbent(study)
     size = study.plan.ensemble or 1
-    chosen = choose_ensemble(study, size) if size > 1 else None
+    chosen = choose_ensemble(study, "greedy", size) if size > 1 else None
+    if chosen is not None and chosen.kind == "single":
+        chosen = None
     weighted = chosen.members if chosen else _own_members(study)
     members = [{"trial": trial.number, "weight": weight} for trial, weight in weighted]
     what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")

@@ -75,7 +75,7 @@ def refit(
     if len(members) > 1:
         given = [shares(predictions, n_classes) for predictions in contributed]
         predicted = blend(np.average(given, axis=0, weights=weights), n_classes)
-        model = (ClassEnsemble if n_classes else NumberEnsemble)(pipelines, weights)
+        model = (ClassEnsemble if n_classes else NumberEnsemble).of_fitted(pipelines, weights)
     test_loss = context.problem.find_metric().loss(dataset.y[rows], predicted, n_classes)
     about = {
         "trial": number,

@@ -1,24 +1,34 @@
 """An ensemble of a study's trials, chosen by their held-out predictions after the search."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.units import counted
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.ensembling import blend, greedy_picks, shares, weights_of
+from prefect_tune.tasks.ensembling.agnostic import bootstraps_for
+from prefect_tune.tasks.ensembling.choosing import CANDIDATES, MOST_PICKS, Kind, choose
+from prefect_tune.tasks.ensembling.held_out import HeldOut
+from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["ChosenEnsemble", "choose_ensemble"]
+__all__ = ["ChosenEnsemble", "EnsembleKind", "choose_ensemble"]
 
-_CANDIDATES = 32
-"""How many of the best trials may become members (Ram et al. 2020, appendix 8)."""
+EnsembleKind = Literal["single", "greedy", "agnostic", "auto"]
+
+_STREAM = 0x656E7365
+"""Of the study's seed, apart from all other draws."""
+_FEW_ROWS = 30
+"""Bootstraps of fewer are so alike, or so wild, that which model wins them says little."""
 
 
 @dataclass(frozen=True)
@@ -26,77 +36,141 @@ class ChosenEnsemble:
     """Members, and the loss of their ensemble on the held-out rows.
 
     Attributes:
-        members: Trials with their weights, the best one alone first.
-        losses: Mean over the folds of the ensemble's loss at each size, from 1.
+        kind: What it is; single where greedy selection found nothing better than the best trial.
+        members: Trials with their weights, the best one alone or the heaviest first.
+        losses: Mean over the folds of the loss; of greedy selection, at each size from 1.
+        nested: If the kind was chosen, the loss of each kind on rows that it was not built on.
+        notes: Notes for the user.
     """
 
+    kind: Kind
     members: tuple[tuple[Trial, float], ...]
     losses: tuple[float, ...]
+    nested: Mapping[Kind, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return trials, weights and losses as JSON values."""
+        """Return all fields but the notes as JSON values, trials by number."""
         return {
+            "kind": self.kind,
             "members": [{"trial": t.number, "weight": weight} for t, weight in self.members],
             "losses": list(self.losses),
+            "nested": dict(self.nested),
         }
 
 
-def choose_ensemble(study: Study, size: int) -> ChosenEnsemble | None:
-    """Select greedily, with replacement, among the best full trials that meet the constraints.
+def choose_ensemble(
+    study: Study, kind: EnsembleKind, size: int | None = None
+) -> ChosenEnsemble | None:
+    """Choose an ensemble of full trials that meet the constraints.
 
     Predictions come from the store; nothing is trained.
 
     Args:
         study: The study.
-        size: How many to pick; at most as many as there are trials.
+        kind: The best trial alone (`single`); what is picked one by one with replacement among the
+            best (`greedy`), or the best alone if that is not better; all of them by how often each
+            is the best in bootstraps (`agnostic`); or whichever of these a nested estimate finds
+            the best (`auto`).
+        size: How many greedy selection picks at most, and never more than there are trials; by
+            default 32.
 
     Returns:
-        The ensemble, or None when no trial qualifies, or none is better than the best full trial
-        alone.
+        The ensemble, or None when no trial qualifies.
     """
     history = study.optimizer.history
-    feasible = [t for t in history.complete if history.violation(t) <= 0]
-    found, best = [], history.incumbent
-    for trial in sorted(feasible, key=lambda t: (t.loss, t.number))[:_CANDIDATES]:
-        contributed = _held_out(study, trial)
-        if contributed is not None:
-            found.append((trial, contributed))
-    if not found or best is None or best.loss is None:
+    feasible = sorted(
+        (t for t in history.complete if history.violation(t) <= 0),
+        key=lambda t: (t.loss, t.number),
+    )
+    if not feasible:
         return None
-    loss = _Loss(study)
-    picks, losses = greedy_picks([c for _, c in found], loss, min(size, len(feasible)))
-    if losses[-1] >= best.loss:
-        return None
-    members = tuple((found[i][0], weight) for i, weight in weights_of(picks).items())
-    return ChosenEnsemble(members, tuple(losses))
+    if kind == "single":
+        return _alone(feasible[0])
+    candidates = feasible[:CANDIDATES] if kind == "greedy" else feasible
+    trials, held_out = _held_out(study, candidates)
+    notes = _notes(kind, held_out, len(candidates) - len(trials))
+    if not trials:
+        return _alone(feasible[0], notes)
+    picks, bootstraps = min(size or MOST_PICKS, len(feasible)), _bootstraps(study)
+    nested: Mapping[Kind, float] = {}
+    built: Kind = "single"
+    if kind != "auto":
+        built = kind
+    elif nested := nested_losses(held_out, picks, bootstraps, _sequence(study, 1)):
+        built = best_kind(nested)
+    else:
+        notes.append(
+            "too few rows are held out to compare kinds of ensembles on rows that none was built "
+            "on; the best trial alone is taken"
+        )
+    rng = np.random.default_rng(_sequence(study, 0))
+    choice = choose(built, held_out, picks, bootstraps, rng)
+    if choice.kind == "single" or (
+        choice.kind == "greedy" and choice.losses[-1] >= _loss(feasible[0])
+    ):
+        return _alone(feasible[0], notes, nested)
+    members = tuple((trials[i], weight) for i, weight in choice.weights.items())
+    return ChosenEnsemble(choice.kind, members, choice.losses, nested, tuple(notes))
 
 
-class _Loss:
-    """Mean over the folds of the study's metric, of predictions of all held-out rows."""
-
-    def __init__(self, study: Study) -> None:
-        self._metric = study.problem.find_metric()
-        self._dataset = load_dataset(study.store, study.problem.dataset)
-        split = load_split(study.store, study.problem.split)
-        self._rows = [split.held_out(fold) for fold in range(split.n_folds)]
-
-    def __call__(self, mean: NDArray[np.float64]) -> float:
-        n_classes, start, losses = len(self._dataset.classes), 0, []
-        for rows in self._rows:
-            predicted = blend(mean[start : start + len(rows)], n_classes)
-            losses.append(self._metric.loss(self._dataset.y[rows], predicted, n_classes))
-            start += len(rows)
-        return float(np.mean(losses))
+def _alone(
+    best: Trial, notes: Sequence[str] = (), nested: Mapping[Kind, float] = MappingProxyType({})
+) -> ChosenEnsemble:
+    """Return the best trial alone, whether its predictions are there or not."""
+    return ChosenEnsemble("single", ((best, 1.0),), (_loss(best),), nested, tuple(notes))
 
 
-def _held_out(study: Study, trial: Trial) -> NDArray[np.float64] | None:
-    """Return what a trial contributes on the held-out rows of all folds; None if it is gone."""
-    n_classes = len(load_dataset(study.store, study.problem.dataset).classes)
-    folds = []
-    for key in trial.evaluation.predictions if trial.evaluation else ():
+def _loss(trial: Trial) -> float:
+    assert trial.evaluation is not None  # noqa: S101 - it is complete
+    return trial.evaluation.loss
+
+
+def _sequence(study: Study, use: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(study.problem.seed, spawn_key=(_STREAM, use))
+
+
+def _bootstraps(study: Study) -> Bootstraps:
+    """Return the bootstraps of the agnostic ensemble, as large as those of the search."""
+    wanted, searched = bootstraps_for(study.problem.find_metric()), study.optimizer.bootstraps
+    return wanted if searched is None else Bootstraps(wanted.n, searched.share)
+
+
+def _notes(kind: EnsembleKind, held_out: HeldOut, n_gone: int) -> list[str]:
+    notes, n_rows = [], sum(map(len, held_out.rows))
+    if n_gone:
+        notes.append(
+            f"{counted(n_gone, 'trial')} left out of the ensemble: held-out predictions are gone "
+            "or damaged"
+        )
+    if kind != "greedy" and n_rows < _FEW_ROWS:
+        notes.append(
+            f"{counted(n_rows, 'row')} held out: bootstraps of fewer than {_FEW_ROWS} say little "
+            "about which trial is the best"
+        )
+    return notes
+
+
+def _held_out(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
+    """Return the trials whose predictions of the held-out rows are there, and these."""
+    dataset = load_dataset(study.store, study.problem.dataset)
+    split = load_split(study.store, study.problem.split)
+    sizes = [len(split.held_out(fold)) for fold in range(split.n_folds)]
+    found = [(t, predictions) for t in trials if (predictions := _predictions(study, t, sizes))]
+    held_out = HeldOut(
+        dataset, split, study.problem.find_metric(), tuple(predictions for _, predictions in found)
+    )
+    return [trial for trial, _ in found], held_out
+
+
+def _predictions(study: Study, trial: Trial, sizes: Sequence[int]) -> tuple[Predictions, ...]:
+    """Return a trial's predictions of the rows of all folds; none if one is gone or damaged."""
+    assert trial.evaluation is not None  # noqa: S101 - it is complete
+    found = []
+    for key in trial.evaluation.predictions:
         try:
             parts = study.store.records.get(predictions_record(key))
         except RecordDamaged:
-            return None
-        folds.append(shares(Predictions(parts["label"], parts.get("score")), n_classes))
-    return np.concatenate(folds) if folds else None
+            return ()
+        found.append(Predictions(parts["label"], parts.get("score")))
+    return tuple(found) if [len(predicted.label) for predicted in found] == list(sizes) else ()

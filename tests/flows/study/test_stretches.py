@@ -86,7 +86,7 @@ def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
 
 
 def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
-    chosen = choose_ensemble(study, 4)
+    chosen = choose_ensemble(study, "greedy", 4)
     assert chosen is not None
     assert [trial.number for trial, _ in chosen.members] == [3, 4]
     assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)

@@ -1,0 +1,109 @@
+"""Predictions that candidates for an ensemble made of the held-out rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import LEARN, Split
+from prefect_tune.tasks.ensembling.contributions import blend, shares
+from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.weighted import WEIGHTED
+
+__all__ = ["HeldOut"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of n candidates of the m rows that the folds of a split hold out.
+
+    Attributes:
+        dataset: The rows.
+        split: Which fold holds them out.
+        metric: What judges predictions.
+        predictions: By candidate and fold.
+    """
+
+    dataset: Dataset
+    split: Split
+    metric: Metric
+    predictions: tuple[tuple[Predictions, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    @cached_property
+    def rows(self) -> tuple[NDArray[np.intp], ...]:
+        """The rows of each fold."""
+        return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
+
+    def contributed(self, candidate: int) -> Array:
+        """Return what a candidate contributes on all rows, fold after fold, shape (m, c)."""
+        n_classes = len(self.dataset.classes)
+        return np.concatenate([shares(p, n_classes) for p in self.predictions[candidate]])
+
+    @cached_property
+    def losses(self) -> Array:
+        """Mean over the folds of each candidate's loss, shape (n,); nan if not defined."""
+        means: Array = np.array([self.fold_losses(p).mean() for p in self.predictions])
+        return means
+
+    def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
+        """Return the loss in each fold, shape (n_folds,); nan where it is not defined.
+
+        Args:
+            predictions: By fold.
+        """
+        found = zip(self.rows, predictions, strict=True)
+        return np.array([self._loss(rows, predicted) for rows, predicted in found])
+
+    def blended(self, weights: Array) -> tuple[Predictions, ...]:
+        """Return what the ensemble of candidates with those weights predicts, by fold.
+
+        Args:
+            weights: Of each candidate, together 1, shape (n,).
+        """
+        members = np.flatnonzero(weights).tolist()
+        mean: Array = np.sum([weights[i] * self.contributed(i) for i in members], axis=0)
+        return self.by_fold(mean)
+
+    def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
+        """Return what a mean of contributions predicts, by fold; its shape is (m, c)."""
+        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
+        return tuple(blend(part, len(self.dataset.classes)) for part in np.split(mean, ends))
+
+    def within(self, is_kept: NDArray[np.bool_]) -> "HeldOut":
+        """Return the same of some rows only.
+
+        Args:
+            is_kept: Which rows of the data set are meant, shape (n_rows,).
+        """
+        kept = [is_kept[rows] for rows in self.rows]
+        split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
+        predictions = tuple(
+            tuple(_some(predicted, keep) for predicted, keep in zip(of_folds, kept, strict=True))
+            for of_folds in self.predictions
+        )
+        return HeldOut(self.dataset, split, self.metric, predictions)
+
+    def _loss(self, rows: NDArray[np.intp], predicted: Predictions) -> float:
+        if not len(rows):
+            return float("nan")
+        y, n_classes = self.dataset.y[rows], len(self.dataset.classes)
+        weighted = WEIGHTED.get(self.metric.name)  # some ten times as fast as scikit-learn's scorer
+        try:
+            if weighted is None:
+                return self.metric.loss(y, predicted, n_classes)
+            return float(weighted(y, predicted, n_classes, np.full((1, len(y)), 1 / len(y)))[0])
+        except ValueError:
+            return float("nan")
+
+
+def _some(predicted: Predictions, keep: NDArray[np.bool_]) -> Predictions:
+    score = predicted.score
+    return Predictions(predicted.label[keep], None if score is None else score[keep])

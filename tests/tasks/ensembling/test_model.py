@@ -1,0 +1,158 @@
+"""Ensembles as estimators of scikit-learn."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
+from prefect_tune.tasks.objective.metric import Predictions
+
+CHECKED = (
+    ClassEnsemble([LogisticRegression(), DecisionTreeClassifier(random_state=0)], [0.75, 0.25]),
+    ClassEnsemble([LinearSVC(), make_pipeline(StandardScaler(), LogisticRegression())]),
+    NumberEnsemble([Ridge(), DecisionTreeRegressor(random_state=0)], [0.5, 0.5]),
+)
+UNCHECKED = "check_array_api_input"
+"""Runs only where SCIPY_ARRAY_API was set before scipy was imported, and skips itself elsewhere."""
+X = np.random.default_rng(0).random((40, 3))
+Y = np.array(["no", "yes"])[np.random.default_rng(1).integers(0, 2, 40)]
+
+
+def name_of(check) -> str:
+    return check.func.__name__
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(*pair, id=f"{position} {name_of(pair[1])}")
+        for position, ensemble in enumerate(CHECKED)
+        for pair in estimator_checks_generator(ensemble, mark=None)
+        if name_of(pair[1]) != UNCHECKED
+    ],
+)
+def test_an_ensemble_passes_the_checks_of_scikit_learn(estimator, check) -> None:
+    check(estimator)
+
+
+def test_an_ensemble_of_classifiers_predicts_what_was_blended() -> None:
+    models = [LogisticRegression().fit(X, Y), LinearSVC().fit(X, Y)]
+    ensemble = ClassEnsemble.of_fitted(models, [0.75, 0.25])
+    votes = np.eye(2)[(models[1].predict(X) == "yes").astype(int)]
+    given = [
+        shares(Predictions(votes.argmax(axis=1), score), 2)
+        for score in (models[0].predict_proba(X), None)
+    ]
+    blended = blend(0.75 * given[0] + 0.25 * given[1], 2)
+    np.testing.assert_allclose(ensemble.predict_proba(X), blended.score)
+    assert (ensemble.predict(X) == np.array(["no", "yes"])[blended.label]).all()
+
+
+def test_an_ensemble_of_regressors_predicts_the_weighted_mean() -> None:
+    rows = np.arange(10.0)[:, None]
+    models = [LinearRegression().fit(rows, k * rows[:, 0]) for k in (1, 3)]
+    ensemble = NumberEnsemble.of_fitted(models, [0.75, 0.25])
+    np.testing.assert_allclose(ensemble.predict(rows), 1.5 * rows[:, 0], atol=1e-12)
+
+
+class Voter(DecisionTreeClassifier):
+    """Votes for a class that it was told, and gives no probabilities."""
+
+    predict_proba = property()
+
+    def __init__(self, vote=None) -> None:
+        super().__init__()
+        self.vote = vote
+
+    def predict(self, X):
+        return np.full(len(X), self.vote)
+
+
+def test_of_classes_with_equal_weight_the_lowest_is_predicted() -> None:
+    voters = [Voter(vote).fit(X, Y) for vote in ("yes", "yes", "no")]
+    assert 0.1 + 0.2 > 0.3  # what a plain argmax goes by
+    assert set(ClassEnsemble.of_fitted(voters, [0.1, 0.2, 0.3]).predict(X)) == {"no"}
+    assert set(ClassEnsemble.of_fitted(voters, [0.11, 0.2, 0.3]).predict(X)) == {"yes"}
+
+
+def test_fitting_leaves_what_was_given_as_it_was() -> None:
+    given, weights = [LogisticRegression(), DecisionTreeClassifier(max_depth=2)], [3.0, 1.0]
+    ensemble = ClassEnsemble(given, weights).fit(X, Y)
+    assert ensemble.members is given
+    assert ensemble.weights is weights
+    assert not any(hasattr(member, "classes_") for member in given)
+    assert ensemble.weights_.tolist() == [0.75, 0.25]
+    assert [type(m) for m in ensemble.members_] == [LogisticRegression, DecisionTreeClassifier]
+    assert ensemble.classes_.tolist() == ["no", "yes"]
+    assert ensemble.n_features_in_ == 3
+
+
+def test_a_made_ensemble_equals_a_fitted_one_and_is_not_trained() -> None:
+    given = [LogisticRegression(), DecisionTreeClassifier(random_state=0)]
+    fitted = ClassEnsemble(given, [0.6, 0.4]).fit(X, Y)
+    models = [clone(member).fit(X, Y) for member in given]
+    made = ClassEnsemble.of_fitted(models, [0.6, 0.4])
+    np.testing.assert_array_equal(made.predict_proba(X), fitted.predict_proba(X))
+    assert all(a is b for a, b in zip(made.members_, models, strict=True))
+    again = clone(made)
+    with pytest.raises(NotFittedError):
+        again.predict(X)
+    np.testing.assert_array_equal(again.fit(X, Y).predict_proba(X), fitted.predict_proba(X))
+
+
+def test_an_ensemble_is_pickled_and_loaded() -> None:
+    ensemble = ClassEnsemble([LogisticRegression(), LinearSVC()], [0.5, 0.5]).fit(X, Y)
+    loaded = pickle.loads(pickle.dumps(ensemble))
+    np.testing.assert_array_equal(loaded.predict_proba(X), ensemble.predict_proba(X))
+    assert loaded.weights == [0.5, 0.5]
+
+
+def test_a_model_of_version_0_1_is_loaded() -> None:
+    models = [LogisticRegression().fit(X, Y), DecisionTreeClassifier().fit(X, Y)]
+    stored = ClassEnsemble.__new__(ClassEnsemble)
+    vars(stored).update(pipelines=models, weights=[0.75, 0.25])
+    loaded = pickle.loads(pickle.dumps(stored))
+    expected = ClassEnsemble.of_fitted(models, [0.75, 0.25])
+    np.testing.assert_array_equal(loaded.predict_proba(X), expected.predict_proba(X))
+    assert not hasattr(loaded, "pipelines")
+
+
+def test_members_that_disagree_on_classes_are_refused() -> None:
+    members = [LogisticRegression().fit(X, Y), DecisionTreeClassifier().fit(X, Y == "yes")]
+    with pytest.raises(ValueError, match=r"member 1 \(DecisionTreeClassifier\) predicts the cl"):
+        ClassEnsemble.of_fitted(members, [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"'no'.*'yes'.*members of an ensemble predict the same"):
+        ClassEnsemble.of_fitted(members, [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"member 0 \(Ridge\) has no classes_"):
+        ClassEnsemble.of_fitted([Ridge().fit(X, X[:, 0])])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "each of the 2 members has a weight; got 1 weights"),
+        ([0.5, -0.5], r"weights are not negative and not all 0; got \[0.5, -0.5\]"),
+        ([0.0, 0.0], "not all 0"),
+        ([0.5, float("nan")], "not negative"),
+    ],
+)
+def test_weights_that_are_none_are_refused(weights, message) -> None:
+    members = [LogisticRegression(), DecisionTreeClassifier()]
+    with pytest.raises(ValueError, match=message):
+        ClassEnsemble(members, weights).fit(X, Y)
+    with pytest.raises(ValueError, match=message):
+        ClassEnsemble.of_fitted([member.fit(X, Y) for member in members], weights)
+
+
+def test_an_ensemble_has_members() -> None:
+    with pytest.raises(ValueError, match="an ensemble has members; got none"):
+        NumberEnsemble([]).fit(X, X[:, 0])
