@@ -105,24 +105,24 @@ def _missed_area(
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
     """Return the area under the ROC curve in each bootstrap; nan where a side has no weight.
 
-    Scores are sorted once; a pair of equal scores counts half.
+    Scores are sorted once; a pair of equal scores counts half. Bootstraps lie side by side in
+    memory, so that sums over rows run over whole lines of them.
 
     Args:
         score: Shape (m,).
         is_positive: Shape (m,).
         weights: Shape (N, m).
     """
-    order = np.argsort(score, kind="stable")
-    ordered, side = score[order], is_positive[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    of_groups = weights[:, order]
-    positive = np.add.reduceat(of_groups * side, starts, axis=1)
-    negative = np.add.reduceat(of_groups * ~side, starts, axis=1)
-    below = np.cumsum(negative, axis=1) - negative
+    columns, order = weights.T, np.argsort(score, kind="stable")
+    positive, negative = order[is_positive[order]], order[~is_positive[order]]
+    below = np.zeros((len(negative) + 1, len(weights)))  # weight of the first negatives
+    np.cumsum(columns[negative], axis=0, out=below[1:])
+    lower = np.searchsorted(score[negative], score[positive], "left")
+    upper = np.searchsorted(score[negative], score[positive], "right")
+    weighted = columns[positive]
+    beaten = np.einsum("ij,ij->j", weighted, (below[lower] + below[upper]) / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        areas: Array = (positive * (below + 0.5 * negative)).sum(axis=1) / (
-            positive.sum(axis=1) * negative.sum(axis=1)
-        )
+        areas: Array = beaten / (weighted.sum(axis=0) * below[-1])
     return areas
 
 
