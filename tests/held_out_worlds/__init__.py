@@ -1,0 +1,54 @@
+"""Predictions of held-out rows by models that nobody trained."""
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.ensembling.held_out import HeldOut
+from prefect_tune.tasks.objective.metric import Predictions, metric_named
+
+
+def held_out_of(
+    y: np.ndarray,
+    predicted: np.ndarray,
+    metric: str,
+    *,
+    fold: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> HeldOut:
+    """Candidates for an ensemble.
+
+    Args:
+        y: Classes (whole numbers from 0) or numbers, shape (m,).
+        predicted: Labels, shape (n, m), or scores of the classes, shape (n, m, c).
+        metric: Its name.
+        fold: Of each row; all in one if left out.
+        groups: Of each row.
+    """
+    fold = np.zeros(len(y)) if fold is None else fold
+    is_number = metric_named(metric).target == "numbers"
+    classes = () if is_number else tuple(range(int(y.max()) + 1))
+    frame = pd.DataFrame({"x": np.zeros(len(y))})
+    y = y if is_number else y.astype(np.int32)
+    dataset = Dataset("world", "table", frame, y, classes, groups)
+    split = Split(fold.astype(np.int16), int(fold.max()) + 1, 0)
+    rows = [split.held_out(k) for k in range(split.n_folds)]
+    candidates = tuple(tuple(_predictions(of_model[r]) for r in rows) for of_model in predicted)
+    return HeldOut(dataset, split, metric_named(metric), candidates)
+
+
+def _predictions(predicted: np.ndarray) -> Predictions:
+    if predicted.ndim == 1:
+        is_label = predicted.dtype.kind == "i"
+        return Predictions(predicted.astype(np.int32) if is_label else predicted)
+    return Predictions(predicted.argmax(axis=1).astype(np.int32), predicted)
+
+
+def noisy_classes(
+    n_models: int, n_rows: int, skill: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes, and models that are right with a probability, each on rows of its own."""
+    y = rng.permutation(np.arange(n_rows) % 2)
+    is_right = rng.random((n_models, n_rows)) < skill
+    return y, np.where(is_right, y, 1 - y)
