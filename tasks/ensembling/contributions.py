@@ -1,4 +1,4 @@
-"""What a member contributes to an ensemble, and what an ensemble predicts of it."""
+"""Contributions of members to an ensemble, and the predictions made of them."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -112,16 +112,23 @@ class Metric:
         Raises:
             ValueError: If the metric is not defined for these rows, or the scores are not finite.
         """
-        if n_classes == 2 and self.positive == 0:
-            score = predictions.score
-            turned = None if score is None else np.ascontiguousarray(score[:, ::-1])
-            y, predictions = 1 - y, Predictions(1 - predictions.label, turned)
+        y, predictions = self.turned(y, predictions, n_classes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a class was never predicted is in the loss
             loss = self.compute(y, predictions, n_classes)
         if not np.isfinite(loss):
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
+
+    def turned(
+        self, y: NDArray[Any], predictions: Predictions, n_classes: int
+    ) -> tuple[NDArray[Any], Predictions]:
+        """Return both as they are, or of two classes with the one to be found in position 1."""
+        if n_classes != 2 or self.positive == 1:
+            return y, predictions
+        score = predictions.score
+        turned = None if score is None else np.ascontiguousarray(score[:, ::-1])
+        return 1 - y, Predictions(1 - predictions.label, turned)
 
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
         """Return what a method may know of it, the loss of the best blind guess included.

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED
+from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_losses
 
 __all__ = ["Resampling"]
 
@@ -90,22 +90,22 @@ class Resampling:
     def _of_fold(
         self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
     ) -> Array:
-        weighted = WEIGHTED.get(self.metric.name)
-        if weighted is None:
+        if self.metric.name not in WEIGHTED:
             risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
         else:
             size = max(1, _MOST_WEIGHTS // len(y))
             parts = [counts[i : i + size] for i in range(0, len(counts), size)]
-            risks = np.concatenate(
-                [
-                    weighted(y, predicted, self.n_classes, part / part.sum(axis=1, keepdims=True))
-                    for part in parts
-                ]
-            )
+            risks = np.concatenate([self._weighted(y, part, predicted) for part in parts])
         if not np.isfinite(risks).all():
             whole = self.metric.loss(y, predicted, self.n_classes)
             risks = np.where(np.isfinite(risks), risks, whole)
         return risks
+
+    def _weighted(
+        self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
+    ) -> Array:
+        weights = counts / counts.sum(axis=1, keepdims=True)
+        return weighted_losses(self.metric, y, predicted, self.n_classes, weights)
 
     def _on_repeated(
         self, y: NDArray[Any], drawn: NDArray[np.uint16], predicted: Predictions

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.confusion import CONFUSIONS
+from prefect_tune.tasks.objective.metric import Metric, Predictions
 
-__all__ = ["MEANS", "WEIGHTED", "weighted_areas"]
+__all__ = ["MEANS", "WEIGHTED", "weighted_areas", "weighted_losses"]
 
 Array = NDArray[np.float64]
 RowLosses = Callable[[NDArray[Any], Predictions], Array]
@@ -133,6 +134,26 @@ WEIGHTED: Mapping[str, Weighted] = MappingProxyType(
         "neg_root_mean_squared_log_error": _root_of(_squared_log),
         "r2": _unexplained,
         "auroc": _missed_area,
+        **CONFUSIONS,
     }
 )
 """Metrics that are computed for all bootstraps at once, by name."""
+
+
+def weighted_losses(
+    metric: Metric, y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return the losses of one of `WEIGHTED` in all bootstraps, shape (N,).
+
+    Args:
+        metric: What is computed.
+        y: True classes or numbers, shape (m,).
+        predictions: For the same rows.
+        n_classes: 0 for numbers.
+        weights: Rows that sum to 1, shape (N, m).
+
+    Raises:
+        ValueError: If the metric needs probabilities, and the predictions have none.
+    """
+    seen, predicted = metric.turned(y, predictions, n_classes)
+    return WEIGHTED[metric.name](seen, predicted, n_classes, weights)

@@ -14,11 +14,12 @@ from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.tasks.measuring import study_resampling
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import WEIGHTED, weighted_areas
+from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_areas
 
 OF_NUMBERS = tuple(n for n in WEIGHTED if metric_named(n).target == "numbers")
 OF_CLASSES = tuple(n for n in WEIGHTED if n not in OF_NUMBERS)
-LOOPED = ("f1_macro", "balanced_accuracy", "neg_brier_score")
+OF_ONE_CLASS = ("f1", "jaccard", "precision", "recall")
+LOOPED = ("neg_brier_score", "roc_auc_ovr")
 LOOPED_NUMBERS = ("explained_variance", "neg_median_absolute_error")
 
 
@@ -64,6 +65,7 @@ def on_rows(
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", [*OF_CLASSES, *LOOPED])
 def test_a_risk_is_the_metric_of_the_rows_drawn(name: str, n_classes: int) -> None:
+    n_classes = 2 if name in OF_ONE_CLASS else n_classes
     metric, (y, predicted) = metric_named(name), classes(80, n_classes)
     resampling = drawn(metric, y, n_classes)
     expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
@@ -80,10 +82,25 @@ def test_so_it_is_of_numbers(name: str) -> None:
 
 def test_with_a_positive_class_that_comes_first() -> None:
     y, predicted = classes(80, 2)
-    for name in ("auroc", "error", "precision"):
+    for name in ("auroc", "error", *OF_ONE_CLASS):
         metric = metric_named(name, positive=0)
         resampling = drawn(metric, y, 2)
         expected = [on_rows(metric, y, predicted, c, 2) for c in resampling.counts[0]]
+        assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.parametrize("name", [n for n in OF_CLASSES if n not in MEANS and n != "auroc"])
+def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
+    n_classes = 2 if name in OF_ONE_CLASS else 4
+    y = np.arange(40, dtype=np.int32) % min(n_classes, 3)  # of four classes, one has no rows
+    y[:30] = 0
+    for predicted in (
+        Predictions(np.zeros(40, dtype=np.int32)),
+        Predictions(np.arange(40, dtype=np.int32)[::-1] % n_classes),
+    ):
+        metric = metric_named(name)
+        resampling = drawn(metric, y, n_classes, Bootstraps(20, 0.2))
+        expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
         assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
 
 
