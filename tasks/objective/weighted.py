@@ -44,18 +44,30 @@ def _relative(y: NDArray[Any], predictions: Predictions) -> Array:
 
 
 def _surprise(y: NDArray[Any], predictions: Predictions) -> Array:
-    score = predictions.score
-    if score is None:
-        raise ValueError("neg_log_loss needs probabilities, and this model gives none")
+    score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
     losses: Array = -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
     return losses
+
+
+def _brier(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return squared distances from the class; of two classes, of one of them."""
+    score = _probabilities(predictions)
+    distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
+    return distances / 2 if score.shape[1] == 2 else distances
+
+
+def _probabilities(predictions: Predictions) -> Array:
+    if predictions.score is None:
+        raise ValueError("the metric needs probabilities, and this model gives none")
+    return predictions.score
 
 
 MEANS: Mapping[str, RowLosses] = MappingProxyType(
     {
         "error": lambda y, predictions: 100 * _is_wrong(y, predictions),
         "accuracy": _is_wrong,
+        "neg_brier_score": _brier,
         "neg_log_loss": _surprise,
         "neg_mean_absolute_error": lambda y, p: np.abs(p.label - y),
         "neg_mean_absolute_percentage_error": _relative,
@@ -134,6 +146,7 @@ WEIGHTED: Mapping[str, Weighted] = MappingProxyType(
         "neg_root_mean_squared_log_error": _root_of(_squared_log),
         "r2": _unexplained,
         "auroc": _missed_area,
+        "roc_auc": _missed_area,  # of two classes, as scikit-learn has it
         **CONFUSIONS,
     }
 )
