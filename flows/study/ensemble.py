@@ -27,7 +27,6 @@ EnsembleKind = Literal["single", "greedy", "agnostic", "auto"]
 
 _STREAM = 0x656E7365
 """Of the study's seed, apart from all other draws."""
-_TIE = 1e-12
 _FEW_ROWS = 30
 """Bootstraps of fewer are so alike, or so wild, that which model wins them says little."""
 
@@ -107,7 +106,7 @@ def choose_ensemble(
         )
     rng = np.random.default_rng(_sequence(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng)
-    is_better = choice.losses[-1] < _loss(feasible[0]) - _TIE  # its predictions may be gone
+    is_better = choice.losses[-1] < _loss(feasible[0])  # whose predictions may be gone
     if choice.kind == "single" or (choice.kind == "greedy" and not is_better):
         return _alone(feasible[0], notes, nested)
     members = tuple((trials[i], weight) for i, weight in choice.weights.items())

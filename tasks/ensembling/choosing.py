@@ -83,7 +83,7 @@ def _greedy(held_out: HeldOut, size: int) -> Choice:
     picks, losses = greedy_picks(
         members, lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()), size
     )
-    if losses[-1] >= held_out.losses.min() - _TIE:
+    if losses[-1] >= held_out.losses.min():
         return _single(held_out)
     weights = {int(order[i]): weight for i, weight in weights_of(picks).items()}
     return Choice("greedy", weights, tuple(losses))

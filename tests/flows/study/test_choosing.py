@@ -9,6 +9,7 @@ import pytest
 from inputs import write_table
 from studies import context_of, draw, evaluate, store_of
 
+from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -108,6 +109,13 @@ def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study) -> No
     least = min(chosen.nested, key=chosen.nested.__getitem__)
     expected = choose_ensemble(study, least)
     assert chosen.to_json() == {**expected.to_json(), "nested": chosen.nested}
+
+
+def test_where_no_kind_can_be_judged_the_best_trial_alone_is_taken(study, monkeypatch) -> None:
+    monkeypatch.setattr(ensemble, "nested_losses", lambda *_: {})
+    chosen = choose_ensemble(study, "auto")
+    assert (chosen.kind, weights_of(chosen)) == ("single", {best(study).number: 1.0})
+    assert "too few rows are held out to compare kinds" in chosen.notes[0]
 
 
 def test_trials_that_do_not_meet_the_constraints_are_no_members(context) -> None:

@@ -83,15 +83,3 @@ def test_rows_that_are_left_out_play_no_part() -> None:
     errors = [100 * np.mean(predicted.label != y[rows]) for rows, predicted in first]
     assert part.losses[0] == pytest.approx(np.mean(errors))
     assert part.losses[0] != held_out.losses[0]
-
-
-def test_greedy_selection_is_not_better_by_rounding() -> None:
-    """Three models that order all rows: the area of their mean is above 1 by rounding."""
-    rng = np.random.default_rng(0)
-    y = np.arange(90) % 2
-    for _ in range(20):
-        score = 0.5 * y + 0.4 * rng.random((3, 90))
-        held_out = held_out_of(
-            y, np.stack([1 - score, score], axis=2), "auroc", fold=rng.permutation(90) % 3
-        )
-        assert chosen("greedy", held_out).kind == "single"
