@@ -83,7 +83,7 @@ class Simulation:
         seconds: When it ends; trials under way are finished.
         is_end_told: Whether asks are told the seconds that are left.
         clock: Measures the asks, which then take their seconds on the simulated clock too.
-        are_asks_free: Whether they are measured only, and take no simulated seconds.
+        are_asks_free: Whether they take no simulated seconds, and the method is told of none.
         ask_seconds: What they took, where there is a clock.
         events: In their order.
         stretches: All that ran, in the order of their ends.
@@ -148,14 +148,15 @@ class Simulation:
     def budget(self) -> Budget:
         """As a flow would say it now."""
         n_begun = len(self.optimizer.history.asked)
+        said = [] if self.are_asks_free else self.ask_seconds
         return Budget(
             trials_spent=len(self.stretches),
             trials_left=None if self.trials is None else self.trials - n_begun,
             seconds_spent=sum(s.ended - s.started for s in self.stretches),
             seconds_left=self.n_workers * (self.seconds - self.now) if self.is_end_told else None,
-            ask_seconds=sum(self.ask_seconds),
+            ask_seconds=sum(said),
             n_workers=self.n_workers,
-            last_ask_seconds=tuple(self.ask_seconds[-_LAST_ASKS:]),
+            last_ask_seconds=tuple(said[-_LAST_ASKS:]),
         )
 
     def _ask(self) -> Query:
