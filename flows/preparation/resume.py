@@ -119,7 +119,7 @@ def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:
         )
     elif given is not None and given != current:
         has = (
-            f"the options {dict(current)} of its method"
+            f"{f'the options {dict(current)}' if current else 'no options'} of its method"
             if field == "options"
             else f"{flag_of(field)} {current}"
         )

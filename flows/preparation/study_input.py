@@ -16,7 +16,11 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.fitting.iterative import ITERATIVE, iterative_algorithms
+from prefect_tune.tasks.fitting.iterative import (
+    ITERATIVE,
+    iterative_algorithms,
+    reasons_at_once,
+)
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.user_space import find_space
 
@@ -28,7 +32,7 @@ Read = Callable[[Source], Dataset]
 _SYMMETRIC_METRICS = frozenset({"error", "auroc", "accuracy", "roc_auc"})
 """Metrics of two classes that do not ask which one is positive."""
 _SHOWN_CLASSES = 8
-_WITHOUT_EPOCHS = "leave it out, with a method that needs none, such as smac or fabolas"
+_WITHOUT_EPOCHS = "search without --epochs, by a method such as smac or fabolas"
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,13 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
     is_serving = fitting and iterative_algorithms(space_named(fitting).steps[-1], n_classes)
     names = sorted(path.rsplit(".", 1)[1] for path in ITERATIVE)
     models = [name for name in names if name.endswith("Regressor") == (not n_classes)]
+    reasons = reasons_at_once(space.steps[-1], n_classes)
+    own = [
+        reasons.get(a.id) or str(a.estimator).rsplit(".", 1)[-1] for a in space.steps[-1].algorithms
+    ]
     raise BadInput(
-        f"no model of space {space.name!r} trains in epochs; {', '.join(models)} do",
+        f"no model of space {space.name!r} trains in epochs ({', '.join(own)}); of scikit-learn's, "
+        f"{', '.join(models)} do",
         option="epochs",
         value=epochs,
         remedy=f"take --space {fitting}, or {_WITHOUT_EPOCHS}" if is_serving else _WITHOUT_EPOCHS,

@@ -106,8 +106,16 @@ class Bapi(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Epochs trained and spared, how trainings ended, and notes."""
-        return decisions_of(list(self._curves().values()), self.memo or {}, self.t_max)
+        """Epochs trained and spared, how trainings ended, and notes.
+
+        And `least`, the trial of the least loss at any one epoch, where it is not the answer.
+        """
+        curves = list(self._curves().values())
+        least = best_stretch(curves, self.history, is_steady=False)
+        return {
+            **decisions_of(curves, self.memo or {}, self.t_max),
+            **({} if least == self.incumbent else {"least": _trial_and_loss(least)}),
+        }
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:
         """Return new candidates: from the prior, and near the best.
@@ -220,3 +228,7 @@ class Bapi(Optimizer):
     @cached_property
     def _learner(self) -> Learner:
         return Learner(self.space, self.objective, self.settings, self.t_max)
+
+
+def _trial_and_loss(trial: Trial | None) -> dict[str, Any]:
+    return {} if trial is None else {"trial": trial.number, "loss": trial.loss}

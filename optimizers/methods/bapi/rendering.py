@@ -14,10 +14,10 @@ def training_lines(decisions: Mapping[str, Any]) -> list[str]:
 
 def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     n, t_max = decisions["configurations"], decisions["t_max"]
-    trained, saved = decisions["epochs"], decisions["saved"]
+    trained, spared = decisions["epochs"], decisions["spared"]
     yield (
-        f"{_counted(n, 'configuration')} trained for {trained:,} epochs in all; to {t_max} epochs "
-        f"each would be {n * t_max:,}: {saved:.0%} saved"
+        f"{_counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"
+        + (f"; {spared:,} spared by ending early" if spared else "")
     )
     if decisions["at_once"]:
         yield f"  {decisions['at_once']} others fitted at once, as their models have no epochs"
@@ -25,6 +25,12 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     said = [f"{ends[end]} {words}" for end, words in _ENDS.items() if ends.get(end)]
     if said:
         yield f"  {', '.join(said)}"
+    if "least" in decisions:
+        least = decisions["least"]
+        yield (
+            f"  trial {least['trial']} has the least loss at one epoch, {least['loss']:.4g}; the "
+            "answer has the least mean over neighbouring epochs"
+        )
     if decisions["thawed"]:
         yield f"  {_counted(decisions['thawed'], 'training')} gone on with after others were tried"
 
@@ -34,6 +40,7 @@ _ENDS = {
     "finished": "to where nothing more was expected",
     "stopped": "stopped as they would not win",
     "diverged": "diverged",
+    "left": "left where they were",
     "failed": "failed",
 }
 

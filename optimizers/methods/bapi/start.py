@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import floor
+from math import floor, inf
 from statistics import mean
 from typing import Self
 
@@ -13,8 +13,10 @@ from prefect_tune.optimizers.space.configuration import Configuration
 __all__ = ["Begin", "Design", "Done", "GoOn", "Wait", "clipped", "size_of_start"]
 
 _ETA = 3
-_SIZES = (27, 15, 9)
+_SIZES = (27, 15, 9, 6, 3)
 """Of a start, the larger the budget; the first is the sheet's."""
+_FEW = 9
+"""Of so many configurations or fewer, all may be of the start; else half of them."""
 _SHARE = 1 / 3
 """Of a budget that the start may take."""
 
@@ -151,11 +153,13 @@ def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: i
         n_configurations: That the whole budget may begin; None for any number.
         t_max: Epochs of a full training.
     """
+    few = (
+        inf if n_configurations is None else max(n_configurations / 2, min(_FEW, n_configurations))
+    )
     for n in _SIZES:
         design = Design.halving(n, t_max)
         added = [b - a for a, b in pairwise((0, *design.epochs))]
         cost = sum(count * epochs for count, epochs in zip(design.counts, added, strict=True))
-        fits = n_configurations is None or n <= n_configurations / 2
-        if fits and (n_epochs is None or cost <= _SHARE * n_epochs):
+        if n <= few and (n_epochs is None or cost <= _SHARE * n_epochs):
             return n
     return _SIZES[-1] if n_configurations is None else max(1, min(_SIZES[-1], n_configurations))

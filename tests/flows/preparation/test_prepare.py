@@ -65,8 +65,14 @@ def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) ->
     [
         ({"epochs": 4}, "--epochs 4: a curve of fewer than 5 epochs says little; name 5 or more"),
         ({"epochs": 1001}, "--epochs 1001: must be at most 1000"),
-        ({"epochs": 10, "space": "svm"}, "no model of space 'svm' trains in epochs; .*MLPC"),
-        ({"epochs": 10, "space": "mlp"}, "; take --space flash, or leave it out"),
+        (
+            {"epochs": 10, "space": "svm"},
+            r"no model of space 'svm' trains in epochs \(SVC\); .*MLPC",
+        ),
+        (
+            {"epochs": 10, "space": "mlp"},
+            r"\(layerwise_mlp\); .*; take --space flash, or search without --epochs",
+        ),
     ],
 )
 def test_epochs_that_no_model_can_have_are_refused(prepared, options, message) -> None:
