@@ -56,7 +56,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
         ({"space": "small"}, "--space flash"),
         ({"folds": 4}, "--folds 3"),
         ({"test_size": 0.3}, "--test-size 0.2"),
-        ({"option": {"r": 3}}, "the options {}"),
+        ({"option": {"r": 3}}, "no options"),
         ({"race": True}, "begun without --race, and cannot be continued with it"),
     ],
 )
