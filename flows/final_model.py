@@ -60,7 +60,7 @@ def fit_final_model(
 
 @dataclass(frozen=True)
 class _Choice:
-    """What the final model is made of.
+    """Members of the final model, and how they were chosen.
 
     Attributes:
         weighted: Trials and their weights.

@@ -8,7 +8,8 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.evaluate import Report
-from prefect_tune.tasks.refit import Member, Refitted, member_pins, refit, refit_member
+from prefect_tune.tasks.final_model import Member
+from prefect_tune.tasks.refit import Refitted, member_pins, refit, refit_member
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["refit_model"]

@@ -19,7 +19,8 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.tasks.refit import Member, RefitFailed, refit
+from prefect_tune.tasks.final_model import Member, RefitFailed
+from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]

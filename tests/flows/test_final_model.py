@@ -1,4 +1,4 @@
-"""What the final model of a study is made of, on workers that are this process."""
+"""A study ends in a final model, on workers that are this process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.refit import RefitFailed
+from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.study_context import StudyContext
 
 NAME = "ended"
@@ -98,13 +98,13 @@ def ending(tmp_path: Path) -> Iterator[Ending]:
 
 
 @pytest.fixture
-def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int]]]:
+def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int | None]]]:
     """Decides what is chosen, and returns what is asked for."""
 
-    def decide(kind: Any, **weights: float) -> list[tuple[str, int]]:
-        asked: list[tuple[str, int]] = []
+    def decide(kind: Any, **weights: float) -> list[tuple[str, int | None]]:
+        asked: list[tuple[str, int | None]] = []
 
-        def chosen(study: Study, kind_asked: str, size: int) -> ChosenEnsemble:
+        def chosen(study: Study, kind_asked: str, size: int | None) -> ChosenEnsemble:
             asked.append((kind_asked, size))
             members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
             return ChosenEnsemble(kind, members, (10.0, 9.0))
@@ -134,7 +134,7 @@ def test_a_method_may_declare_that_its_studies_end_in_an_ensemble(
     monkeypatch.setattr(type(ending.study.optimizer), "method", declared)
     asked = choose("agnostic", t2=0.75, t1=0.25)
     summary = ending.end(said)
-    assert asked == [("agnostic", 32)]
+    assert asked == [("agnostic", None)]
     assert summary["ensemble"]["kind"] == "agnostic"
     assert summary["ensemble"]["members"] == ending.study.result["members"] == [
         {"trial": 2, "weight": 0.75}, {"trial": 1, "weight": 0.25},

@@ -20,7 +20,7 @@ def settings_of(**given: object) -> TuneSettings:
         (None, None),
         (8, EnsembleRule("greedy", 8)),
         ("8", EnsembleRule("greedy", 8)),  # as the command line gives it
-        ("greedy", EnsembleRule("greedy", 32)),
+        ("greedy", EnsembleRule("greedy")),
         ("agnostic", EnsembleRule("agnostic")),
         ("auto", EnsembleRule("auto")),
         ("single", EnsembleRule("single")),

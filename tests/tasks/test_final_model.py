@@ -13,9 +13,9 @@ from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.refit import Member, RefitFailed, fit_member, keep_model
 from prefect_tune.tasks.study_context import StudyContext
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
