@@ -95,7 +95,7 @@ space = Space(
         Step(
             "fit model",
             tuple(
-                Algorithm(id=id, estimator=model, fixed={{"max_depth": depth}})
+                Algorithm(id=id, estimator=model, fixed={{"max_depth": depth, "random_state": 0}})
                 for depth, (id, model) in enumerate(MODELS.items(), 1)
             ),
         ),
@@ -132,19 +132,19 @@ def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
         source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
         folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
     )  # fmt: skip
-    store = store_of(context)
-    Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
+    ledger = Ledger(store_of(context).database)
+    ledger.create_study(NAME, plan.problem.to_json(), plan.to_json())
 
     @flow(persist_result=False)
     def fit() -> tuple[Refitted, UUID]:
         flow_run_id = UUID(str(flow_run.id))
         limits = TrialLimits(seconds=120)
         with (
-            Study.opened(store, NAME, plan) as study,
+            Study.opened(store_of(context), NAME, plan) as study,
             DaskTrials.started(context, flow_run_id, limits) as running,
         ):
             for model in models:
-                query = configured(context, fit_model=model)
+                query = configured(context, slow="slow", fit_model=model)
                 study.optimizer._propose = lambda *_, query=query: query  # type: ignore[method-assign]
                 study.tell(study.start(study.ask(Budget())).ended(evaluation(10.0)))
             weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
