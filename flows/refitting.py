@@ -1,5 +1,7 @@
 """Refits of what a study has chosen: members side by side, then the model that is made of them."""
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -56,7 +58,7 @@ def refit_model(
     asked = study.plan.execution.task_runs
     report: Report = "steps" if asked == "auto" else asked
     try:
-        running.run_all([_job(member, context, report) for member in members])
+        running.run_all([_job(member, context, report) for member in _in_turn(members)])
         refitted = running.run(refit, {**parameters, "report": "trial"})
     finally:
         for member in members:
@@ -66,6 +68,21 @@ def refit_model(
 
 def _member(study: Study, trial: Trial, weight: float) -> Member:
     return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)
+
+
+def _in_turn(members: Sequence[Member]) -> list[Member]:
+    """Return members so that none is begun while what it begins with may still be being made.
+
+    The first of each prefix come first, then the second ones: side by side, those of one prefix
+    would wait for each other.
+    """
+    n_before: Counter[str] = Counter()
+    turns = []
+    for member in members:
+        *prefix, _ = member.query["configuration"].items()
+        turns.append(n_before[text := json.dumps(prefix)])
+        n_before[text] += 1
+    return [members[i] for i in sorted(range(len(members)), key=turns.__getitem__)]
 
 
 def _job(member: Member, context: StudyContext, report: Report) -> Job:

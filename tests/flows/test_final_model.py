@@ -12,6 +12,7 @@ from worlds import evaluation
 
 from prefect_tune.flows import final_model
 from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.refitting import _in_turn
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.plan import StudyPlan
@@ -23,7 +24,7 @@ from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.final_model import Member, RefitFailed
 from prefect_tune.tasks.study_context import StudyContext
 
 NAME = "ended"
@@ -157,6 +158,15 @@ def test_the_best_trial_is_tested_alone_at_no_cost_if_it_is_a_member(ending, cho
     assert summary["single_best_test_loss"] == alone
     _, about = saved_model(ending.study.store, NAME)
     assert [member["trial"] for member in about["members"]] == [0, 1]
+
+
+def test_members_that_begin_alike_take_turns_with_others() -> None:
+    begin = ("a", "a", "b", "a", "b")
+    members = [
+        Member(number, {"configuration": {"rescale": rescale, "fit model": number}})
+        for number, rescale in enumerate(begin)
+    ]
+    assert [member.number for member in _in_turn(members)] == [0, 2, 1, 4, 3]
 
 
 def test_what_members_are_made_of_is_pinned_until_the_model_is_there(ending, choose) -> None:

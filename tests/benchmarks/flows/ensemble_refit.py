@@ -7,7 +7,8 @@ behind each of five prefixes. Two workers fit them side by side; what several be
 once, and the model is put together from the store, which has nothing of it before. In turn with
 that, one worker fits all of them, one after the other, without the store. Both take all that a
 study takes for its final model: flow, Prefect server, Dask, held-out predictions, the saved model,
-and the loss on the test rows, which is the same.
+and the loss on the test rows, which is the same. Beside the ratio stands that of the CPU time of flow
+and workers: on a machine that is busy with other things, two processes get no more done than one.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import psutil
 from machine import Goals, describe
 from prefect import flow
 from prefect.runtime import flow_run
@@ -93,21 +95,30 @@ def compare(context: StudyContext, repeats: int) -> list[float]:
         trials = [study.trials[number] for number in sorted(study.trials)]
         weighted = [(trial, 1 / len(trials)) for trial in trials]
         for repeat in range(repeats):
-            seconds, losses = {}, {}
+            seconds, cpu, losses = {}, {}, {}
             for use_cache in (True, False):
                 store.prune(0)
-                of = replace(context, use_cache=use_cache)
+                of, before = replace(context, use_cache=use_cache), cpu_seconds()
                 done, seconds[use_cache] = refit_model(study, running, of, weighted, trials[0])
+                cpu[use_cache] = cpu_seconds() - before
                 losses[use_cache] = done.test_loss
             if losses[True] != losses[False]:
                 raise RuntimeError(f"another model: test losses {losses}")
             ratios.append(seconds[True] / seconds[False])
             print(
                 f"repeat {repeat}: {seconds[True]:.1f} s side by side, {seconds[False]:.1f} s one "
-                f"by one ({seconds[False] / len(trials):.1f} s a member), ratio {ratios[-1]:.2f}",
+                f"by one ({seconds[False] / len(trials):.1f} s a member), ratio {ratios[-1]:.2f}; "
+                f"CPU {cpu[True]:.1f} s and {cpu[False]:.1f} s, ratio {cpu[True] / cpu[False]:.2f}",
                 flush=True,
             )
     return ratios
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the workers so far; the server runs apart."""
+    me = psutil.Process()
+    workers = (p for p in me.children(recursive=True) if "server" not in " ".join(p.cmdline()))
+    return sum(sum(p.cpu_times()[:2]) for p in (me, *workers))
 
 
 def context_of(folder: Path, n_rows: int) -> StudyContext:
