@@ -7,7 +7,7 @@ behind each of five prefixes. Two workers fit them side by side; what several be
 once, and the model is put together from the store, which has nothing of it before. In turn with
 that, one worker fits all of them, one after the other, without the store. Both take all that a
 study takes for its final model: flow, Prefect server, Dask, held-out predictions, the saved model,
-and the loss on the test rows, which is the same. Beside the ratio stands that of the CPU time of flow
+and the loss on the test rows, which is the same. Beside the ratio stands that of CPU time, of flow
 and workers: on a machine that is busy with other things, two processes get no more done than one.
 """
 
