@@ -12,6 +12,7 @@ and workers: on a machine that is busy with other things, two processes get no m
 """
 
 import argparse
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -117,8 +118,11 @@ def compare(context: StudyContext, repeats: int) -> list[float]:
 def cpu_seconds() -> float:
     """CPU time of this process and of the workers so far; the server runs apart."""
     me = psutil.Process()
-    workers = (p for p in me.children(recursive=True) if "server" not in " ".join(p.cmdline()))
-    return sum(sum(p.cpu_times()[:2]) for p in (me, *workers))
+    server = json.loads(Path(os.environ["PREFECT_TUNE_HOME"], "server", "server.json").read_text())
+    apart = {p.pid for p in psutil.Process(server["pid"]).children(recursive=True)}
+    ours = [me, *me.children(recursive=True)]
+    times = [p.cpu_times() for p in ours if p.pid not in apart | {server["pid"]}]
+    return sum(time.user + time.system for time in times)
 
 
 def context_of(folder: Path, n_rows: int) -> StudyContext:
