@@ -52,10 +52,10 @@ GOAL = 0.6
 NAME = "ensemble"
 PREFIXES = (
     ("standardize", "extra_trees"),
+    ("minmax", "extra_trees"),
     ("standardize", "fast_ica"),
+    ("minmax", "fast_ica"),
     ("standardize", "nystroem"),
-    ("minmax", "trees_embedding"),
-    ("minmax", "agglomerate"),
 )
 MODELS = tuple(
     (forest, {"criterion": criterion})
