@@ -1,16 +1,19 @@
 """The final model of a study: what the search has chosen, fitted on all training rows."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.refitting import refit_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.record_ids import model_record
-from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["fit_final_model"]
@@ -29,40 +32,86 @@ def fit_final_model(
 
     Raises:
         StudyFailed: If there is no incumbent.
+        RefitFailed: If a trial cannot be fitted on all training rows; names it.
     """
     incumbent = _incumbent(study)
-    size = study.plan.ensemble or 1
-    chosen = choose_ensemble(study, "greedy", size) if size > 1 else None
-    if chosen is not None and chosen.kind == "single":
-        chosen = None
-    weighted = chosen.members if chosen else _own_members(study)
-    members = [{"trial": trial.number, "weight": weight} for trial, weight in weighted]
-    what = f"trial {incumbent.number}" if len(members) == 1 else counted(len(members), "member")
-    is_fitted = study.result.get("members") == members
-    if is_fitted and study.store.records.is_whole(model_record(study.name)):
+    choice = _choice(study, incumbent)
+    if _is_fitted(study, choice, incumbent):
+        study.set_result(ensemble=choice.ensemble)
         return
-    for text in _ensemble_notes(study, chosen, size, what):
+    for text in _notes(study, choice):
         observer.note(text)
-    observer.note(f"fitting {what} on all training rows (not counted in the budget)")
-    parameters: dict[str, Any] = {
-        "number": weighted[0][0].number,
-        "members": [
-            {"number": t.number, "query": study.optimizer.refit(t).to_json(), "weight": w}
-            for t, w in weighted
-        ],
-        "context": context,
-    }
-    refitted = running.run(refit, parameters)
+    refitted, seconds = refit_model(study, running, context, choice.weighted, incumbent)
     study.set_result(
-        members=members,
-        ensemble=chosen.to_json() if chosen else None,
+        members=choice.members,
+        single_best=incumbent.number,
+        ensemble=choice.ensemble,
         test_loss=refitted.test_loss,
-        refit_seconds=refitted.seconds,
+        single_best_test_loss=refitted.single_best_test_loss,
+        refit_seconds=seconds,
     )
+    alone = f", trial {incumbent.number} alone {refitted.single_best_test_loss:.4g}"
     observer.note(
         f"final model saved; {loss_name(study.plan.metric)} on the test rows "
-        f"{refitted.test_loss:.4g} (fitted in {format_seconds(refitted.seconds)})"
+        f"{refitted.test_loss:.4g}{alone if choice.is_ensemble else ''} "
+        f"(fitted in {format_seconds(seconds)})"
     )
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Members of the final model, and how they were chosen.
+
+    Attributes:
+        weighted: Trials and their weights.
+        rule: How they were chosen; None if the method itself said them.
+        chosen: What the rule has chosen; None where it had nothing to choose from.
+    """
+
+    weighted: tuple[tuple[Trial, float], ...]
+    rule: EnsembleRule | None = None
+    chosen: ChosenEnsemble | None = None
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """Trials and weights as JSON values."""
+        return [{"trial": trial.number, "weight": weight} for trial, weight in self.weighted]
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether there are several members."""
+        return len(self.weighted) > 1
+
+    @property
+    def ensemble(self) -> dict[str, Any] | None:
+        """The ensemble as JSON values, and a trial that was preferred to one; None otherwise."""
+        is_compared = self.rule is not None and self.rule.kind == "auto"
+        if self.chosen is not None and (self.chosen.kind != "single" or is_compared):
+            return {**self.chosen.to_json(), "members": self.members}
+        return {"kind": "method", "members": self.members} if self.is_ensemble else None
+
+
+def _choice(study: Study, incumbent: Trial) -> _Choice:
+    """Choose what the final model is made of, as the user says, or else the method."""
+    declared = study.optimizer.method.ensemble
+    rule = study.plan.ensemble or (EnsembleRule(declared) if declared else None)
+    if rule is None:
+        weights = study.optimizer.weights
+        numbers = sorted(weights, key=lambda number: (-weights[number], number))
+        return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
+    chosen = None if rule.kind == "single" else choose_ensemble(study, rule.kind, rule.size)
+    if chosen is None or chosen.kind == "single":
+        return _Choice(((incumbent, 1.0),), rule, chosen)
+    return _Choice(chosen.members, rule, chosen)
+
+
+def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:
+    """Return whether the study's model is made of this, and was tested beside the incumbent."""
+    result = study.result
+    is_alone = [trial.number for trial, _ in choice.weighted] == [incumbent.number]
+    is_tested = is_alone or result.get("single_best") == incumbent.number
+    is_same = result.get("members") == choice.members and is_tested
+    return is_same and study.store.records.is_whole(model_record(study.name))
 
 
 def _incumbent(study: Study) -> Trial:
@@ -74,31 +123,29 @@ def _incumbent(study: Study) -> Trial:
     if study.incumbent is not None:
         return study.incumbent
     if missed := nearest_miss(study):
-        study.set_result(members=None, ensemble=None, test_loss=None)
+        study.set_result(members=None, ensemble=None, test_loss=None, single_best_test_loss=None)
         raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
     raise StudyFailed(
         f"study {study.name!r} ended without a completed trial: {most_frequent_failure(study)}"
     )
 
 
-def _own_members(study: Study) -> tuple[tuple[Trial, float], ...]:
-    """Return the trials and weights of the method's own answer, the heaviest first."""
-    weights = study.optimizer.weights
-    numbers = sorted(weights, key=lambda number: (-weights[number], number))
-    return tuple((study.trials[number], weights[number]) for number in numbers)
-
-
-def _ensemble_notes(study: Study, chosen: ChosenEnsemble | None, size: int, what: str) -> list[str]:
-    """Return what a user who asked for an ensemble should know of the one that was chosen."""
-    if size == 1:
-        return []
-    if chosen is None:
-        return [
-            f"no ensemble is better on the held-out rows than the best full trial; {what} is taken"
-        ]
-    notes = []
-    if len(chosen.losses) < size:
-        notes.append(f"the ensemble has {len(chosen.losses)} picks; adding more does not help")
-    if len(chosen.members) > 1 and study.plan.bounds:
-        notes.append("each member meets the constraints; the ensemble is slower and larger")
-    return notes
+def _notes(study: Study, choice: _Choice) -> Iterator[str]:
+    """Yield what a user should know of the model before it is fitted."""
+    rule, chosen = choice.rule, choice.chosen
+    number = choice.weighted[0][0].number
+    yield from chosen.notes if chosen else ()
+    is_single = chosen is None or chosen.kind == "single"
+    if rule is not None and rule.kind != "single" and is_single:
+        yield (
+            "no ensemble is better on the held-out rows than the best full trial; "
+            f"trial {number} is taken"
+        )
+    if rule is not None and rule.size and chosen and 1 < len(chosen.losses) < rule.size:
+        yield f"the ensemble has {len(chosen.losses)} picks; adding more does not help"
+    if choice.is_ensemble and study.plan.bounds:
+        yield "each member meets the constraints; the ensemble is slower and larger"
+    if choice.is_ensemble and not study.plan.use_cache:
+        yield "without a cache, members are fitted one after the other"
+    what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
+    yield f"fitting {what} on all training rows (not counted in the budget)"

@@ -34,7 +34,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     metric: str | None = None,
     positive: str | None = None,
     constraint: list[str] | None = None,
-    ensemble: int | None = None,
+    ensemble: int | str | None = None,
     epochs: int | None = None,
     race: bool = False,
     seed: int | None = None,

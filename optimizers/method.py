@@ -40,6 +40,8 @@ class Method:
         draws_on_cost: Whether the seconds that trials take change its asks; any other method
             repeats its trials on one worker under a budget of trials.
         compared_by_default: Whether `compare` takes it when no methods are named.
+        ensemble: How a study of it ends unless it is told otherwise: in an agnostic Bayes ensemble
+            of its trials; None for a single one.
         render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.
     """
 
@@ -51,6 +53,7 @@ class Method:
     fidelities: frozenset[Fidelity] = frozenset()
     draws_on_cost: bool = False
     compared_by_default: bool = True
+    ensemble: Literal["agnostic"] | None = None
     render_decisions: Callable[[Mapping[str, Any]], Sequence[str]] = _nothing
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import this_worker, trial_noted
 
-__all__ = ["Report", "ReportedSteps", "TrialOutcome", "evaluate", "evaluate_query"]
+__all__ = ["Report", "ReportedSteps", "RunStep", "TrialOutcome", "evaluate", "evaluate_query"]
 
 Report = Literal["steps", "misses", "trial"]
 """Which task runs a trial reports: all its steps, those not served from the cache, or none."""

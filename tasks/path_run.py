@@ -115,6 +115,17 @@ class PathRun:
             if keys:
                 self.store.index.pins.release(owner)
 
+    def pin(self, owner: str, seconds: float) -> None:
+        """Keep in the cache what this query was and will be served, and what it has made.
+
+        Args:
+            owner: Who pins it, instead of what they pinned before.
+            seconds: For how long, unless they release it.
+        """
+        keys = [key for chain in self._chains for key in chain.planned_keys()]
+        keys += [node.key for chain in self._chains for node in chain.nodes]
+        self.store.index.pins.set(keys, owner, seconds)
+
     def is_served(self, position: int) -> bool:
         """Return whether every fold will be served, as far as is known before the step runs."""
         return all(chain.is_served(position) for chain in self._chains)

@@ -1,27 +1,33 @@
-"""The final model: the chosen configuration or ensemble, refitted on all training rows."""
+"""The Prefect tasks of the final model: one fits a member, one puts all of them together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
-from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.space.query import Query
-from prefect_tune.storage.record_ids import model_record
-from prefect_tune.tasks.data.split import REFIT
-from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
-from prefect_tune.tasks.evaluate import ReportedSteps
-from prefect_tune.tasks.path_run import PathRun, StepOutcome
+from prefect_tune.tasks.evaluate import Report, ReportedSteps
+from prefect_tune.tasks.final_model import Member, fit_member, keep_model
 from prefect_tune.tasks.study_context import StudyContext
-from prefect_tune.tasks.threads import one_thread
 
-__all__ = ["Refitted", "refit"]
+__all__ = ["MemberRefitted", "Refitted", "member_pins", "refit", "refit_member"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRefitted:
+    """Outcome of the refit of a member.
+
+    Attributes:
+        n_made: Steps that were made, not served.
+        n_task_runs: Task runs that were reported.
+    """
+
+    n_made: int
+    n_task_runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,64 +36,66 @@ class Refitted:
 
     Attributes:
         test_loss: Loss on the test rows.
+        single_best_test_loss: That of the best single trial; None if none is named.
         seconds: Wall time it took.
         n_task_runs: Task runs that were reported.
     """
 
     test_loss: float
+    single_best_test_loss: float | None
     seconds: float
     n_task_runs: int
 
 
+def member_pins(study: str, number: int) -> str:
+    """Return who pins, in the cache, what the member from a trial is made of."""
+    return f"refit {study} {number}"
+
+
 @task(
-    name="refit", task_run_name="refit trial {number}", cache_policy=NO_CACHE, persist_result=False
+    name="refit member",
+    task_run_name="refit member: trial {number}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
 )
+def refit_member(
+    number: int, query: Mapping[str, Any], context: StudyContext, report: Report
+) -> State[MemberRefitted]:
+    """Fit a member on all training rows; what it is made of stays in the cache, pinned.
+
+    Args:
+        number: Number of the trial that it comes from.
+        query: `Optimizer.refit` of the trial as JSON values.
+        context: The study.
+        report: Which of its steps are task runs of their own.
+    """
+    reported, owner = ReportedSteps(report), member_pins(context.study, number)
+    path_run = fit_member(context, Member(number, query), reported.run_step, owner)
+    path_run.store.index.flush()
+    costs = path_run.costs()
+    n_made = sum(not cost.hit for cost in costs)
+    message = f"{len(costs) - n_made} of {len(costs)} steps cached"
+    return Completed(message=message, data=MemberRefitted(n_made, reported.n_task_runs))
+
+
+@task(name="refit", task_run_name="refit {what}", cache_policy=NO_CACHE, persist_result=False)
 def refit(
-    number: int, members: Sequence[Mapping[str, Any]], context: StudyContext
+    what: str,  # noqa: ARG001 - names the task run
+    members: Sequence[Member],
+    context: StudyContext,
+    single_best: int | None = None,
+    report: Report = "steps",
 ) -> State[Refitted]:
     """Fit configurations on all training rows, keep them as the study's model, and test it.
 
     Args:
-        number: Number of the trial that the first one comes from.
-        members: Of each one `number`, `query` (`Trial.refit_query` as JSON values), and `weight`
-            in the ensemble.
+        what: What is fitted, for the name of the task run.
+        members: Its members. What `refit_member` has made of them is served.
         context: The study.
+        single_best: Number of the trial, one of them, that is tested alone too.
+        report: Which of their steps are task runs of their own.
     """
-    started = perf_counter()
-    reported = ReportedSteps("steps")
-    space = context.problem.find_space()
-    pipelines, records, contributed = [], [], []
-    for member in members:
-        path_run = PathRun(context, Query.from_json(member["query"], space), [REFIT])
-        outcome: StepOutcome | None = None
-        with one_thread():
-            for position in range(len(path_run.steps)):
-                outcome = reported.run_step(path_run, position, outcome)
-        nodes = path_run.nodes(REFIT)
-        pipelines.append(Pipeline([(node.step, node.part("estimator")) for node in nodes]))
-        records.append(nodes[-1].record)
-        contributed.append(nodes[-1].predictions())
-    rows, dataset = nodes[-1].fold.held_out, path_run.dataset
-    weights = [member["weight"] for member in members]
-    n_classes = len(dataset.classes)
-    predicted = contributed[0]
-    model: Any = pipelines[0]
-    if len(members) > 1:
-        given = [shares(predictions, n_classes) for predictions in contributed]
-        predicted = blend(np.average(given, axis=0, weights=weights), n_classes)
-        model = (ClassEnsemble if n_classes else NumberEnsemble).of_fitted(pipelines, weights)
-    test_loss = context.problem.find_metric().loss(dataset.y[rows], predicted, n_classes)
-    about = {
-        "trial": number,
-        "members": [{"trial": m["number"], "weight": m["weight"]} for m in members],
-        "configuration": members[0]["query"]["configuration"],
-        "dataset": context.problem.dataset,
-        "test_loss": test_loss,
-    }
-    record = model_record(context.study)
-    path_run.store.records.put(record, {"model": model, "about": about})
-    path_run.store.records.link([record, *records], context.study)
-    path_run.store.index.flush()
-    seconds = perf_counter() - started
-    refitted = Refitted(test_loss, seconds, reported.n_task_runs)
+    started, reported = perf_counter(), ReportedSteps(report)
+    test_loss, alone = keep_model(context, members, reported.run_step, single_best)
+    refitted = Refitted(test_loss, alone, perf_counter() - started, reported.n_task_runs)
     return Completed(message=f"test loss {test_loss:.4g}", data=refitted)

@@ -100,6 +100,13 @@ def die_unless(path: Path) -> State[str]:
     return Completed(data="alive")
 
 
+def meet(folder: Path, number: int, n: int) -> State[int]:
+    """Ends when so many of these have begun."""
+    (folder / str(number)).touch()
+    wait_for(lambda: len(list(folder.iterdir())) >= n)
+    return Completed(data=number)
+
+
 def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
     """A trial that notes where it is and takes so many seconds; it dies if they are negative."""
     context: Any = SimpleNamespace(

@@ -99,6 +99,9 @@ def test_studies_are_shown_as_they_were(looked_at, before, study) -> None:
     assert (shown.pop("n_begun"), shown.pop("n_stopped")) == (len(before[study]["trials"]), 0)
     for trial in (shown["incumbent"], shown["nearest_infeasible"]):
         assert trial is None or trial.pop("fidelity") == ""
+    ensemble, alone = shown["ensemble"], shown.pop("single_best_test_loss")
+    assert alone == (None if ensemble else shown["test_loss"])
+    assert ensemble is None or ensemble.pop("kind") == "greedy"
     assert shown == was
     assert listed(looked_at, study) == before[study]["trials"]
     assert looked_at("show", study).exit_code == 0

@@ -48,5 +48,6 @@ def _is_failure(error: Exception) -> bool:
     from prefect_tune.flows.study.study import StudyFailed
     from prefect_tune.storage.database import StoreLost
     from prefect_tune.storage.lease import LeaseLost
+    from prefect_tune.tasks.final_model import RefitFailed
 
-    return isinstance(error, StudyFailed | ServerFailed | StoreLost | LeaseLost)
+    return isinstance(error, StudyFailed | RefitFailed | ServerFailed | StoreLost | LeaseLost)

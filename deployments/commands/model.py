@@ -57,7 +57,7 @@ def predict(
 def export(
     study: str, file: str, *, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Write the final model of STUDY to FILE, a pickled Pipeline of scikit-learn."""
+    """Write the final model of STUDY to FILE, a pickled estimator of scikit-learn."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.predict import final_model
         from prefect_tune.tasks.user_code import portable_pickle
@@ -68,4 +68,6 @@ def export(
         if as_json:
             print_json({"out": file, **about})
         else:
-            click.echo(f"the model of trial {about['trial']} is in {file}")
+            members = [str(member["trial"]) for member in about["members"]]
+            trials = f"trial {members[0]}" if len(members) == 1 else f"trials {', '.join(members)}"
+            click.echo(f"the model of {trials} is in {file}")

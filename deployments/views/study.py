@@ -13,6 +13,8 @@ from prefect_tune.optimizers.space.rendering import pipeline_lines
 
 __all__ = ["print_studies", "print_summary"]
 
+_MEMBERS_A_LINE = 5
+
 
 def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
     """Print a study: its best pipeline, its trials, its method's decisions, and the cache.
@@ -67,14 +69,10 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str]:
     if incumbent is None:
         return
     scored = "cross-validated" if summary["holdout"] is None else "held-out"
-    test = (
-        f"; on the test rows [bold]{summary['test_loss']:.4g}{unit}[/]"
-        if summary["test_loss"] is not None
-        else ""
-    )
     yield (
         f"best: trial {incumbent['trial']}{_of(incumbent)}, {scored} "
-        f"{loss_name(summary['metric'])} [bold]{incumbent['loss']:.4g}{unit}[/]{test} "
+        f"{loss_name(summary['metric'])} [bold]{incumbent['loss']:.4g}{unit}[/]"
+        f"{_tested(summary['single_best_test_loss'], unit)} "
         f"(guessing: {summary['chance_loss']:.4g}{unit})"
     )
     for line in pipeline_lines(incumbent["configuration"]):
@@ -90,8 +88,27 @@ def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:
     ensemble, unit = summary["ensemble"], UNITS.get(summary["metric"], "")
     if ensemble is None:
         return
-    members = ", ".join(f"{m['trial']} ({m['weight']:.2f})" for m in ensemble["members"])
-    yield f"ensemble of trials {members}: {ensemble['losses'][-1]:.4g}{unit} on the held-out rows"
+    losses, members = ensemble.get("losses"), ensemble["members"]
+    if ensemble["kind"] == "single":
+        yield f"model: trial {members[0]['trial']} alone, as no ensemble is expected to be better"
+        return
+    held_out = f", [bold]{losses[-1]:.4g}{unit}[/] on the held-out rows" if losses else ""
+    yield (
+        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}"
+        f"{held_out}{_tested(summary['test_loss'], unit)}"
+    )
+    weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in sorted(members, key=_lightness)]
+    for start in range(0, len(weights), _MEMBERS_A_LINE):
+        yield f"  {', '.join(weights[start : start + _MEMBERS_A_LINE])}"
+
+
+def _lightness(member: Mapping[str, Any]) -> tuple[float, int]:
+    """Sort the heaviest first."""
+    return -member["weight"], member["trial"]
+
+
+def _tested(loss: float | None, unit: str) -> str:
+    return "" if loss is None else f"; on the test rows [bold]{loss:.4g}{unit}[/]"
 
 
 def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.final_model import Member, RefitFailed
 from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -114,7 +115,8 @@ def _score(
         except (StoreLost, Interrupted):
             raise
         except Exception as error:  # as of a trial: what goes wrong is a result
-            observer.note(f"trial {number} could not be fitted on all training rows: {error}")
+            text = f"trial {number} could not be fitted on all training rows: {error}"
+            observer.note(str(error) if isinstance(error, RefitFailed) else text)
             losses[str(number)] = None
             study.set_result(**{TEST_LOSSES: losses, "members": None, "test_loss": None})
             continue
@@ -141,8 +143,8 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
 
 def _refit_parameters(study: Study, number: int, context: StudyContext) -> Mapping[str, Any]:
     query = study.optimizer.refit(study.trials[number])
-    member = {"number": number, "query": query.to_json(), "weight": 1}
-    return {"number": number, "members": [member], "context": context}
+    member = Member(number, query.to_json())
+    return {"what": f"trial {number}", "members": [member], "context": context}
 
 
 def _message(study: Study, incumbent: Trial) -> str:

@@ -59,6 +59,11 @@ def _compared_methods() -> str:
     return ",".join(m.name for m in METHODS.values() if m.compared_by_default)
 
 
+def _declared_ensembles() -> str:
+    declared = (f"{m.ensemble} for {m.name}" for m in METHODS.values() if m.ensemble)
+    return ", ".join(["single", *declared])
+
+
 _OPTIONS = (
     Option("data", "argument", "Data", "What to learn from: a table or a table of events as CSV(.gz), Parquet or ARFF, a folder of MEDS, OMOP or Synthea, sklearn:NAME, or cohort:NAME; any URL that fsspec reads.", "DATA"),
     Option("target", "text", "Data", "Column of a table to predict, or column of the class in a table of labels.", "COLUMN"),
@@ -77,7 +82,7 @@ _OPTIONS = (
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).", "METRIC", default="error for classes, r2 for numbers"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.", "LABEL", default="the rarer"),
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
-    Option("ensemble", "whole", "Search", "Make the final model an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions.", "N"),
+    Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these.", "N|KIND", default=_declared_ensembles),
     Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
     Option("race", "switch", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest."),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),

@@ -7,6 +7,7 @@ from typing import Any, Self, get_args
 
 from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.naming import UnknownName
@@ -66,7 +67,7 @@ class TuneSettings:
         metric: Name of the metric.
         positive: Of two classes, the one to be found.
         bounds: Constraints; None for the study's own.
-        ensemble: Most picks of the final model's ensemble.
+        ensemble: How the final model is made of the trials.
         seed: Source of randomness.
         options: The method's own options.
         stop_rule: When the search ends.
@@ -91,7 +92,7 @@ class TuneSettings:
     metric: str | None = None
     positive: str | None = None
     bounds: tuple[QuantityBound, ...] | None = None
-    ensemble: int | None = None
+    ensemble: EnsembleRule | None = None
     seed: int | None = None
     options: Mapping[str, Any]
     stop_rule: StopRule = field(default_factory=StopRule)
@@ -137,7 +138,7 @@ class TuneSettings:
             metric=p["metric"],
             positive=p["positive"],
             bounds=bounds,
-            ensemble=p["ensemble"],
+            ensemble=_parse_ensemble(p["ensemble"], p["trials"]),
             seed=p["seed"],
             options=dict(p["option"] or {}),
             stop_rule=StopRule(
@@ -198,6 +199,34 @@ def parse_trial_memory(text: str | None) -> int | None:
     return memory_bytes
 
 
+def _parse_ensemble(value: int | str | None, trials: int | None) -> EnsembleRule | None:
+    """Parse `--ensemble`.
+
+    Raises:
+        BadInput: If it is neither a kind nor a number of picks, or more of them than trials.
+    """
+    if value is None:
+        return None
+    try:
+        rule = EnsembleRule.parse(value)
+    except ValueError as error:
+        *kinds, last = ENSEMBLE_KINDS
+        raise BadInput(
+            str(error),
+            option="ensemble",
+            value=value,
+            remedy=f"name a whole number from 1, or {', '.join(kinds)} or {last}",
+        ) from None
+    if rule.size is not None and trials is not None and rule.size > trials:
+        raise BadInput(
+            f"more than the {trials} trials of the study",
+            option="ensemble",
+            value=value,
+            remedy="name a smaller one",
+        )
+    return rule
+
+
 def _parse_cache_budget(text: str | None) -> int | None:
     return parse_bytes(text, "cache-budget") if text else None
 
@@ -208,17 +237,9 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
     Raises:
         BadInput: If one of them cannot be used.
     """
-    trials, ensemble, seed = (parameters[name] for name in ("trials", "ensemble", "seed"))
-    for name, value in (("trials", trials), ("ensemble", ensemble)):
-        if value is not None and value < 1:
-            raise BadInput("must be at least 1", option=name, value=value)
-    if ensemble is not None and trials is not None and ensemble > trials:
-        raise BadInput(
-            f"more than the {trials} trials of the study",
-            option="ensemble",
-            value=ensemble,
-            remedy="name a smaller one",
-        )
+    trials, seed = parameters["trials"], parameters["seed"]
+    if trials is not None and trials < 1:
+        raise BadInput("must be at least 1", option="trials", value=trials)
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise BadInput(f"a seed is between 0 and {_LARGEST_SEED}", option="seed", value=seed)
     if (parameters["store"] or "").startswith("memory:"):

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from prefect_tune.flows.study.ensemble_rule import EnsembleKind
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
@@ -21,9 +22,7 @@ from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["ChosenEnsemble", "EnsembleKind", "choose_ensemble"]
-
-EnsembleKind = Literal["single", "greedy", "agnostic", "auto"]
+__all__ = ["ChosenEnsemble", "choose_ensemble"]
 
 _STREAM = 0x656E7365
 """Of the study's seed, apart from all other draws."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import QuantityBound
@@ -88,7 +89,7 @@ class StudyPlan:
         trial_memory_bytes: Memory that a trial may take; None for a share of the machine's.
         bounds: Constraints, each with the quantity that it bounds.
         quantity_digests: By text of every quantity ever bounded, the digest of what is measured.
-        ensemble: Most picks of the final model's ensemble; None for a single model.
+        ensemble: How the final model is made of the trials; None for what the method declares.
         use_cache: Whether to look for artifacts, and to keep them.
         epochs: Epochs of a full training of iterative models; None to fit them at once.
         race: Whether configurations that are clearly behind end after their first fold.
@@ -111,7 +112,7 @@ class StudyPlan:
     trial_memory_bytes: int | None = None
     bounds: tuple[QuantityBound, ...] = ()
     quantity_digests: Mapping[str, str] = field(default_factory=dict)
-    ensemble: int | None = None
+    ensemble: EnsembleRule | None = None
     use_cache: bool = True
     epochs: int | None = None
     race: bool = False
@@ -178,7 +179,7 @@ class StudyPlan:
             "budget_seconds": self.stop_rule.seconds,
             "constraint": [bound.to_json() for bound in self.bounds],
             "quantity_digests": dict(self.quantity_digests),
-            "ensemble": self.ensemble,
+            "ensemble": self.ensemble.to_json() if self.ensemble else None,
             "trial_seconds": self.trial_seconds,
             "trial_memory_bytes": self.trial_memory_bytes,
             "flow_run_id": self.flow_run_id,
@@ -188,6 +189,7 @@ class StudyPlan:
     def from_stored(cls, stored: StoredStudy, execution: Execution | None = None) -> Self:
         """Return the plan of a study in the ledger, the inverse of `to_json`."""
         settings = stored.settings
+        ensemble = settings["ensemble"]
         return cls(
             source=Source.from_json(settings["source"]),
             data_name=settings["data_name"],
@@ -204,7 +206,7 @@ class StudyPlan:
             trial_memory_bytes=settings["trial_memory_bytes"],
             bounds=tuple(map(QuantityBound.from_json, settings["constraint"])),
             quantity_digests=settings["quantity_digests"],
-            ensemble=settings["ensemble"],
+            ensemble=None if ensemble is None else EnsembleRule.parse(ensemble),
             use_cache=settings["use_cache"],
             epochs=settings.get("epochs"),  # neither was there in 0.1
             race=settings.get("race", False),

@@ -3,7 +3,7 @@
 Light to import, and quick: it reads the ledger's documents and builds neither space nor history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefect_tune.flows.study.documents import Standing, TrialDocument, standing_of
@@ -22,7 +22,7 @@ _ASK = "ask"
 
 
 def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
-    """Return study, method, state, trials, incumbent, test loss, cache and seconds.
+    """Return study, method, state, trials, incumbent, ensemble, test losses, cache and seconds.
 
     Raises:
         UnknownName: If there is no such study.
@@ -48,8 +48,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "incumbent": _in_brief(_incumbent(stored, trials, standing), plan),
         "constraints": {c.name: c.bound for c in constraints},
         "nearest_infeasible": _in_brief(standing.nearest_infeasible, plan),
-        "ensemble": stored.result.get("ensemble"),
-        "test_loss": stored.result.get("test_loss"),
+        **_final_model(stored.result),
         "holdout": plan.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
@@ -74,6 +73,15 @@ def _incumbent(
     """Return the trial that the method has chosen: the best full one, unless it said another."""
     said = stored.result.get("incumbent")
     return standing.incumbent if said is None else next(t for t in trials if t.number == said)
+
+
+def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ensemble if there is one, the test loss of the model, and of the best trial."""
+    ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
+    if ensemble is not None:
+        ensemble = {"kind": "greedy", **ensemble}  # 0.1 had no other
+    alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
+    return {"ensemble": ensemble, "test_loss": test_loss, "single_best_test_loss": alone}
 
 
 def _in_brief(trial: TrialDocument | None, plan: StudyPlan) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.workers.clusters import started_runner
-from prefect_tune.flows.workers.jobs import run_job
+from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_trial_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
@@ -65,6 +65,8 @@ class _UnderWay:
 
 class DaskTrials:
     """As many trials at the same time as there are slots. Make one with `DaskTrials.started`.
+
+    Many methods: trials are submitted, collected and cut, and jobs are run while there are none.
 
     Args:
         pool: The workers.
@@ -209,17 +211,24 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run a task that is no trial, while none is under way: see `run_job`."""
-        result = run_job(
-            self._pool,
-            self._flow_run_id,
-            task,
-            parameters,
-            limit_seconds=limit_seconds,
-            check=check,
-        )
-        self.n_task_runs += getattr(result, "n_task_runs", 1)
+        """Run a task that is no trial, while none is under way: see `run_jobs`."""
+        job = Job(task, parameters)
+        (result,) = self.run_all([job], limit_seconds=limit_seconds, check=check)
         return result
+
+    def run_all(
+        self,
+        jobs: Sequence[Job],
+        *,
+        limit_seconds: float = inf,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[Any]:
+        """Run tasks that are no trials, while none is under way: see `run_jobs`."""
+        results = run_jobs(
+            self._pool, self._flow_run_id, jobs, limit_seconds=limit_seconds, check=check
+        )
+        self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
+        return results
 
     def _end(self, under_way: _UnderWay) -> Ended:
         """Return the outcome of a trial whose future is done."""

@@ -1,8 +1,10 @@
-"""One task that is no trial, run on a worker and waited for: a refit, a measurement."""
+"""Tasks that are no trials, run on workers and waited for: refits, measurements."""
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
-from threading import Event
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -15,76 +17,163 @@ from prefect_tune.flows.workers.reaping import reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.evaluate import TrialOutcome
 
-__all__ = ["run_job"]
+__all__ = ["Job", "run_jobs"]
 
 _ATTEMPTS = 2
 """How often a job is started whose worker dies."""
 _CHECK_SECONDS = 0.5
-"""Between two looks at a job under way."""
+"""Between two looks at jobs under way."""
+_TICK_SECONDS = 0.02
+"""The same while a job waits for a worker that may be back at any moment."""
 
 
-def run_job(
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task that is no trial.
+
+    Attributes:
+        task: The task.
+        parameters: Its parameters.
+        what: What it does, for errors; empty where that is plain.
+    """
+
+    task: Any
+    parameters: Mapping[str, Any]
+    what: str = ""
+
+
+def run_jobs(
     pool: WorkerPool,
     flow_run_id: UUID,
-    task: Any,
-    parameters: Mapping[str, Any],
+    jobs: Sequence[Job],
     *,
     limit_seconds: float = inf,
     check: Callable[[], None] = lambda: None,
-) -> Any:
-    """Run a task on a worker and wait for its result; once more if the worker dies.
+) -> list[Any]:
+    """Run jobs, as many side by side as there are slots; one whose worker dies, once more.
+
+    With the first that fails, all others are ended.
 
     Args:
         pool: The workers, none of which is needed by a trial meanwhile.
-        flow_run_id: The flow run that the task run belongs to.
-        task: The task.
-        parameters: Its parameters.
-        limit_seconds: Longest time that it may take on a worker.
-        check: Called while it runs; the task is ended when this raises.
+        flow_run_id: The flow run that the task runs belong to.
+        jobs: What to run, begun in this order.
+        limit_seconds: Longest time that each may take on a worker.
+        check: Called while they run; they are ended when this raises.
+
+    Returns:
+        Their results, in their order.
 
     Raises:
-        RuntimeError: If no worker comes back, or the worker died in each attempt.
-        TimeoutError: If the task takes longer.
-        Exception: What the task or `check` raises. (A trial that fails has a result.)
+        RuntimeError: If no worker comes back, or the worker of a job died in each attempt.
+        TimeoutError: If one takes longer.
+        Exception: What a job or `check` raises. (A trial that fails has a result.)
     """
-    for _ in range(_ATTEMPTS):
-        pool.wait_for_worker(check)
-        future = pool.submit(task, parameters)
+    return _SideBySide(pool, flow_run_id, jobs, limit_seconds, check).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    position: int
+    attempt: int
+    future: PrefectDaskFuture[Any]
+    until: float
+
+
+@dataclass
+class _SideBySide:
+    """Jobs of one call; its first fields are the arguments of `run_jobs`.
+
+    Attributes:
+        waiting: Position and attempt of each job that is to be started.
+        under_way: By task run.
+        done: Task runs of futures that ended.
+        results: By position.
+    """
+
+    pool: WorkerPool
+    flow_run_id: UUID
+    jobs: Sequence[Job]
+    limit_seconds: float
+    check: Callable[[], None]
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)
+    under_way: dict[UUID, _UnderWay] = field(default_factory=dict)
+    done: SimpleQueue[UUID] = field(default_factory=SimpleQueue)
+    results: dict[int, Any] = field(default_factory=dict)
+
+    def run(self) -> list[Any]:
+        """Run them all, and return their results."""
+        self.waiting.extend((position, 1) for position in range(len(self.jobs)))
         try:
-            if _finishes(future, pool, flow_run_id, limit_seconds, check):
-                return _result(future)
+            while self.waiting or self.under_way:
+                self._start()
+                self._collect()
+        except BaseException as error:
+            self._end(str(error) or "the flow was interrupted")
+            raise
+        return [self.results[position] for position in range(len(self.jobs))]
+
+    def _start(self) -> None:
+        """Start what waits, as far as there are workers."""
+        while self.waiting:
+            if not self.under_way:
+                self.pool.wait_for_worker(self.check)
+            elif len(self.under_way) >= self.pool.count_slots():
+                return
+            position, attempt = self.waiting.popleft()
+            future = self.pool.submit(self.jobs[position].task, self.jobs[position].parameters)
+            until = monotonic() + self.limit_seconds
+            self.under_way[future.task_run_id] = _UnderWay(position, attempt, future, until)
+            future.wrapped_future.add_done_callback(
+                lambda _, task_run_id=future.task_run_id: self.done.put(task_run_id)
+            )
+
+    def _collect(self) -> None:
+        """Take the result of the next job that ends, or look at all after some time."""
+        is_short = bool(self.waiting) and self.pool.is_short
+        try:
+            ended = self.done.get(timeout=_TICK_SECONDS if is_short else _CHECK_SECONDS)
+        except Empty:
+            pass
+        else:
+            self._settle(self.under_way.pop(ended))
+        if not self.under_way:
+            return
+        self.check()
+        for job in self.under_way.values():
+            self.pool.cancel_stranded(job.future)
+            if monotonic() > job.until and not job.future.wrapped_future.done():
+                raise TimeoutError(f"{self._what(job)}took more than {self.limit_seconds:g} s")
+
+    def _settle(self, ended: _UnderWay) -> None:
+        """Take the result of a job that ended; let it wait once more if its worker died."""
+        try:
+            if ended.future.wrapped_future.status == "finished":
+                self.results[ended.position] = _result(ended.future)
+                return
         finally:
-            future.wrapped_future.release()
-    raise RuntimeError(f"the worker process died in {_ATTEMPTS} attempts")
+            ended.future.wrapped_future.release()
+        self.pool.note_death()
+        crashed: State[Any] = Crashed(message="the worker process died")
+        reap(self.flow_run_id, crashed, of_trials=[ended.future.task_run_id])
+        if ended.attempt == _ATTEMPTS:
+            died = f"the worker process died in {_ATTEMPTS} attempts"
+            raise RuntimeError(f"{self._what(ended)}{died}")
+        self.waiting.appendleft((ended.position, ended.attempt + 1))
 
+    def _end(self, reason: str) -> None:
+        """End all jobs under way together with their processes."""
+        if not self.under_way:
+            return
+        self.pool.end([job.future for job in self.under_way.values()])
+        cancelled: State[Any] = Cancelled(message=reason)
+        reap(self.flow_run_id, cancelled, of_trials=self.under_way)
+        for job in self.under_way.values():
+            job.future.wrapped_future.release()
 
-def _finishes(
-    future: PrefectDaskFuture[Any],
-    pool: WorkerPool,
-    flow_run_id: UUID,
-    limit_seconds: float,
-    check: Callable[[], None],
-) -> bool:
-    """Wait for a job; False when its worker died."""
-    until, done = monotonic() + limit_seconds, Event()
-    future.wrapped_future.add_done_callback(lambda _: done.set())
-    try:
-        while not done.wait(_CHECK_SECONDS):
-            check()
-            pool.cancel_stranded(future)
-            if monotonic() > until:
-                raise TimeoutError(f"took more than {limit_seconds:g} s")  # noqa: TRY301
-    except BaseException as error:
-        pool.end([future])
-        cancelled: State[Any] = Cancelled(message=str(error) or "the flow was interrupted")
-        reap(flow_run_id, cancelled, of_trials=[future.task_run_id])
-        raise
-    if future.wrapped_future.status == "finished":
-        return True
-    pool.note_death()
-    crashed: State[Any] = Crashed(message="the worker process died")
-    reap(flow_run_id, crashed, of_trials=[future.task_run_id])
-    return False
+    def _what(self, job: _UnderWay) -> str:
+        what = self.jobs[job.position].what
+        return f"{what}: " if what else ""
 
 
 def _result(future: PrefectDaskFuture[Any]) -> Any:

@@ -216,8 +216,8 @@ def test_what_was_best_when_it_was_stopped_is_not_trained_any_further(
     query = to_epoch(configured(context, rescale="none", fit_model="mlp"), 2)
 
     def fit(_: Any, parameters: Mapping[str, Any]) -> Any:
-        asked.extend(member["query"]["epochs"] for member in parameters["members"])
-        return SimpleNamespace(test_loss=20.0, seconds=1.0)
+        asked.extend(member.query["epochs"] for member in parameters["members"])
+        return SimpleNamespace(test_loss=20.0, single_best_test_loss=20.0)
 
     with Study.opened(store, "s", plan) as study:
         study.optimizer._propose = lambda *_: query

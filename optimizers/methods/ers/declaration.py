@@ -25,5 +25,6 @@ ERS = Method(
     implementation="prefect_tune.optimizers.methods.ers.ers:EnsembledRandomSearch",
     options=ErsOptions,
     compared_by_default=False,
+    ensemble="agnostic",
     render_decisions=ensemble_lines,
 )

@@ -71,5 +71,6 @@ ESMBO = Method(
     implementation="prefect_tune.optimizers.methods.esmbo.esmbo:Esmbo",
     options=EsmboOptions,
     compared_by_default=False,
+    ensemble="agnostic",
     render_decisions=ensemble_lines,
 )

@@ -13,7 +13,7 @@ SUMMARY = {
         "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
     },
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
-    "test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
+    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
     "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
 }  # fmt: skip
@@ -49,7 +49,9 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
 
 def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
     nearest = {**SUMMARY["incumbent"], "constraints": {"latency_us": 30.0}}
-    said = shown(incumbent=None, nearest_infeasible=nearest, test_loss=None)
+    said = shown(
+        incumbent=None, nearest_infeasible=nearest, test_loss=None, single_best_test_loss=None
+    )
     assert "best:" not in said
     assert "latency_us: 30 of at most 10 in trial 1, the nearest" in said
     assert "export" not in said
@@ -62,10 +64,29 @@ def test_before_any_trial_nothing_is_made_up(shown) -> None:
     assert "cache:" not in said
 
 
-def test_members_of_an_ensemble_are_shown_with_their_weights(shown) -> None:
-    members = [{"trial": 1, "weight": 0.75}, {"trial": 2, "weight": 0.25}]
-    said = shown(ensemble={"members": members, "losses": [12.5, 11.0]})
-    assert "ensemble of trials 1 (0.75), 2 (0.25): 11 % on the held-out rows" in said
+def test_an_ensemble_is_shown_with_its_losses_and_members_beside_the_best_trial(shown) -> None:
+    members = [{"trial": n, "weight": w} for n, w in ((7, 0.125), (1, 0.5), (2, 0.375))]
+    ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.0]}
+    said = shown(ensemble=ensemble, test_loss=12.0)
+    assert "best: trial 1, cross-validated error 12.5 %; on the test rows 13 %" in said
+    assert "model: greedy ensemble of 3 trials, 11 % on the held-out rows" in said
+    assert "on the held-out rows; on the test rows 12 %" in said
+    assert "trial 1 50.0%, trial 2 37.5%, trial 7 12.5%" in said
+
+
+def test_members_of_a_large_ensemble_take_several_lines(shown) -> None:
+    members = [{"trial": n, "weight": 1 / 12} for n in range(12)]
+    said = shown(ensemble={"kind": "agnostic", "members": members})
+    lines = [line.strip() for line in said.splitlines() if line.strip().startswith("trial")]
+    assert [line.count("%") for line in lines] == [5, 5, 2]
+    assert "model: agnostic ensemble of 12 trials; on the test rows 13 %" in said
+
+
+def test_a_trial_that_was_preferred_to_an_ensemble_is_said_to_be(shown) -> None:
+    ensemble = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
+    assert "model: trial 1 alone, as no ensemble is expected to be better" in shown(
+        ensemble=ensemble
+    )
 
 
 def test_a_method_that_is_not_known_any_more_is_shown_without_its_decisions(shown) -> None:

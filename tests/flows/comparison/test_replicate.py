@@ -34,11 +34,12 @@ class WrittenWorkers:
     broken: frozenset[int] = frozenset()
 
     def run(self, _: Any, parameters: Mapping[str, Any], **__: Any) -> Any:
-        self.fitted.append(parameters["number"])
-        self.epochs += [member["query"]["epochs"] for member in parameters["members"]]
-        if parameters["number"] in self.broken:
+        (member,) = parameters["members"]
+        self.fitted.append(member.number)
+        self.epochs.append(member.query["epochs"])
+        if member.number in self.broken:
             raise RuntimeError("no worker came back")
-        return SimpleNamespace(test_loss=float(parameters["number"]), seconds=1.0)
+        return SimpleNamespace(test_loss=float(member.number), seconds=1.0)
 
 
 def chosen(optimizer: Optimizer) -> Trial | None:

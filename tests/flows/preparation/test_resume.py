@@ -3,6 +3,7 @@
 import pytest
 
 from prefect_tune.flows.preparation.resume import CannotContinue
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -33,8 +34,10 @@ def test_a_study_that_is_there_is_said_to_be_continued_with_its_constraints(prep
         ({}, "stop_rule", StopRule(4, 60.0)),
         ({"trial_timeout": "7s"}, "trial_seconds", 7.0),
         ({"trial_memory": "2GB"}, "trial_memory_bytes", 2 * 10**9),
-        ({"ensemble": 3}, "ensemble", 3),
-        ({}, "ensemble", 2),
+        ({"ensemble": 3}, "ensemble", EnsembleRule("greedy", 3)),
+        ({"ensemble": "single"}, "ensemble", EnsembleRule("single")),
+        ({"ensemble": "auto"}, "ensemble", EnsembleRule("auto")),
+        ({}, "ensemble", EnsembleRule("greedy", 2)),
         ({"no_cache": True}, "use_cache", False),
         ({"workers": 3}, "execution", Execution(workers=3)),
     ],

@@ -21,6 +21,8 @@ def test_the_final_model_is_an_ensemble_of_the_best_trials(tmp_path) -> None:
     alone = tune(**parameters)
     assert alone["ensemble"] is None
     summary = tune(**parameters, ensemble=6)
+    assert summary["ensemble"]["kind"] == "greedy"
+    assert summary["single_best_test_loss"] == alone["test_loss"]
     members = summary["ensemble"]["members"]
     assert sum(m["weight"] for m in members) == pytest.approx(1.0)
     assert members[0]["trial"] == summary["incumbent"]["trial"]

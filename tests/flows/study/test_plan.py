@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, StudyPlan
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
@@ -40,7 +41,8 @@ plans = st.builds(
     trial_memory_bytes=counts,
     bounds=st.lists(st.builds(QuantityBound, quantities, st.floats(0, 9)), max_size=2).map(tuple),
     quantity_digests=st.dictionaries(names, names, max_size=2),
-    ensemble=counts,
+    ensemble=st.none()
+    | st.builds(EnsembleRule.parse, st.integers(1) | st.sampled_from(ENSEMBLE_KINDS)),
     use_cache=st.booleans(),
     flow_run_id=st.none() | names,
     execution=st.builds(Execution, counts, st.none() | names),
@@ -67,6 +69,17 @@ def stored(plan: StudyPlan) -> StoredStudy:
 @given(plans)
 def test_a_plan_comes_back_from_the_ledger_as_it_went_in(plan) -> None:
     assert StudyPlan.from_stored(stored(plan), plan.execution) == plan
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [(None, None), (1, EnsembleRule("single")), (8, EnsembleRule("greedy", 8))],
+)
+def test_a_plan_that_names_a_size_or_no_ensemble_is_read_as_it_was_meant(kept, expected) -> None:
+    """As studies of version 0.1 have it."""
+    study = stored(PLAN)
+    study.settings["ensemble"] = kept
+    assert StudyPlan.from_stored(study).ensemble == expected
 
 
 def test_where_trials_run_is_not_kept() -> None:

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.study import clock as clock_module
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
@@ -140,12 +141,12 @@ def test_what_the_optimizer_refuses_is_not_in_the_ledger(store, enter) -> None:
 def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        study.set_plan(replace(study.plan, ensemble=4))
+        study.set_plan(replace(study.plan, ensemble=EnsembleRule("greedy", 4)))
         study.set_result(test_loss=1.5)
         study.set_result(members=[])
         study.set_state("interrupted")
     with Study.opened(store, name) as again:
-        assert again.plan.ensemble == 4
+        assert again.plan.ensemble == EnsembleRule("greedy", 4)
         assert again.result == {"test_loss": 1.5, "members": []}
         assert again.former_state == "interrupted"
 

@@ -20,6 +20,7 @@ from prefect_tune.flows.workers import dask_trials
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.optimizers import Query, Trial
+from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -202,9 +203,8 @@ def test_a_study_that_shares_the_workers_does_not_notice_the_death_of_anothers(q
 
 def test_the_task_runs_of_a_job_are_counted(quick) -> None:
     def body(trials: DaskTrials) -> None:
-        query = draw(quick, 0).to_json()
-        members = [{"number": 0, "query": query, "weight": 1.0}]
-        refitted = trials.run(refit, {"number": 0, "members": members, "context": quick})
+        members = [Member(0, draw(quick, 0).to_json())]
+        refitted = trials.run(refit, {"what": "trial 0", "members": members, "context": quick})
         assert trials.n_task_runs == refitted.n_task_runs == 7
 
     in_flow(quick, body)

@@ -1,0 +1,92 @@
+"""Refits of what a study has chosen: members side by side, then the model that is made of them."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
+
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.tasks.evaluate import Report
+from prefect_tune.tasks.final_model import Member
+from prefect_tune.tasks.refit import Refitted, member_pins, refit, refit_member
+from prefect_tune.tasks.study_context import StudyContext
+
+__all__ = ["refit_model"]
+
+
+def refit_model(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    weighted: Sequence[tuple[Trial, float]],
+    single_best: Trial,
+) -> tuple[Refitted, float]:
+    """Fit members on all training rows and keep the model that is made of them.
+
+    They are fitted side by side, each by a task of its own, and handed over by the cache, where
+    they stay pinned until then. Without a cache one task fits them one after the other.
+
+    Args:
+        study: The study.
+        running: Workers to fit on, none of which is needed by a trial.
+        context: The study, for the workers.
+        weighted: Trials that the model is made of, and their weights.
+        single_best: The best trial, which is tested alone too.
+
+    Returns:
+        The outcome, and the seconds that it took.
+
+    Raises:
+        RefitFailed: If a member cannot be fitted; names its trial.
+        RuntimeError: If the worker of a task died in each attempt.
+        StoreLost: If the store cannot go on.
+    """
+    started = perf_counter()
+    members = [_member(study, trial, weight) for trial, weight in weighted]
+    what = f"trial {members[0].number}" if len(members) == 1 else f"ensemble of {len(members)}"
+    if single_best.number not in {member.number for member in members}:
+        members.append(_member(study, single_best, 0.0))
+    parameters = {
+        "what": what, "members": members, "context": context, "single_best": single_best.number,
+    }  # fmt: skip
+    if len(members) == 1 or not context.use_cache:
+        refitted: Refitted = running.run(refit, parameters)
+        return refitted, perf_counter() - started
+    asked = study.plan.execution.task_runs
+    report: Report = "steps" if asked == "auto" else asked
+    try:
+        running.run_all([_job(member, context, report) for member in _in_turn(members)])
+        refitted = running.run(refit, {**parameters, "report": "trial"})
+    finally:
+        for member in members:
+            study.store.index.pins.release(member_pins(study.name, member.number))
+    return refitted, perf_counter() - started
+
+
+def _member(study: Study, trial: Trial, weight: float) -> Member:
+    return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)
+
+
+def _in_turn(members: Sequence[Member]) -> list[Member]:
+    """Return members so that none is begun while what it begins with may still be being made.
+
+    The first of each prefix come first, then the second ones: side by side, those of one prefix
+    would wait for each other.
+    """
+    n_before: Counter[str] = Counter()
+    turns = []
+    for member in members:
+        *prefix, _ = member.query["configuration"].items()
+        turns.append(n_before[text := json.dumps(prefix)])
+        n_before[text] += 1
+    return [members[i] for i in sorted(range(len(members)), key=turns.__getitem__)]
+
+
+def _job(member: Member, context: StudyContext, report: Report) -> Job:
+    parameters = {
+        "number": member.number, "query": member.query, "context": context, "report": report,
+    }  # fmt: skip
+    return Job(refit_member, parameters, f"refit of trial {member.number}")

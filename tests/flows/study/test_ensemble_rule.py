@@ -1,0 +1,52 @@
+"""How a study is told to end, and what is refused."""
+
+import pytest
+
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.registry import _METHODS
+from prefect_tune.tasks.bad_input import BadInput
+
+
+def settings_of(**given: object) -> TuneSettings:
+    return TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        (8, EnsembleRule("greedy", 8)),
+        ("8", EnsembleRule("greedy", 8)),  # as the command line gives it
+        ("greedy", EnsembleRule("greedy")),
+        ("agnostic", EnsembleRule("agnostic")),
+        ("auto", EnsembleRule("auto")),
+        ("single", EnsembleRule("single")),
+        (1, EnsembleRule("single")),
+    ],
+)
+def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
+    assert settings_of(ensemble=given).ensemble == expected
+
+
+@pytest.mark.parametrize("given", [0, -3, "0", "many", "Auto", "2.5", ""])
+def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
+    with pytest.raises(BadInput, match=rf"--ensemble {given}: ") as refused:
+        settings_of(ensemble=given)
+    remedy = "name a whole number from 1, or single, greedy, agnostic or auto"
+    assert refused.value.remedy == remedy
+
+
+def test_only_a_named_size_is_compared_with_the_trials() -> None:
+    with pytest.raises(BadInput, match="--ensemble 5: more than the 4 trials of the study"):
+        settings_of(ensemble=5, trials=4)
+    assert settings_of(ensemble="greedy", trials=4).ensemble == EnsembleRule("greedy")
+
+
+def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
+    assert OPTIONS["ensemble"].help.split("[default: ")[1].startswith("single")
+    method = Method(name="many", purpose="Many.", implementation="a:B", ensemble="agnostic")
+    monkeypatch.setitem(_METHODS, "many", method)
+    assert "agnostic for many" in OPTIONS["ensemble"].help

@@ -1,0 +1,223 @@
+"""A study ends in a final model, on workers that are this process."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from studies import context_of, draw, store_of
+from worlds import evaluation
+
+from prefect_tune.flows import final_model
+from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.refitting import _in_turn
+from prefect_tune.flows.study.ensemble import ChosenEnsemble
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.predict import final_model as saved_model
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers import Budget
+from prefect_tune.storage import Ledger
+from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.final_model import Member, RefitFailed
+from prefect_tune.tasks.study_context import StudyContext
+
+NAME = "ended"
+LOSSES = (30.0, 20.0, 10.0, 40.0)
+BEST = 2
+
+
+@dataclass
+class Here:
+    """Workers that are this process, and report no steps.
+
+    Attributes:
+        begun: Names and parameters of the tasks that were run.
+        meanwhile: Called between members and what is made of them.
+    """
+
+    begun: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    meanwhile: Callable[[], None] = lambda: None
+
+    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
+        self.begun.append((task.name, dict(parameters)))
+        return task.fn(**{**parameters, "report": "trial"}).data
+
+    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
+        results = [self.run(job.task, dict(job.parameters)) for job in jobs]
+        self.meanwhile()
+        return results
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.begun]
+
+
+@dataclass
+class Ending:
+    """A study of four trials that is about to end, and how it did."""
+
+    study: Study
+    context: StudyContext
+    workers: Here = field(default_factory=Here)
+    notes: list[str] = field(default_factory=list)
+
+    def end(self, rule: EnsembleRule | None = None, **context: Any) -> dict[str, Any]:
+        """End it by a rule; the summary."""
+        self.workers.begun.clear()
+        self.notes.clear()
+        self.study.plan = replace(self.study.plan, ensemble=rule, **context)
+        observer: Any = SimpleNamespace(note=self.notes.append)
+        fit_final_model(self.study, self.workers, replace(self.context, **context), observer)  # type: ignore[arg-type]
+        return summarize(self.study.store, NAME)
+
+    def pinned(self) -> set[str]:
+        with self.study.store.database.read() as connection:
+            return set(connection.execute(pinned_keys()).scalars())
+
+
+@pytest.fixture
+def ending(tmp_path: Path) -> Iterator[Ending]:
+    context = replace(context_of(tmp_path), study=NAME)
+    plan = StudyPlan(
+        source=Source(str(tmp_path / "table.csv"), target="target"), data_name="table",
+        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
+        chance_loss=40.0, method="random",
+    )  # fmt: skip
+    store = store_of(context)
+    Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, NAME, plan) as study:
+        for number, loss in enumerate(LOSSES):
+            study.optimizer._propose = lambda *_, seed=number: draw(context, seed + 10)  # type: ignore[method-assign]
+            study.tell(study.start(study.ask(Budget())).ended(evaluation(loss)))
+        yield Ending(study, context)
+
+
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int | None]]]:
+    """Decides what is chosen, and returns what is asked for."""
+
+    def decide(kind: Any, **weights: float) -> list[tuple[str, int | None]]:
+        asked: list[tuple[str, int | None]] = []
+
+        def chosen(study: Study, kind_asked: str, size: int | None) -> ChosenEnsemble:
+            asked.append((kind_asked, size))
+            members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
+            return ChosenEnsemble(kind, members, (10.0, 9.0))
+
+        monkeypatch.setattr(final_model, "choose_ensemble", chosen)
+        return asked
+
+    return decide
+
+
+def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choose) -> None:
+    asked = choose("greedy", t2=0.5, t0=0.5)
+    summary = ending.end()
+    assert summary["ensemble"] is None
+    assert summary["test_loss"] == summary["single_best_test_loss"] > 0
+    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+    assert ending.workers.names == ["refit"]
+    assert asked == []
+
+
+@pytest.mark.parametrize("said", [None, EnsembleRule("agnostic")])
+def test_a_method_may_declare_that_its_studies_end_in_an_ensemble(
+    ending, choose, monkeypatch, said
+) -> None:
+    method = ending.study.optimizer.method
+    declared = replace(method, ensemble="agnostic" if said is None else None)
+    monkeypatch.setattr(type(ending.study.optimizer), "method", declared)
+    asked = choose("agnostic", t2=0.75, t1=0.25)
+    summary = ending.end(said)
+    assert asked == [("agnostic", None)]
+    assert summary["ensemble"]["kind"] == "agnostic"
+    assert summary["ensemble"]["members"] == ending.study.result["members"] == [
+        {"trial": 2, "weight": 0.75}, {"trial": 1, "weight": 0.25},
+    ]  # fmt: skip
+    single = ending.end(EnsembleRule("single"))
+    assert single["ensemble"] is None
+    assert single["test_loss"] == summary["single_best_test_loss"]
+
+
+def test_the_best_trial_is_tested_alone_at_no_cost_if_it_is_a_member(ending, choose) -> None:
+    alone = ending.end()["test_loss"]
+    choose("greedy", t2=0.5, t0=0.5)
+    summary = ending.end(EnsembleRule("greedy", 2))
+    assert ending.workers.names == ["refit member", "refit member", "refit"]
+    assert summary["single_best_test_loss"] == alone
+    choose("greedy", t0=0.5, t1=0.5)
+    summary = ending.end(EnsembleRule("greedy", 3))
+    assert ending.workers.names == ["refit member"] * 3 + ["refit"]
+    assert ending.workers.begun[-1][1]["what"] == "ensemble of 2"
+    assert summary["single_best_test_loss"] == alone
+    _, about = saved_model(ending.study.store, NAME)
+    assert [member["trial"] for member in about["members"]] == [0, 1]
+
+
+def test_members_that_begin_alike_take_turns_with_others() -> None:
+    begin = ("a", "a", "b", "a", "b")
+    members = [
+        Member(number, {"configuration": {"rescale": rescale, "fit model": number}})
+        for number, rescale in enumerate(begin)
+    ]
+    assert [member.number for member in _in_turn(members)] == [0, 2, 1, 4, 3]
+
+
+def test_what_members_are_made_of_is_pinned_until_the_model_is_there(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    seen: list[set[str]] = []
+    ending.workers.meanwhile = lambda: seen.append(ending.pinned())
+    ending.end(EnsembleRule("greedy", 2))
+    assert len(seen[0]) > 4
+    assert ending.pinned() == set()
+
+
+def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monkeypatch) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
+    with pytest.raises(RefitFailed, match=r"^trial 2 could not be fitted"):
+        ending.end(EnsembleRule("greedy", 2))
+    assert ending.pinned() == set()
+
+
+def test_without_a_cache_one_task_fits_all_members_and_it_is_said(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    cached = ending.end(EnsembleRule("greedy", 2))
+    ending.study.set_result(members=None)
+    uncached = ending.end(EnsembleRule("greedy", 2), use_cache=False)
+    assert ending.workers.names == ["refit"]
+    assert "without a cache, members are fitted one after the other" in ending.notes
+    losses = ("test_loss", "single_best_test_loss")
+    assert [cached[name] for name in losses] == [uncached[name] for name in losses]
+
+
+def test_a_model_that_is_there_is_not_fitted_again_unless_another_trial_is_the_best(
+    ending, choose
+) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    ending.end(EnsembleRule("greedy", 2))
+    ending.end(EnsembleRule("greedy", 2))
+    assert ending.workers.names == []
+    ending.study.optimizer._propose = lambda *_: draw(ending.context, 20)  # type: ignore[method-assign]
+    ending.study.tell(ending.study.start(ending.study.ask(Budget())).ended(evaluation(1.0)))
+    ending.end(EnsembleRule("greedy", 2))
+    assert len(ending.workers.names) == 3 + 1
+
+
+def test_where_no_ensemble_is_better_the_methods_choice_is_the_model(ending, choose) -> None:
+    choose("single", t2=1.0)
+    assert ending.end(EnsembleRule("greedy", 3))["ensemble"] is None
+    assert any("no ensemble is better" in note for note in ending.notes)
+    compared = ending.end(EnsembleRule("auto"))["ensemble"]
+    assert compared["kind"] == "single"
+    assert compared["members"] == [{"trial": BEST, "weight": 1.0}]

@@ -1,0 +1,188 @@
+"""Members refitted side by side: a real Prefect server, real workers that die and come back."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect_api import states, task_runs
+from studies import configured, context_of, store_of
+from worlds import evaluation
+
+from prefect_tune.flows.refitting import refit_model
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.workers.clusters import workers_started_early
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers import Budget
+from prefect_tune.storage import Ledger
+from prefect_tune.storage.record_ids import model_record
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.problem import algorithm_ids
+from prefect_tune.tasks.refit import Refitted
+from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.user_space import load_user_space
+from prefect_tune.tasks.worker.trial_limits import TrialLimits
+
+NAME = "side-by-side"
+SPACE = """
+import os
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.tree import DecisionTreeClassifier
+
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+FOLDER = Path({folder!r})
+
+
+class Slow(TransformerMixin, BaseEstimator):
+    '''Is wanted by another member long before it is there.'''
+
+    def fit(self, X, y=None):
+        with (FOLDER / "prefixes").open("a") as file:
+            file.write("made ")
+        sleep(1)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Meeting(DecisionTreeClassifier):
+    '''Is fitted once another one is being fitted, too.'''
+
+    def fit(self, X, y):
+        (FOLDER / "meeting" / str(os.getpid())).touch()
+        until = monotonic() + 30
+        while len(list((FOLDER / "meeting").iterdir())) < 2:
+            if monotonic() > until:
+                raise TimeoutError("nobody else is fitted")
+            sleep(0.01)
+        return super().fit(X, y)
+
+
+class Dying(DecisionTreeClassifier):
+    '''Dies when it is fitted first.'''
+
+    def fit(self, X, y):
+        if not (FOLDER / "died").exists():
+            (FOLDER / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+class Broken(DecisionTreeClassifier):
+    def fit(self, X, y):
+        raise ValueError("not on these rows")
+
+
+MODELS = dict(one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken)
+space = Space(
+    "members",
+    (
+        IMPUTE,
+        ENCODE,
+        Step("slow", (Algorithm(id="slow", estimator=Slow),)),
+        Step(
+            "fit model",
+            tuple(
+                Algorithm(id=id, estimator=model, fixed={{"max_depth": depth, "random_state": 0}})
+                for depth, (id, model) in enumerate(MODELS.items(), 1)
+            ),
+        ),
+    ),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def workers(server: str) -> Iterator[None]:  # noqa: ARG001 - flows go there
+    with workers_started_early(2, None):
+        yield
+
+
+@pytest.fixture
+def context(workers: None, tmp_path: Path) -> StudyContext:  # noqa: ARG001
+    """A study of a space whose steps leave notes in the folder."""
+    (tmp_path / "meeting").mkdir()
+    context, code = context_of(tmp_path), SPACE.format(folder=str(tmp_path))
+    space = load_user_space(code, "space.py:space")
+    problem = replace(
+        context.problem,
+        space="space.py:space",
+        space_digest=space.digest,
+        space_code=code,
+        algorithms=algorithm_ids(space),
+    )
+    return replace(context, study=NAME, problem=problem)
+
+
+def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
+    """An ensemble of trials of these models, numbered from 0, and the flow run that fitted it."""
+    plan = StudyPlan(
+        source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
+        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
+    )  # fmt: skip
+    ledger = Ledger(store_of(context).database)
+    ledger.create_study(NAME, plan.problem.to_json(), plan.to_json())
+
+    @flow(persist_result=False)
+    def fit() -> tuple[Refitted, UUID]:
+        flow_run_id = UUID(str(flow_run.id))
+        limits = TrialLimits(seconds=120)
+        with (
+            Study.opened(store_of(context), NAME, plan) as study,
+            DaskTrials.started(context, flow_run_id, limits) as running,
+        ):
+            for model in models:
+                query = configured(context, slow="slow", fit_model=model)
+                study.optimizer._propose = lambda *_, query=query: query  # type: ignore[method-assign]
+                study.tell(study.start(study.ask(Budget())).ended(evaluation(10.0)))
+            weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
+            found, _ = refit_model(study, running, context, weighted, study.trials[0])
+            assert running.n_task_runs == len(models) * 5 + 1
+            return found, flow_run_id
+
+    done: tuple[Refitted, UUID] = fit()
+    return done
+
+
+def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
+    context, tmp_path
+) -> None:
+    done, flow_run_id = refitted(context, "one", "other")
+    assert (tmp_path / "prefixes").read_text() == "made "
+    assert 0 <= done.test_loss < 50
+    assert done.single_best_test_loss is not None
+    runs = task_runs(flow_run_id)
+    tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
+    assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
+    members = {run.id for run in runs if run.name.startswith("refit member")}
+    slow = [run for run in runs if run.name == "slow: slow"]
+    assert {run.task_inputs["__parents__"][0].id for run in slow} == members
+    assert sorted(run.state_name for run in slow) == ["Cached", "Completed"]
+    model = store_of(context).records.get(model_record(NAME))["model"]
+    assert len(model.weights) == 2
+
+
+def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> None:
+    done, flow_run_id = refitted(context, "dying", "plain")
+    assert (tmp_path / "died").exists()
+    assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
+    assert 0 <= done.test_loss < 50
+    assert not {"Running", "Pending"} & set(states(task_runs(flow_run_id)))
+
+
+def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
+    expected = r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows$"
+    with pytest.raises(RefitFailed, match=expected):
+        refitted(context, "plain", "broken", "plain")

@@ -1,0 +1,138 @@
+"""Refits of members, and the model that is made of them, without Prefect."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from studies import configured, context_of, store_of
+
+from prefect_tune.storage import StoreLost
+from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.record_ids import model_record
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
+from prefect_tune.tasks.fitting import fitting
+from prefect_tune.tasks.path_run import PathRun, StepOutcome
+from prefect_tune.tasks.study_context import StudyContext
+
+TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
+MODELS = (
+    ("decision_tree", TREE),
+    ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2}),
+    ("gaussian_nb", {}),
+)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> StudyContext:
+    return context_of(tmp_path)
+
+
+@pytest.fixture
+def members(context: StudyContext) -> list[Member]:
+    """Three models behind one prefix, of which the last is only tested."""
+    prefix = {"rescale": "standardize", "balance": "none", "preprocess": "none"}
+    queries = [configured(context, **prefix, fit_model=model) for model in MODELS]
+    weights = (0.75, 0.25, 0.0)
+    return [
+        Member(4 + i, q.to_json(), w) for i, (q, w) in enumerate(zip(queries, weights, strict=True))
+    ]
+
+
+def plainly(path_run: PathRun, position: int, _: StepOutcome | None) -> StepOutcome:
+    return path_run.run(position)
+
+
+def kept(context: StudyContext) -> tuple[Any, dict[str, Any]]:
+    parts = store_of(context).records.get(model_record(context.study))
+    return parts["model"], parts["about"]
+
+
+def pinned(context: StudyContext) -> set[str]:
+    with store_of(context).database.read() as connection:
+        return set(connection.execute(pinned_keys()).scalars())
+
+
+def predictions(model: Any, context: StudyContext) -> np.ndarray:
+    store = store_of(context)
+    dataset = load_dataset(store, context.problem.dataset)
+    rows = load_split(store, context.problem.split).held_out(REFIT)
+    found: np.ndarray = model.predict_proba(dataset.rows(rows))
+    return found
+
+
+def test_the_model_is_the_weighted_mean_of_its_members_and_the_best_trial_is_tested_alone(
+    context, members
+) -> None:
+    test_loss, alone = keep_model(context, members, plainly, single_best=6)
+    model, about = kept(context)
+    each = []
+    for member in members:
+        single = [replace(member, weight=1.0)]
+        loss, _ = keep_model(replace(context, study="alone"), single, plainly)
+        each.append((predictions(kept(replace(context, study="alone"))[0], context), loss))
+    expected = 0.75 * each[0][0] + 0.25 * each[1][0]
+    np.testing.assert_allclose(predictions(model, context), expected)
+    assert about["members"] == [{"trial": 4, "weight": 0.75}, {"trial": 5, "weight": 0.25}]
+    assert about["trial"] == 4
+    assert about["test_loss"] == test_loss
+    assert alone == each[2][1]
+    assert len({loss for _, loss in each} | {test_loss}) > 1
+
+
+def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
+    context, members, monkeypatch
+) -> None:
+    made = [fit_member(context, member, plainly).costs() for member in members]
+    assert [sum(not cost.hit for cost in costs) for costs in made] == [4, 1, 1]
+    uncached = replace(context, use_cache=False, study="uncached")
+    losses = keep_model(uncached, members, plainly, 6)
+    monkeypatch.setattr(fitting, "build", None)
+    assert keep_model(context, members, plainly, 6) == losses
+    np.testing.assert_array_equal(
+        predictions(kept(context)[0], context), predictions(kept(uncached)[0], context)
+    )
+
+
+def test_what_was_evicted_in_between_is_made_again(context, members) -> None:
+    losses = keep_model(replace(context, use_cache=False), members, plainly, 6)
+    for member in members:
+        fit_member(context, member, plainly)
+    store = store_of(context)
+    assert store.prune(0) > 0
+    assert keep_model(context, members, plainly, 6) == losses
+
+
+def test_what_a_member_is_made_of_stays_pinned_for_its_owner(context, members) -> None:
+    path_run = fit_member(context, members[0], plainly, "one")
+    fit_member(context, members[1], plainly, "two")
+    keys = {node.key for node in path_run.nodes(REFIT)}
+    assert keys < pinned(context)
+    store_of(context).index.pins.release("two")
+    assert pinned(context) == keys
+    fit_member(context, members[2], plainly)
+    assert pinned(context) == keys
+
+
+def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
+    context, members, monkeypatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("not this one\nat all")
+
+    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
+    expected = r"^trial 5 could not be fitted .*: fit model: ValueError: not this one$"
+    with pytest.raises(RefitFailed, match=expected):
+        fit_member(context, members[1], plainly)
+
+
+def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch) -> None:
+    def lost(*_: Any, **__: Any) -> Any:
+        raise StoreLost("the disk is full")
+
+    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", lost)
+    with pytest.raises(StoreLost, match="the disk is full"):
+        fit_member(context, members[1], plainly)
