@@ -22,12 +22,12 @@ from typing import Any
 
 import pandas as pd
 from machine import describe
+from silent import Silent
 
 from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.deployments.server import local_server
-from prefect_tune.flows.progress import Progress, observed_by
+from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
-from prefect_tune.optimizers import Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 METHOD = "bapi"
@@ -38,19 +38,6 @@ SHOWN = (
     "validation", "test", "configurations", "epochs", "saved", "asks", "planner", "training",
     "thaws",
 )  # fmt: skip
-
-
-class Silent:
-    """Observer that says nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def tick(self, progress: Progress) -> None:
-        """Nothing."""
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        """Nothing."""
 
 
 def main() -> None:
