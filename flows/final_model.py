@@ -15,6 +15,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["fit_final_model"]
 
@@ -99,7 +100,8 @@ def _choice(study: Study, incumbent: Trial) -> _Choice:
         weights = study.optimizer.weights
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
-    chosen = None if rule.kind == "single" else choose_ensemble(study, rule.kind, rule.size)
+    with one_thread():
+        chosen = None if rule.kind == "single" else choose_ensemble(study, rule.kind, rule.size)
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)
@@ -137,10 +139,13 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
     yield from chosen.notes if chosen else ()
     is_single = chosen is None or chosen.kind == "single"
     if rule is not None and rule.kind != "single" and is_single:
-        yield (
-            "no ensemble is better on the held-out rows than the best full trial; "
-            f"trial {number} is taken"
+        is_compared = chosen is not None and bool(chosen.nested or rule.kind == "greedy")
+        why = (
+            "is better on the held-out rows than the best full trial"
+            if is_compared
+            else ("can be made of the trials")
         )
+        yield f"no ensemble {why}; trial {number} is taken"
     if rule is not None and rule.size and chosen and 1 < len(chosen.losses) < rule.size:
         yield f"the ensemble has {len(chosen.losses)} picks; adding more does not help"
     if choice.is_ensemble and study.plan.bounds:

@@ -3,14 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from time import perf_counter
 
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.evaluate import Report
-from prefect_tune.tasks.final_model import Member
+from prefect_tune.tasks.final_model import Member, RefitFailed
 from prefect_tune.tasks.refit import Refitted, member_pins, refit, refit_member
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -40,28 +42,36 @@ def refit_model(
         The outcome, and the seconds that it took.
 
     Raises:
-        RefitFailed: If a member cannot be fitted; names its trial.
-        RuntimeError: If the worker of a task died in each attempt.
+        RefitFailed: If a member cannot be fitted, or the worker of a task died in each attempt;
+            names the trial.
         StoreLost: If the store cannot go on.
     """
     started = perf_counter()
     members = [_member(study, trial, weight) for trial, weight in weighted]
     what = f"trial {members[0].number}" if len(members) == 1 else f"ensemble of {len(members)}"
-    if single_best.number not in {member.number for member in members}:
-        members.append(_member(study, single_best, 0.0))
+    is_member = single_best.number in {member.number for member in members}
+    alone = [] if is_member else [_member(study, single_best, 0.0)]
     parameters = {
-        "what": what, "members": members, "context": context, "single_best": single_best.number,
+        "what": what, "members": [*members, *alone], "context": context,
+        "single_best": single_best.number,
     }  # fmt: skip
-    if len(members) == 1 or not context.use_cache:
-        refitted: Refitted = running.run(refit, parameters)
-        return refitted, perf_counter() - started
-    asked = study.plan.execution.task_runs
-    report: Report = "steps" if asked == "auto" else asked
     try:
+        if len(members) == 1 or not context.use_cache:
+            refitted: Refitted = running.run(refit, parameters)
+            return refitted, perf_counter() - started
+        asked = study.plan.execution.task_runs
+        report: Report = "steps" if asked == "auto" else asked
         running.run_all([_job(member, context, report) for member in _in_turn(members)])
+        with suppress(RefitFailed):  # it is only to be compared with
+            running.run_all([_job(member, context, report) for member in alone])
         refitted = running.run(refit, {**parameters, "report": "trial"})
+    except StoreLost:
+        raise
+    except RuntimeError as error:
+        remedy = "; --ensemble single takes the best trial alone" if len(members) > 1 else ""
+        raise RefitFailed(f"{error}{remedy}") from error
     finally:
-        for member in members:
+        for member in [*members, *alone]:
             study.store.index.pins.release(member_pins(study.name, member.number))
     return refitted, perf_counter() - started
 
@@ -71,7 +81,7 @@ def _member(study: Study, trial: Trial, weight: float) -> Member:
 
 
 def _in_turn(members: Sequence[Member]) -> list[Member]:
-    """Return members so that none is begun while what it begins with may still be being made.
+    """Return members so that as few as can be begin while what they begin with is being made.
 
     The first of each prefix come first, then the second ones: side by side, those of one prefix
     would wait for each other.

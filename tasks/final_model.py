@@ -1,7 +1,7 @@
 """The final model of a study: its members fitted on all training rows, and put together."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +99,17 @@ def keep_model(
     dataset = load_dataset(store, context.problem.dataset)
     y = dataset.y[load_split(store, context.problem.split).held_out(REFIT)]
     n_classes, metric = len(dataset.classes), context.problem.find_metric()
-    fitted = [_fitted(context, member, run_step) for member in members]
+    fitted = [_fitted(context, member, run_step) for member in members if member.weight]
+    for member in members:
+        if not member.weight:
+            with suppress(RefitFailed):  # it is only to be compared with
+                fitted.append(_fitted(context, member, run_step))
     weighted = [f for f in fitted if f.member.weight]
-    model, predicted = _put_together(weighted, n_classes)
+    try:
+        model, predicted = _put_together(weighted, n_classes)
+    except ValueError as error:
+        numbers = ", ".join(str(f.member.number) for f in weighted)
+        raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
     test_loss = metric.loss(y, predicted, n_classes)
     alone = [f.predicted for f in fitted if f.member.number == single_best]
     about = {

@@ -16,6 +16,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
@@ -43,6 +44,7 @@ class CheckedObserver(Observer, Protocol):
 def replicate_context(replicate: Replicate) -> StudyContext:
     """Return what the workers need to know of a replicate; its cached artifacts are its own."""
     prepared, plan = replicate.prepared, replicate.plan
+    optimizer = make_optimizer(plan.method, plan.problem.find_space(), 0, None, plan.options)
     return StudyContext(
         prepared.name,
         plan.problem,
@@ -51,6 +53,7 @@ def replicate_context(replicate: Replicate) -> StudyContext:
         memory_limit_bytes=plan.trial_limits().memory_bytes,
         cache_area=prepared.name,
         epochs=plan.epochs,
+        bootstraps=optimizer.bootstraps,
     )
 
 

@@ -49,7 +49,13 @@ class EnsembleRule:
         try:
             size = int(value)
         except ValueError:
-            raise ValueError("neither a number of picks nor a kind of ensemble") from None
+            size = None
+        if (
+            size is None
+            or isinstance(value, bool)
+            or (not isinstance(value, str) and size != value)
+        ):
+            raise ValueError("neither a number of picks nor a kind of ensemble")
         return cls("single") if size == 1 else cls("greedy", size)
 
     def to_json(self) -> int | str:

@@ -6,7 +6,7 @@ which the first is served, and the method is told what came of it. The method it
 a configuration and knows of no folds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +71,11 @@ class Racing(Optimizer):
         stopped = [i for i in ended if self.inner.history[i].failure is None]
         race = {"begun": len(self._first), "stopped": len(stopped)}
         return {**self.inner.decisions, "race": race}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Those of the method."""
+        return self.inner.notes
 
     @property
     def bootstraps(self) -> Bootstraps | None:

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["best_frequencies"]
+from prefect_tune.optimizers.trials.ties import is_least
 
-_TIE = 1e-12
+__all__ = ["best_frequencies"]
 
 
 def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -20,6 +20,6 @@ def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns:
         Shape (n,), together 1.
     """
-    is_best = risks <= risks.min(axis=0) + _TIE
+    is_best = is_least(risks)
     frequencies: NDArray[np.float64] = (is_best / is_best.sum(axis=0)).mean(axis=1)
     return frequencies

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.ties import is_least
 from prefect_tune.tasks.ensembling.agnostic import agnostic_weights
 from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of
 from prefect_tune.tasks.ensembling.held_out import HeldOut
@@ -21,7 +22,6 @@ MOST_PICKS = 32
 """How many members greedy selection picks if nobody says."""
 CANDIDATES = 32
 """How many of the best candidates it picks from (Ram et al. 2020, appendix 8)."""
-_TIE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def predict_held_out(choice: Choice, held_out: HeldOut) -> tuple[Predictions, ..
 
 def _single(held_out: HeldOut) -> Choice:
     losses = held_out.losses
-    best = int(np.argmax(losses <= losses.min() + _TIE))
+    best = int(np.argmax(is_least(losses)))
     return Choice("single", {best: 1.0}, (float(losses[best]),))
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["greedy_picks", "weights_of"]
+from prefect_tune.optimizers.trials.ties import is_least
 
-_TIE = 1e-12
+__all__ = ["greedy_picks", "weights_of"]
 
 
 def greedy_picks(
@@ -33,11 +33,11 @@ def greedy_picks(
     total = members[0].copy()
     while len(picks) < size:
         tried = np.array([loss((total + m) / (len(picks) + 1)) for m in members])
-        best = int(np.argmax(tried <= tried.min() + _TIE))
+        best = int(np.argmax(is_least(tried)))
         picks.append(best)
         losses.append(float(tried[best]))
         total = total + members[best]
-    n = int(np.argmax(np.array(losses) <= min(losses) + _TIE)) + 1
+    n = int(np.argmax(is_least(np.array(losses)))) + 1
     return picks[:n], losses[:n]
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.ties import is_least
 from prefect_tune.tasks.ensembling.choosing import KINDS, Kind, choose, predict_held_out
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
 __all__ = ["best_kind", "deal", "nested_losses"]
 
 N_PARTS = 5
-_TIE = 1e-12
 
 
 def nested_losses(
@@ -63,8 +63,8 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
     >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
     'greedy'
     """
-    least = min(losses.values())
-    return next(kind for kind in KINDS if losses[kind] <= least + _TIE)
+    is_best = is_least(np.array([losses[kind] for kind in KINDS]))
+    return KINDS[int(is_best.argmax())]
 
 
 def deal(held_out: HeldOut, n_parts: int, rng: np.random.Generator) -> NDArray[np.intp]:

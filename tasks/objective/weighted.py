@@ -112,7 +112,7 @@ def _missed_area(
     shares = np.stack([weights[:, y == c].sum(axis=1) for c in range(n_classes)])
     areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
     missed: Array = 1 - np.where(shares > 0, shares * np.nan_to_num(areas), 0.0).sum(axis=0)
-    return missed
+    return np.where((shares > 0).sum(axis=0) > 1, missed, np.nan)
 
 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:

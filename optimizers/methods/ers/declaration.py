@@ -14,7 +14,7 @@ class ErsOptions(HistoriesOptions):
     """Options of `--method ers`.
 
     Attributes:
-        n_histories: Bootstraps of the held-out examples.
+        n_histories: Bootstraps of the held-out examples; 1 for the best model alone.
         share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
     """
 

@@ -17,7 +17,8 @@ class HistoriesOptions:
     """Options of the bootstraps.
 
     Attributes:
-        n_histories: N, bootstraps of the held-out examples, each with a history of its own.
+        n_histories: N, bootstraps of the held-out examples, each with a history of its own; 1 for
+            one history of all examples, which is plain search.
         share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
     """
 
@@ -38,8 +39,8 @@ class HistoriesOptions:
 
     @property
     def bootstraps(self) -> Bootstraps:
-        """Those that evaluations are to have the risks of."""
-        return Bootstraps(self.n_histories, self.share)
+        """Those that evaluations are to have the risks of; one alone is of all examples."""
+        return Bootstraps(self.n_histories, self.share if self.n_histories > 1 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class EsmboOptions(HistoriesOptions):
     """Options of `--method esmbo`.
 
     Attributes:
-        n_histories: N, bootstraps of the held-out examples, each with a history of its own.
+        n_histories: N, bootstraps of the held-out examples, each with a history of its own; 1 for
+            one history of all examples, which is plain search.
         share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
         n_startup: Random configurations before the process is asked.
         kernel: How pipelines are compared.

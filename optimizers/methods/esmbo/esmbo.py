@@ -29,7 +29,8 @@ _FEW_EXAMPLES = 30
 class Esmbo(Jopt):
     """One Gaussian process for the histories of all bootstraps, improved in turn.
 
-    A trial without risks counts with its loss in all histories.
+    A trial without risks, as one that lost a race, counts in each history with its loss and what
+    the others have there more than theirs.
     """
 
     method: ClassVar[Method] = ESMBO
@@ -48,7 +49,7 @@ class Esmbo(Jopt):
         candidates = [t for t in history.complete if history.violation(t) <= 0]
         if not candidates:
             return {}
-        shares = best_frequencies(np.array([self._risks(t) for t in candidates]))
+        shares = best_frequencies(self._risks(candidates))
         return {t.number: float(w) for t, w in zip(candidates, shares, strict=True) if w > 0}
 
     @property
@@ -91,7 +92,7 @@ class Esmbo(Jopt):
         What a failed trial counts as in a history is as far above its loss there as elsewhere: the
         worst risk of all told, plus what the rule adds to the worst loss.
         """
-        told = np.array([self._risks(t) for t in trials if t.loss is not None])
+        told = self._risks([t for t in trials if t.loss is not None])
         worst = max(t.loss for t in trials if t.loss is not None)
         risks = np.empty((len(trials), self.options.n_histories))
         place = 0
@@ -103,7 +104,15 @@ class Esmbo(Jopt):
                 place += 1
         return risks, self._n_asks % self.options.n_histories
 
-    def _risks(self, trial: Trial) -> tuple[float, ...]:
-        assert trial.evaluation is not None  # noqa: S101 - the callers'
-        n, risks = self.options.n_histories, trial.evaluation.risks
-        return risks if len(risks) == n else (trial.evaluation.loss,) * n
+    def _risks(self, trials: Sequence[Trial]) -> Array:
+        """Return the risks of trials with a loss, shape (n, N)."""
+        n = self.options.n_histories
+        known = [t.evaluation.risks if t.evaluation else () for t in trials]
+        has_risks = np.array([len(risks) == n for risks in known], dtype=np.bool_)
+        losses = np.array([t.loss for t in trials], dtype=np.float64)
+        found = np.repeat(losses[:, None], n, axis=1)
+        if has_risks.any():
+            measured = np.array([r for r, has in zip(known, has_risks, strict=True) if has])
+            found += (measured - losses[has_risks, None]).mean(axis=0)
+            found[has_risks] = measured
+        return found

@@ -1,5 +1,6 @@
 """ESMBO: the histories of bootstraps in turn, one process for all, and the ensemble of them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +10,19 @@ from contracts.optimizer import OptimizerContract
 from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
+    Asked,
     Budget,
     Constraint,
     Evaluation,
+    Event,
     Jopt,
     Objective,
     Optimizer,
     Query,
+    Told,
     Trial,
     make_optimizer,
+    replay,
 )
 from prefect_tune.optimizers.methods.esmbo.declaration import EsmboOptions
 from prefect_tune.optimizers.methods.esmbo.esmbo import Esmbo
@@ -177,11 +182,36 @@ def test_failed_trials_count_as_the_worst_of_each_history() -> None:
     assert risks[1].tolist() == [98.0, 104.0, 100.0, 101.0]
 
 
-def test_a_trial_without_risks_counts_with_its_loss() -> None:
+def test_a_trial_without_risks_counts_with_its_loss_as_histories_are_hard_or_easy() -> None:
     optimizer = esmbo()
     optimizer.tell(told(0, optimizer.ask(Budget()), 3.0))
-    optimizer.tell(ended(1, optimizer.ask(Budget()), (1.0, 5.0, 5.0, 5.0)))
-    assert optimizer.weights == {0: 0.75, 1: 0.25}
+    assert optimizer.weights == {0: 1.0}
+    optimizer.tell(ended(1, optimizer.ask(Budget()), (1.0, 9.0, 5.0, 5.0)))  # a loss of 5
+    risks, _ = optimizer._targets(list(optimizer.history), np.array([3.0, 5.0]))
+    assert risks.tolist() == [[-1.0, 7.0, 3.0, 3.0], [1.0, 9.0, 5.0, 5.0]]
+    assert optimizer.weights == {0: 1.0}  # better by two points in each of them
+
+
+def test_a_replay_goes_on_with_the_history_whose_turn_it_is() -> None:
+    unbroken, events = esmbo(), list[Event]()
+    pending: list[Trial] = []
+    for number in range(16):
+        query = unbroken.ask(Budget())
+        memo = json.loads(json.dumps(unbroken.memo))
+        events.append(Asked(number, query, Budget(), memo))
+        pending.append(Trial(number, query))
+        if len(pending) == 2:
+            for trial in pending:
+                done = ended(trial.number, trial.query, risks_of(trial.query))
+                done = Trial.from_json(json.loads(json.dumps(done.to_json())), mixed_space())
+                unbroken.tell(done)
+                events.append(Told(done))
+            pending = []
+    resumed = esmbo()
+    replay(resumed, events)
+    assert resumed.weights == unbroken.weights
+    for _ in range(3):
+        assert resumed.ask(Budget()) == unbroken.ask(Budget())
 
 
 def test_what_is_under_way_is_not_asked_for_again() -> None:
@@ -193,6 +223,7 @@ def test_what_is_under_way_is_not_asked_for_again() -> None:
 
 def test_it_asks_for_bootstraps_and_no_other_method_does() -> None:
     assert esmbo(share=1.0).bootstraps == Bootstraps(N, 1.0)
+    assert esmbo(n_histories=1).bootstraps == Bootstraps(1, 0.0)
     assert EsmboOptions().bootstraps == Bootstraps(30, 0.5)
     assert make_optimizer("random", mixed_space(), 0).bootstraps is None
     assert make_optimizer("ers", mixed_space(), 0).bootstraps == Bootstraps(30, 0.5)
