@@ -1,9 +1,8 @@
-"""Studies of tables on the real stack, without a server: searches, and what they end in on the test rows."""
+"""Studies of tables on the real stack, without a server: searches, and tests of their ends."""
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -13,7 +12,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from prefect_tune.flows.study.objective import study_objective
-from prefect_tune.optimizers import Budget, Evaluation, Query, make_optimizer
+from prefect_tune.optimizers import Budget, Evaluation, Query, Trial, make_optimizer
 from prefect_tune.optimizers.trials.agnostic import best_frequencies
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import StoreAddress
@@ -93,19 +92,14 @@ class TableStudy:
         self.dataset = load_dataset(self.store, self.problem.dataset)
         self.split = load_split(self.store, self.problem.split)
         self.context = StudyContext(str(pair), self.problem, address)
+        self._by_query = dict[str, Predictions]()
 
     def search(self, method: str, options: Mapping[str, Any], n_trials: int) -> dict[str, Any]:
         """Search, and return the trials as JSON values with the processor seconds of the asks."""
         metric = self.problem.find_metric()
         objective = study_objective(metric, self.dataset, self.split, self.space)
         optimizer = make_optimizer(method, self.space, self.pair.seed, objective, dict(options))
-        context = StudyContext(
-            str(self.pair),
-            self.problem,
-            self.context.store,
-            use_cache=False,
-            bootstraps=optimizer.bootstraps,
-        )
+        context = replace(self.context, use_cache=False, bootstraps=optimizer.bootstraps)
         asking, started = 0.0, process_time()
         for number in range(n_trials):
             asked = process_time()
@@ -118,19 +112,8 @@ class TableStudy:
             signal.setitimer(signal.ITIMER_PROF, 0)
             is_done = isinstance(outcome, Evaluation)
             optimizer.tell(trial.ended(outcome) if is_done else trial.failed(outcome))
-        trials = []
-        for trial in optimizer.history:
-            done = trial.evaluation
-            trials.append(
-                {
-                    "query": trial.query.to_json(),
-                    "loss": trial.loss,
-                    "risks": [] if done is None else list(done.risks),
-                    "predictions": [] if done is None else list(done.predictions),
-                    "failure": None if trial.failure is None else trial.failure.message,
-                }
-            )
         seconds = process_time() - started
+        trials = [_said(trial) for trial in optimizer.history]
         return {"trials": trials, "ask_seconds": asking, "seconds": seconds}
 
     def risks(self, trials: Sequence[Mapping[str, Any]], bootstraps: Bootstraps) -> np.ndarray:
@@ -155,10 +138,6 @@ class TableStudy:
         losses = (label != y) if n_classes else (label - y) ** 2
         return [round(float(loss), 7) for loss in losses]
 
-    @cached_property
-    def _by_query(self) -> dict[str, Predictions]:
-        return {}
-
     def _refitted(self, trial: Mapping[str, Any]) -> Predictions:
         query = Query.from_json(trial["query"], self.space)
         name = query.configuration.canonical
@@ -182,13 +161,22 @@ def _drawn(frame: pd.DataFrame, seed: int, n_rows: int, is_of_classes: bool) -> 
     """Some rows of a table, drawn by class; numbers to be predicted are standardised."""
     if len(frame) > n_rows:
         of_class = frame["target"] if is_of_classes else None
-        frame, _ = train_test_split(
-            frame, train_size=n_rows, stratify=of_class, random_state=seed
-        )
+        frame, _ = train_test_split(frame, train_size=n_rows, stratify=of_class, random_state=seed)
     if not is_of_classes:
         target = frame["target"]
         frame = frame.assign(target=(target - target.mean()) / target.std())
     return frame
+
+
+def _said(trial: Trial) -> dict[str, Any]:
+    done = trial.evaluation
+    return {
+        "query": trial.query.to_json(),
+        "loss": trial.loss,
+        "risks": [] if done is None else list(done.risks),
+        "predictions": [] if done is None else list(done.predictions),
+        "failure": None if trial.failure is None else trial.failure.message,
+    }
 
 
 def _too_long(*_: object) -> None:

@@ -7,10 +7,12 @@ As in the paper (Lacoste et al. 2014, section 6), on pairs of a table and a spac
 search gets 150 trials, scored on held-out rows. What it ends in is refitted on all training rows
 and scored on test rows: the best single model of JOPT (SMBO) and of random search (RS), and the
 agnostic ensembles of ESMBO's and of the random trials (ERS), whose weights are of 500 fresh
-bootstraps. Errors of classes in percent, squares of standardised numbers. Of tables with more than
-2,000 rows so many are drawn. The data folder has tables as NAME.csv.gz with the column `target`; the
-home keeps what is done, so that an interrupted benchmark goes on where it was, and so that more
-seeds or pairs extend it. Nineteen pairs take 100 minutes of one core.
+bootstraps. Errors of classes in percent, squares of standardised numbers. A quarter of the rows is
+for testing; of larger tables 2,000 rows are drawn, and half of those. Several seeds of a pair count
+as one data set with all their test rows.
+
+The data folder has tables as NAME.csv.gz with the column `target`; the home keeps what is done, so
+that an interrupted benchmark goes on where it was, and so that more seeds or pairs extend it.
 """
 
 import argparse
@@ -157,7 +159,9 @@ def compare(by_pair: Mapping[str, Sequence[Mapping[str, Any]]], goals: Goals) ->
             if b != a
         ]
         print(f"  {name:<6} {ranks[a]:.2f}   {'; '.join(cells)}")
-    goals.at_most("ESMBO's expected rank, less the least of the others", ranks[0] - ranks[1:].min(), 0)
+    goals.at_most(
+        "ESMBO's expected rank, less the least of the others", ranks[0] - ranks[1:].min(), 0
+    )
     goals.at_least("Poisson-binomial, ESMBO over SMBO", better_in_most(sure[:, 0, 1]), 0.8)
 
 
