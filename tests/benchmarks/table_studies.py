@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.optimizers import Budget, Evaluation, Query, Trial, make_optimizer
-from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.record_ids import predictions_record
@@ -151,10 +151,10 @@ class TableStudy:
 
 
 def agnostic_members(risks: np.ndarray, most: int = MOST_MEMBERS) -> tuple[list[int], list[float]]:
-    """The heaviest members and their weights, together 1, by risks of shape (n, N)."""
-    frequencies = best_frequencies(risks)
-    members = [int(i) for i in np.argsort(-frequencies, kind="stable")[:most] if frequencies[i] > 0]
-    return members, list(frequencies[members] / frequencies[members].sum())
+    """The members, the heaviest first, and their weights, by risks of shape (n, N)."""
+    weights = frequencies_of_few(risks, most)
+    members = [int(i) for i in np.argsort(-weights, kind="stable") if weights[i] > 0]
+    return members, [float(weight) for weight in weights[members]]
 
 
 def _drawn(frame: pd.DataFrame, seed: int, n_rows: int, is_of_classes: bool) -> pd.DataFrame:
