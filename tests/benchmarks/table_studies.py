@@ -13,8 +13,6 @@ from sklearn.model_selection import train_test_split
 
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.optimizers import Budget, Evaluation, Query, Trial, make_optimizer
-from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.tasks.catalogue.spaces import space_named
@@ -23,15 +21,16 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
 from prefect_tune.tasks.ensembling import blend, shares
+from prefect_tune.tasks.ensembling.agnostic import BOOTSTRAPS, agnostic_weights
+from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.evaluate import evaluate_query
 from prefect_tune.tasks.objective.metric import Predictions
-from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 
-__all__ = ["Pair", "TableStudy", "agnostic_members"]
+__all__ = ["Pair", "TableStudy"]
 
 PART = 0.25
 """Of the rows, those to test; of the others, those held out."""
@@ -39,8 +38,6 @@ PART_OF_DRAWN = 0.5
 """Of rows that are drawn from a larger table, those to test."""
 LIMIT_SECONDS = 20.0
 """Of processor time that a trial may take; a fit in C is interrupted when it has ended."""
-BOOTSTRAPS = Bootstraps(500, 0.5)
-MOST_MEMBERS = 32
 
 
 @dataclass(frozen=True)
@@ -116,17 +113,14 @@ class TableStudy:
         trials = [_said(trial) for trial in optimizer.history]
         return {"trials": trials, "ask_seconds": asking, "seconds": seconds}
 
-    def risks(self, trials: Sequence[Mapping[str, Any]], bootstraps: Bootstraps) -> np.ndarray:
-        """Risks of trials in fresh bootstraps of the held-out rows, shape (n, N)."""
-        rng = np.random.default_rng((self.pair.seed, 1))
-        metric = self.problem.find_metric()
-        resampling = Resampling.of(self.dataset, self.split, metric, bootstraps, rng)
-        return np.array([resampling.risks([self.held_out(trial)]) for trial in trials])
-
-    def held_out(self, trial: Mapping[str, Any]) -> Predictions:
-        """Its predictions of the held-out rows."""
-        parts = self.store.records.get(predictions_record(trial["predictions"][0]))
-        return Predictions(parts["label"], parts.get("score"))
+    def agnostic(self, trials: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[float]]:
+        """Members of the agnostic ensemble of trials, the heaviest first, and their weights."""
+        predictions = tuple((self._held_out(trial),) for trial in trials)
+        metric, rng = self.problem.find_metric(), np.random.default_rng((self.pair.seed, 1))
+        held_out = HeldOut(self.dataset, self.split, metric, predictions)
+        weights = agnostic_weights(held_out, BOOTSTRAPS, rng)
+        members = [int(i) for i in np.argsort(-weights, kind="stable") if weights[i] > 0]
+        return members, [float(weight) for weight in weights[members]]
 
     def test_losses(
         self, trials: Sequence[Mapping[str, Any]], weights: Sequence[float]
@@ -138,6 +132,10 @@ class TableStudy:
         losses = (label != y) if n_classes else (label - y) ** 2
         return [round(float(loss), 7) for loss in losses]
 
+    def _held_out(self, trial: Mapping[str, Any]) -> Predictions:
+        parts = self.store.records.get(predictions_record(trial["predictions"][0]))
+        return Predictions(parts["label"], parts.get("score"))
+
     def _refitted(self, trial: Mapping[str, Any]) -> Predictions:
         query = Query.from_json(trial["query"], self.space)
         name = query.configuration.canonical
@@ -148,13 +146,6 @@ class TableStudy:
                     path_run.run(position)
             self._by_query[name] = path_run.nodes(REFIT)[-1].predictions()
         return self._by_query[name]
-
-
-def agnostic_members(risks: np.ndarray, most: int = MOST_MEMBERS) -> tuple[list[int], list[float]]:
-    """The members, the heaviest first, and their weights, by risks of shape (n, N)."""
-    weights = frequencies_of_few(risks, most)
-    members = [int(i) for i in np.argsort(-weights, kind="stable") if weights[i] > 0]
-    return members, [float(weight) for weight in weights[members]]
 
 
 def _drawn(frame: pd.DataFrame, seed: int, n_rows: int, is_of_classes: bool) -> pd.DataFrame:

@@ -24,7 +24,10 @@ from typing import Any
 
 import numpy as np
 from machine import Goals, describe
-from pairwise import (
+from table_studies import Pair, TableStudy
+from threadpoolctl import threadpool_limits
+
+from prefect_tune.flows.comparison.pairwise import (
     better_by_counts,
     better_in_most,
     better_on_average,
@@ -32,8 +35,6 @@ from pairwise import (
     sign_test,
     wins,
 )
-from table_studies import BOOTSTRAPS, Pair, TableStudy, agnostic_members
-from threadpoolctl import threadpool_limits
 
 PAIRS = (
     "svm:ionosphere", "svr:fri_c2_1000_10_reg", "random_forest:sonar", "mlp:heart_statlog",
@@ -104,7 +105,7 @@ def outcome_of(study: TableStudy, trials: Sequence[Mapping[str, Any]], end: str)
     done = [trial for trial in trials if trial["loss"] is not None]
     members, weights = [int(np.argmin([trial["loss"] for trial in done]))], [1.0]
     if end == "agnostic":
-        members, weights = agnostic_members(study.risks(done, BOOTSTRAPS))
+        members, weights = study.agnostic(done)
     return {
         "losses": study.test_losses([done[member] for member in members], weights),
         "members": len(members),
