@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_least"]
+__all__ = ["is_least", "rounding_of"]
 
 _ROUNDINGS = 8 * np.finfo(np.float64).eps
 
@@ -11,11 +11,21 @@ _ROUNDINGS = 8 * np.finfo(np.float64).eps
 def is_least(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which losses are the least along the first axis, ties included, of the same shape.
 
-    Two are equal if they differ by no more than a typical one, the median, is rounded by.
-
     Args:
         losses: Of n models, shape (n,) or (n, N), in any unit.
     """
-    rounding = _ROUNDINGS * np.median(np.abs(losses), axis=0)
-    least: NDArray[np.bool_] = losses <= losses.min(axis=0) + rounding
+    least: NDArray[np.bool_] = losses <= losses.min(axis=0) + rounding_of(losses)
     return least
+
+
+def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much losses may differ and be equal: the rounding of a typical one, the median.
+
+    Args:
+        losses: Of n models, shape (n,) or (n, N), in any unit.
+
+    Returns:
+        Shape () or (N,).
+    """
+    rounding: NDArray[np.float64] = np.asarray(_ROUNDINGS * np.median(np.abs(losses), axis=0))
+    return rounding

@@ -8,22 +8,23 @@ drawn afresh and more than the search needs: their number is the step of the wei
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.objective.weighted import WEIGHTED
 
-__all__ = ["BOOTSTRAPS", "MOST_MEMBERS", "agnostic_weights", "bootstraps_for", "heaviest"]
+__all__ = ["BOOTSTRAPS", "MOST_MEMBERS", "agnostic_weights", "bootstraps_for"]
 
 Array = NDArray[np.float64]
 
 BOOTSTRAPS = Bootstraps(500, 0.5)
 """More than these change no weight by what matters, and cost little beside a training."""
 MOST_MEMBERS = 32
-"""Each member is trained again on all rows and asked in each prediction, and what lies beyond the
-heaviest ones weighs a few percent together; greedy selection picks no more either."""
+"""Each member is trained again on all rows and asked in each prediction. After a search there are a
+hundred models that are the best now and then, many of them alike; so many picked among them
+predict as well. Greedy selection picks no more either."""
 
 _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
 """Where a metric is computed once per model, fold and bootstrap, a millisecond each."""
@@ -44,17 +45,4 @@ def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.G
     """
     resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
     risks = np.array([resampling.risks(predicted) for predicted in held_out.predictions])
-    return heaviest(best_frequencies(risks), MOST_MEMBERS)
-
-
-def heaviest(weights: Array, most: int) -> Array:
-    """Return the weights of the heaviest members, of equals the first, made to sum to 1 again.
-
-    >>> heaviest(np.array([0.125, 0.5, 0.125, 0.25]), 2).round(3)
-    array([0.   , 0.667, 0.   , 0.333])
-    """
-    order = np.argsort(-weights, kind="stable")
-    kept = np.zeros_like(weights)
-    kept[order[:most]] = weights[order[:most]]
-    shared: Array = kept / kept.sum()
-    return shared
+    return frequencies_of_few(risks, MOST_MEMBERS)

@@ -6,8 +6,8 @@ from prefect.blocks.system import Secret
 from pydantic import SecretStr
 
 from prefect_tune.flows.tuning import tune
-from prefect_tune.storage import signing
 from prefect_tune.storage.blocks import ArtifactStoreBlock
+from prefect_tune.storage.privacy import signing
 from prefect_tune.tasks.bad_input import BadInput
 
 pytestmark = pytest.mark.usefixtures("server")

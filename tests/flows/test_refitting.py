@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from uuid import UUID
 
 import pytest
 from prefect import flow
+from prefect.client.schemas.objects import TaskRun
 from prefect.runtime import flow_run
 from prefect_api import states, task_runs
 from studies import configured, context_of, store_of
@@ -29,6 +31,8 @@ from prefect_tune.tasks.user_space import load_user_space
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 NAME = "side-by-side"
+SERVER_SECONDS = 60
+"""In which a server that has much to do knows of all that has ended."""
 SPACE = """
 import os
 import signal
@@ -156,6 +160,15 @@ def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
     return done
 
 
+def task_runs_with(flow_run_id: UUID, name: str) -> list[TaskRun]:
+    """All task runs, once the server knows of one; it hears of them in batches."""
+    until = monotonic() + SERVER_SECONDS
+    while name not in {run.name for run in (runs := task_runs(flow_run_id))}:
+        assert monotonic() < until, f"the server has heard of no {name!r}"
+        sleep(0.2)
+    return runs
+
+
 def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     context, tmp_path
 ) -> None:
@@ -163,7 +176,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     assert (tmp_path / "prefixes").read_text() == "made "
     assert 0 <= done.test_loss < 50
     assert done.single_best_test_loss is not None
-    runs = task_runs(flow_run_id)
+    runs = task_runs_with(flow_run_id, "refit ensemble of 2")
     tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
     assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
     members = {run.id for run in runs if run.name.startswith("refit member")}
@@ -183,6 +196,8 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
 
 
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
-    expected = r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows$"
+    expected = (
+        r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows; --ensemble "
+    )
     with pytest.raises(RefitFailed, match=expected):
         refitted(context, "plain", "broken", "plain")

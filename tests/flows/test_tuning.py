@@ -160,7 +160,7 @@ def test_the_same_configurations_again_are_all_served(finished) -> None:
         ({"seed": 5}, "has --seed 0, and cannot be continued with 5"),
         ({"space": "healthcare"}, "has --space small"),
         ({"folds": 5}, "has --folds 3"),
-        ({"option": {"a": 1}}, "has the options {} of its method"),
+        ({"option": {"a": 1}}, "has no options of its method"),
         ({"drop": ["a"]}, "was made with other data"),
     ],
 )

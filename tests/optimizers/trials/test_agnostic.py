@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.agnostic import best_frequencies, frequencies_of_few
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 
 LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)
@@ -70,3 +70,42 @@ def test_equal_but_for_rounding_is_a_tie() -> None:
 def test_bootstraps_are_checked(n: int, share: float) -> None:
     with pytest.raises(ValueError, match=r"at least 1 bootstrap; got 0|must be in \[0, 1\]; got"):
         Bootstraps(n, share)
+
+
+@given(RISKS, st.integers(1, 6))
+def test_few_models_are_as_often_the_best_as_among_themselves(risks: np.ndarray, most: int) -> None:
+    found = frequencies_of_few(risks, most)
+    members = np.flatnonzero(found)
+    assert 1 <= len(members) <= most
+    assert found.sum() == pytest.approx(1)
+    if np.count_nonzero(best_frequencies(risks)) <= most:
+        assert found == pytest.approx(best_frequencies(risks))
+    else:
+        assert found[members] == pytest.approx(best_frequencies(risks[members]))
+
+
+def test_models_that_are_alike_are_not_crowded_out_by_odd_ones() -> None:
+    """Twenty copies of the model that is the best in six of ten bootstraps, and four odd ones."""
+    alike = np.tile([0.0] * 6 + [1.0] * 4, (20, 1))
+    odd = np.ones((4, 10))
+    odd[np.arange(4), 6 + np.arange(4)] = 0.0
+    risks = np.concatenate([alike, odd])
+    heaviest = np.argsort(-best_frequencies(risks), kind="stable")[:4]
+    assert set(heaviest) == {20, 21, 22, 23}
+    found = frequencies_of_few(risks, 4)
+    assert found[:20].sum() >= 0.6
+    assert np.count_nonzero(found) == 4
+
+
+def test_the_first_member_has_the_least_mean_risk_and_others_are_picked_by_their_own_share() -> (
+    None
+):
+    risks = np.array([[0.3, 0.3, 0.3, 0.3], [0.0, 0.9, 0.9, 0.9], [0.9, 0.2, 0.2, 0.9]])
+    assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
+    assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])
+    assert frequencies_of_few(risks, 3) == pytest.approx([0.25, 0.25, 0.5])
+
+
+def test_an_ensemble_of_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 model; got 0"):
+        frequencies_of_few(np.ones((2, 3)), 0)
