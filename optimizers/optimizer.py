@@ -18,7 +18,7 @@ from prefect_tune.optimizers.space.fidelity import part_of
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps, bootstraps_of
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
@@ -88,8 +88,8 @@ class Optimizer(ABC):
 
     @property
     def bootstraps(self) -> Bootstraps | None:
-        """The bootstraps that it needs the risks of; None, by default, if it needs none."""
-        return None
+        """The bootstraps that it needs the risks of, as its options say; None if it needs none."""
+        return bootstraps_of(self.options)
 
     @property
     def can_go_on(self) -> bool:

@@ -16,8 +16,9 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
-from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.registry import method_named
 from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.trials.bootstraps import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.final_model import Member, RefitFailed
@@ -44,7 +45,7 @@ class CheckedObserver(Observer, Protocol):
 def replicate_context(replicate: Replicate) -> StudyContext:
     """Return what the workers need to know of a replicate; its cached artifacts are its own."""
     prepared, plan = replicate.prepared, replicate.plan
-    optimizer = make_optimizer(plan.method, plan.problem.find_space(), 0, None, plan.options)
+    options = method_named(plan.method).options(**plan.options)
     return StudyContext(
         prepared.name,
         plan.problem,
@@ -53,7 +54,7 @@ def replicate_context(replicate: Replicate) -> StudyContext:
         memory_limit_bytes=plan.trial_limits().memory_bytes,
         cache_area=prepared.name,
         epochs=plan.epochs,
-        bootstraps=optimizer.bootstraps,
+        bootstraps=bootstraps_of(options),
     )
 
 

@@ -22,7 +22,7 @@ from prefect_dask.task_runners import PrefectDaskFuture
 from prefect_tune.flows.workers.clusters import started_runner
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
-from prefect_tune.flows.workers.reaping import end_trial_run, reap
+from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Failure, Trial
@@ -263,7 +263,8 @@ class DaskTrials:
     def _settle(self, trials: Sequence[_UnderWay], state: State[Any]) -> None:
         """Give the task runs of trials, and those inside of them, a final state."""
         for trial in trials:
-            end_trial_run(self._flow_run_id, trial.future.task_run_id, trial.trial.number, state)
+            name = f"trial {trial.trial.number}"
+            end_task_run(self._flow_run_id, trial.future.task_run_id, evaluate, name, state)
         reap(self._flow_run_id, state, of_trials=[t.future.task_run_id for t in trials])
 
 

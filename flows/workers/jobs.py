@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.workers.reaping import reap
+from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.evaluate import TrialOutcome
 
@@ -155,7 +155,7 @@ class _SideBySide:
             ended.future.wrapped_future.release()
         self.pool.note_death()
         crashed: State[Any] = Crashed(message="the worker process died")
-        reap(self.flow_run_id, crashed, of_trials=[ended.future.task_run_id])
+        self._end_run(ended, crashed)
         if ended.attempt == _ATTEMPTS:
             died = f"the worker process died in {_ATTEMPTS} attempts"
             raise RuntimeError(f"{self._what(ended)}{died}")
@@ -167,9 +167,21 @@ class _SideBySide:
             return
         self.pool.end([job.future for job in self.under_way.values()])
         cancelled: State[Any] = Cancelled(message=reason)
-        reap(self.flow_run_id, cancelled, of_trials=self.under_way)
         for job in self.under_way.values():
+            self._end_run(job, cancelled)
             job.future.wrapped_future.release()
+
+    def _end_run(self, job: _UnderWay, state: State[Any]) -> None:
+        """Give the task run of a job whose process is gone, and those inside of it, an end."""
+        of, task_run_id = self.jobs[job.position], job.future.task_run_id
+        end_task_run(
+            self.flow_run_id,
+            task_run_id,
+            of.task,
+            of.what or getattr(of.task, "name", "job"),
+            state,
+        )
+        reap(self.flow_run_id, state, of_trials=[task_run_id])
 
     def _what(self, job: _UnderWay) -> str:
         what = self.jobs[job.position].what

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from prefect import Task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -20,9 +21,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import State, StateType, TaskRun
 from prefect.exceptions import PrefectHTTPStatusError
 
-from prefect_tune.tasks.evaluate import evaluate
-
-__all__ = ["end_trial_run", "reap"]
+__all__ = ["end_task_run", "reap"]
 
 _LOGGER = logging.getLogger(__name__)
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
@@ -58,13 +57,16 @@ def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None 
     return reaped
 
 
-def end_trial_run(flow_run_id: UUID, task_run_id: UUID, number: int, state: State[Any]) -> None:
-    """Give a trial's task run a final state, and create it where the server never heard of it.
+def end_task_run(
+    flow_run_id: UUID, task_run_id: UUID, task: Task[..., Any], name: str, state: State[Any]
+) -> None:
+    """Give a task run a final state, and create it where the server has not heard of it.
 
     Args:
         flow_run_id: The flow run.
         task_run_id: The task run.
-        number: Number of the trial.
+        task: What it is a run of.
+        name: Its name.
         state: The final state.
     """
     try:
@@ -75,11 +77,11 @@ def end_trial_run(flow_run_id: UUID, task_run_id: UUID, number: int, state: Stat
                 if error.response.status_code != 404:
                     raise
                 client.create_task_run(
-                    evaluate,
+                    task,
                     flow_run_id,
                     dynamic_key=str(task_run_id),
                     id=task_run_id,
-                    name=f"trial {number}",
+                    name=name,
                     state=state,
                 )
     except Exception as error:

@@ -1,8 +1,9 @@
 """Bootstraps of the held-out examples: how many an evaluation has risks in, and of which size."""
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Bootstraps"]
+__all__ = ["Bootstraps", "bootstraps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,9 @@ class Bootstraps:
             raise ValueError(f"there is at least 1 bootstrap; got {self.n}")
         if not 0 <= self.share <= 1:
             raise ValueError(f"the share of a bootstrap must be in [0, 1]; got {self.share}")
+
+
+def bootstraps_of(options: Any) -> Bootstraps | None:
+    """Return the bootstraps that the options of a method ask for; None if they speak of none."""
+    found: Bootstraps | None = getattr(options, "bootstraps", None)
+    return found

@@ -160,13 +160,17 @@ def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
     return done
 
 
-def task_runs_with(flow_run_id: UUID, name: str) -> list[TaskRun]:
-    """All task runs, once the server knows of one; it hears of them in batches."""
+def settled_task_runs(flow_run_id: UUID) -> list[TaskRun]:
+    """All task runs, once the server knows how the refits ended; it hears of them in batches."""
     until = monotonic() + SERVER_SECONDS
-    while name not in {run.name for run in (runs := task_runs(flow_run_id))}:
-        assert monotonic() < until, f"the server has heard of no {name!r}"
+    while monotonic() < until:
+        runs = task_runs(flow_run_id)
+        refits = [run for run in runs if run.name.startswith("refit")]
+        has_last = any(run.name.startswith("refit ensemble") for run in refits)
+        if has_last and not {"Running", "Pending"} & set(states(refits)):
+            return runs
         sleep(0.2)
-    return runs
+    raise AssertionError(f"the server does not know how all have ended: {states(runs)}")
 
 
 def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
@@ -176,7 +180,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     assert (tmp_path / "prefixes").read_text() == "made "
     assert 0 <= done.test_loss < 50
     assert done.single_best_test_loss is not None
-    runs = task_runs_with(flow_run_id, "refit ensemble of 2")
+    runs = settled_task_runs(flow_run_id)
     tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
     assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
     members = {run.id for run in runs if run.name.startswith("refit member")}
@@ -192,7 +196,7 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
     assert (tmp_path / "died").exists()
     assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
     assert 0 <= done.test_loss < 50
-    assert not {"Running", "Pending"} & set(states(task_runs(flow_run_id)))
+    assert settled_task_runs(flow_run_id)
 
 
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:

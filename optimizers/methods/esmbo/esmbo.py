@@ -18,7 +18,6 @@ from prefect_tune.optimizers.methods.esmbo.declaration import ESMBO
 from prefect_tune.optimizers.methods.jopt.jopt import Array, Jopt
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.agnostic import best_frequencies
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Esmbo"]
@@ -35,12 +34,6 @@ class Esmbo(Jopt):
 
     method: ClassVar[Method] = ESMBO
     _most_trials: float = np.inf
-
-    @property
-    def bootstraps(self) -> Bootstraps:
-        """Those that have a history each."""
-        found: Bootstraps = self.options.bootstraps
-        return found
 
     @property
     def weights(self) -> Mapping[int, float]:

@@ -8,7 +8,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Crashed
 from prefect_api import states, task_runs
 
-from prefect_tune.flows.workers.reaping import end_trial_run, reap
+from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.tasks.evaluate import evaluate
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -33,8 +34,8 @@ def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
 
 def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -> None:
     runs, unseen = OpenRuns(), uuid4()
-    end_trial_run(runs.flow_run_id, runs.one, 0, CRASHED)
-    end_trial_run(runs.flow_run_id, unseen, 7, CRASHED)
+    end_task_run(runs.flow_run_id, runs.one, evaluate, "trial 0", CRASHED)
+    end_task_run(runs.flow_run_id, unseen, evaluate, "trial 7", CRASHED)
     assert runs.states() | {"trial 0": "Crashed", "trial 7": "Crashed"} == runs.states()
     assert unseen in {run.id for run in task_runs(runs.flow_run_id)}
 
@@ -42,5 +43,5 @@ def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -
 def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert reap(uuid4(), CRASHED) == 0
-        end_trial_run(uuid4(), uuid4(), 0, CRASHED)
+        end_task_run(uuid4(), uuid4(), evaluate, "trial 0", CRASHED)
     assert caplog.text.count("could not be set to Crashed") == 2
