@@ -136,3 +136,27 @@ def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch)
     monkeypatch.setattr("prefect_tune.tasks.node.fit_model", lost)
     with pytest.raises(StoreLost, match="the disk is full"):
         fit_member(context, members[1], plainly)
+
+
+def test_a_trial_that_is_only_compared_with_may_fail(context, members) -> None:
+    def failing(path_run: PathRun, position: int, _: StepOutcome | None) -> StepOutcome:
+        if path_run.query.configuration.path[-1] == "gaussian_nb":
+            raise ValueError("not on these rows")
+        return path_run.run(position)
+
+    test_loss, alone = keep_model(context, members, failing, 6)
+    assert alone is None
+    assert test_loss == keep_model(context, members[:2], plainly)[0]
+    with pytest.raises(RefitFailed, match="trial 6 could not be fitted"):
+        keep_model(context, [*members[:2], replace(members[2], weight=0.1)], failing, 6)
+
+
+def test_members_that_disagree_on_classes_are_named_by_their_trials(
+    context, members, monkeypatch
+) -> None:
+    def disagreeing(*_: Any) -> Any:
+        raise ValueError("member 1 knows the classes no, yes and perhaps")
+
+    monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
+    with pytest.raises(RefitFailed, match=r"trials 4, 5, .* make no ensemble: member 1 knows"):
+        keep_model(context, members, plainly, 6)

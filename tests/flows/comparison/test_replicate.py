@@ -17,6 +17,7 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Trial
+from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.data.source import Source
 
@@ -111,6 +112,23 @@ def test_workers_know_of_how_many_epochs_a_full_training_is(study: Study, epochs
     prepared = PreparedStudy(study.name, plan, study.store)
     context = replicate_context(Replicate(Entrant("random", "random"), 0, prepared))
     assert context.epochs == epochs
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "bootstraps"),
+    [
+        ("random", {}, None),
+        ("ers", {}, Bootstraps(30, 0.5)),
+        ("esmbo", {"n_histories": 7, "share": 1.0}, Bootstraps(7, 1.0)),
+    ],
+)
+def test_workers_know_of_the_bootstraps_that_the_method_needs(
+    study: Study, method: str, options: dict[str, Any], bootstraps: Bootstraps | None
+) -> None:
+    plan = replace(study.plan, method=method, options=options)
+    prepared = PreparedStudy(study.name, plan, study.store)
+    context = replicate_context(Replicate(Entrant(method, method), 0, prepared))
+    assert context.bootstraps == bootstraps
 
 
 def test_the_method_says_of_how_many_epochs_its_final_model_is(study: Study, monkeypatch) -> None:
