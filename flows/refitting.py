@@ -55,6 +55,8 @@ def refit_model(
         "what": what, "members": [*members, *alone], "context": context,
         "single_best": single_best.number,
     }  # fmt: skip
+    pins = study.store.index.pins
+    pins.release_beginning(member_pins(study.name))  # of a session that was killed
     try:
         if len(members) == 1 or not context.use_cache:
             refitted: Refitted = running.run(refit, parameters)
@@ -71,8 +73,7 @@ def refit_model(
         remedy = "; --ensemble single takes the best trial alone" if len(members) > 1 else ""
         raise RefitFailed(f"{error}{remedy}") from error
     finally:
-        for member in [*members, *alone]:
-            study.store.index.pins.release(member_pins(study.name, member.number))
+        pins.release_beginning(member_pins(study.name))
     return refitted, perf_counter() - started
 
 

@@ -47,9 +47,12 @@ class Refitted:
     n_task_runs: int
 
 
-def member_pins(study: str, number: int) -> str:
-    """Return who pins, in the cache, what the member from a trial is made of."""
-    return f"refit {study} {number}"
+def member_pins(study: str, number: int | None = None) -> str:
+    """Return who pins, in the cache, what the member from a trial is made of.
+
+    Without a number, what the names of all members of the study begin with.
+    """
+    return f"refit {study} " + ("" if number is None else str(number))
 
 
 @task(

@@ -50,6 +50,12 @@ class Pins:
         """Release all pins of an owner."""
         self.set([], owner, 0.0)
 
+    def release_beginning(self, owner: str) -> None:
+        """Release all pins of owners whose name begins so."""
+        with self._database.write() as connection:
+            is_meant = pin_table.c.owner.startswith(owner, autoescape=True)
+            connection.execute(delete(pin_table).where(is_meant))
+
     @staticmethod
     def _insert(connection: Connection, keys: Sequence[str], owner: str, seconds: float) -> None:
         if keys:

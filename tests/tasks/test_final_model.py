@@ -16,6 +16,7 @@ from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
+from prefect_tune.tasks.refit import member_pins
 from prefect_tune.tasks.study_context import StudyContext
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
@@ -160,3 +161,13 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
     monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
     with pytest.raises(RefitFailed, match=r"trials 4, 5, .* make no ensemble: member 1 knows"):
         keep_model(context, members, plainly, 6)
+
+
+def test_pins_of_all_members_are_released_at_once_and_those_of_others_stay(
+    context, members
+) -> None:
+    for number, member in enumerate(members):
+        fit_member(context, member, plainly, member_pins("mine", number))
+    other = fit_member(context, members[0], plainly, member_pins("yours", 0))
+    store_of(context).index.pins.release_beginning(member_pins("mine"))
+    assert pinned(context) == {node.key for node in other.nodes(REFIT)}
