@@ -86,7 +86,7 @@ class _Choice:
     @property
     def ensemble(self) -> dict[str, Any] | None:
         """The ensemble as JSON values, and a trial that was preferred to one; None otherwise."""
-        is_compared = self.rule is not None and self.rule.kind == "auto"
+        is_compared = self.rule is not None and self.rule.kind in {"auto", "greedy"}
         if self.chosen is not None and (self.chosen.kind != "single" or is_compared):
             return {**self.chosen.to_json(), "members": self.members}
         return {"kind": "method", "members": self.members} if self.is_ensemble else None

@@ -90,7 +90,7 @@ def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:
         return
     losses, members = ensemble.get("losses"), ensemble["members"]
     if ensemble["kind"] == "single":
-        yield f"model: trial {members[0]['trial']} alone, as no ensemble is expected to be better"
+        yield f"model: trial {members[0]['trial']} alone, as no ensemble was found to be better"
         return
     held_out = f", [bold]{losses[-1]:.4g}{unit}[/] on the held-out rows" if losses else ""
     yield (

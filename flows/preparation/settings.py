@@ -138,7 +138,7 @@ class TuneSettings:
             metric=p["metric"],
             positive=p["positive"],
             bounds=bounds,
-            ensemble=_parse_ensemble(p["ensemble"], p["trials"]),
+            ensemble=_parse_ensemble(p["ensemble"]),
             seed=p["seed"],
             options=dict(p["option"] or {}),
             stop_rule=StopRule(
@@ -199,16 +199,16 @@ def parse_trial_memory(text: str | None) -> int | None:
     return memory_bytes
 
 
-def _parse_ensemble(value: int | str | None, trials: int | None) -> EnsembleRule | None:
+def _parse_ensemble(value: int | str | None) -> EnsembleRule | None:
     """Parse `--ensemble`.
 
     Raises:
-        BadInput: If it is neither a kind nor a number of picks, or more of them than trials.
+        BadInput: If it is neither a kind nor a number of picks.
     """
     if value is None:
         return None
     try:
-        rule = EnsembleRule.parse(value)
+        return EnsembleRule.parse(value)
     except ValueError as error:
         *kinds, last = ENSEMBLE_KINDS
         raise BadInput(
@@ -217,14 +217,6 @@ def _parse_ensemble(value: int | str | None, trials: int | None) -> EnsembleRule
             value=value,
             remedy=f"name a whole number from 1, or {', '.join(kinds)} or {last}",
         ) from None
-    if rule.size is not None and trials is not None and rule.size > trials:
-        raise BadInput(
-            f"more than the {trials} trials of the study",
-            option="ensemble",
-            value=value,
-            remedy="name a smaller one",
-        )
-    return rule
 
 
 def _parse_cache_budget(text: str | None) -> int | None:

@@ -115,7 +115,9 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         mean: NDArray[np.float64] = np.sum(
             [weight * self._contributed(member, X) for member, weight in weighted], axis=0
         )
-        return mean
+        # Rounding may make them a little more than 1.
+        rows: NDArray[np.float64] = mean / mean.sum(axis=1, keepdims=True)
+        return rows
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class with the largest share, shape (n,); of equals, the lowest."""

@@ -216,7 +216,8 @@ def test_a_model_that_is_there_is_not_fitted_again_unless_another_trial_is_the_b
 
 def test_where_no_ensemble_is_better_the_methods_choice_is_the_model(ending, choose) -> None:
     choose("single", t2=1.0)
-    assert ending.end(EnsembleRule("greedy", 3))["ensemble"] is None
+    picked = ending.end(EnsembleRule("greedy", 3))["ensemble"]
+    assert (picked["kind"], picked["members"]) == ("single", [{"trial": BEST, "weight": 1.0}])
     assert any("no ensemble is better" in note for note in ending.notes)
     compared = ending.end(EnsembleRule("auto"))["ensemble"]
     assert compared["kind"] == "single"

@@ -1,5 +1,6 @@
 """ERS: random configurations and their agnostic ensemble (Lacoste et al. 2014, section 5)."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,11 @@ class EnsembledRandomSearch(Esmbo):
     """Random configurations that end in the ensemble of ESMBO."""
 
     method: ClassVar[Method] = ERS
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Whether the bootstraps mean little."""
+        return self._notes_on_examples()
 
     def _next(self, rng: np.random.Generator) -> Configuration:
         return new_configuration(self.space, self.history.asked, rng)

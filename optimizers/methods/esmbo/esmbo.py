@@ -48,20 +48,26 @@ class Esmbo(Jopt):
     @property
     def notes(self) -> Sequence[str]:
         """Whether the bootstraps mean little, or the trials are too few for all of them."""
-        n, said = self.options.n_histories, []
+        n, n_startup = self.options.n_histories, self.options.n_startup
+        left = max(self._most_trials - n_startup, 0)
+        if left >= n:
+            return self._notes_on_examples()
+        said = (
+            f"after {n_startup} random ones, {left:g} trials are left for {n} histories, so that "
+            f"some are never improved; more trials or --option n_histories={max(left, 1):g} would "
+            "serve"
+        )
+        return (*self._notes_on_examples(), said)
+
+    def _notes_on_examples(self) -> tuple[str, ...]:
         held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
-        if self.options.share and held_out is not None and held_out * n_folds < _FEW_EXAMPLES:
-            said.append(
-                f"{held_out * n_folds} held-out examples are few for bootstraps: the ensemble's "
-                "weights are mostly luck"
-            )
-        if self._most_trials < n:
-            said.append(
-                f"{self._most_trials:g} trials are fewer than the {n} histories, so that some "
-                f"are never asked to improve; --option n_histories={self._most_trials:g} or more "
-                "trials would serve"
-            )
-        return tuple(said)
+        if not self.options.share or held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
+            return ()
+        said = (
+            f"{held_out * n_folds} held-out examples are few for bootstraps: the ensemble's "
+            "weights are mostly luck"
+        )
+        return (said,)
 
     @property
     def decisions(self) -> dict[str, Any]:

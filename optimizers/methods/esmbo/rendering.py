@@ -12,5 +12,7 @@ def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
     if not n_members:
         return []
     effective, n = decisions["effective"], decisions["histories"]
-    among = f"{n_members} of {n_trials} models are the best in some of {n} bootstraps"
+    among = (
+        f"in the search, {n_members} of {n_trials} models were the best in some of {n} bootstraps"
+    )
     return [f"{among}, worth {effective:.1f} of equal weight"]

@@ -84,9 +84,7 @@ def test_members_of_a_large_ensemble_take_several_lines(shown) -> None:
 
 def test_a_trial_that_was_preferred_to_an_ensemble_is_said_to_be(shown) -> None:
     ensemble = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
-    assert "model: trial 1 alone, as no ensemble is expected to be better" in shown(
-        ensemble=ensemble
-    )
+    assert "model: trial 1 alone, as no ensemble was found to be better" in shown(ensemble=ensemble)
 
 
 def test_a_method_that_is_not_known_any_more_is_shown_without_its_decisions(shown) -> None:

@@ -7,7 +7,6 @@ from inputs import QUICK, table, write_table
 from prefect_tune.flows.study.predict import final_model, predict
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.ensembling import ClassEnsemble
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -40,8 +39,3 @@ def test_the_final_model_is_an_ensemble_of_the_best_trials(tmp_path) -> None:
     chances = predicted.filter(like="probability_").to_numpy()
     assert np.allclose(chances.sum(axis=1), 1)
     store.close()
-
-
-def test_an_ensemble_of_more_than_there_will_be_trials_is_refused(tmp_path) -> None:
-    with pytest.raises(BadInput, match="--ensemble 5: more than the 4 trials"):
-        tune(data=str(write_table(tmp_path)), target="target", trials=4, ensemble=5)

@@ -39,10 +39,8 @@ def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
     assert refused.value.remedy == remedy
 
 
-def test_only_a_named_size_is_compared_with_the_trials() -> None:
-    with pytest.raises(BadInput, match="--ensemble 5: more than the 4 trials of the study"):
-        settings_of(ensemble=5, trials=4)
-    assert settings_of(ensemble="greedy", trials=4).ensemble == EnsembleRule("greedy")
+def test_picks_are_with_replacement_and_may_be_more_than_there_are_trials() -> None:
+    assert settings_of(ensemble=5, trials=4).ensemble == EnsembleRule("greedy", 5)
 
 
 def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:

@@ -153,7 +153,10 @@ def test_weights_count_the_histories_in_which_a_trial_is_the_best() -> None:
         "histories": 4, "candidates": 4, "members": 3, "effective": pytest.approx(1 / 0.34375),
     }  # fmt: skip
     (line,) = ensemble_lines(optimizer.decisions)
-    assert line == ("3 of 4 models are the best in some of 4 bootstraps, worth 2.9 of equal weight")
+    assert line == (
+        "in the search, 3 of 4 models were the best in some of 4 bootstraps, worth 2.9 of equal "
+        "weight"
+    )
     assert ensemble_lines(esmbo().decisions) == []
     assert esmbo().weights == {}
 
@@ -231,16 +234,23 @@ def test_it_asks_for_bootstraps_and_no_other_method_does() -> None:
 
 def test_few_examples_and_few_trials_are_said() -> None:
     few = esmbo(objective=Objective(n_held_out=9, n_folds=3), n_histories=12)
-    few.ask(Budget(trials_left=7))
+    few.ask(Budget(trials_left=12))
     held_out, trials = few.notes
     assert "27 held-out examples are few for bootstraps" in held_out
-    assert "7 trials are fewer than the 12 histories" in trials
+    assert "after 5 random ones, 7 trials are left for 12 histories" in trials
     assert "--option n_histories=7" in trials
     many = esmbo(objective=Objective(n_held_out=10, n_folds=3))
-    many.ask(Budget(trials_left=N))
+    many.ask(Budget(trials_left=5 + N))
     assert many.notes == ()
     many.ask(Budget())
     assert many.notes == ()
+
+
+def test_ers_improves_no_history_and_does_not_speak_of_them() -> None:
+    ers = make_optimizer("ers", mixed_space(), 0, Objective(n_held_out=9, n_folds=3))
+    ers.ask(Budget(trials_left=3))
+    (note,) = ers.notes
+    assert "27 held-out examples are few" in note
 
 
 @pytest.mark.parametrize(
