@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 __all__ = ["is_least", "rounding_of"]
 
-_ROUNDINGS = 8 * np.finfo(np.float64).eps
+_ROUNDING = 1e-12
+"""Of a sum over any number of rows, as a share."""
 
 
 def is_least(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -27,5 +28,5 @@ def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns:
         Shape () or (N,).
     """
-    rounding: NDArray[np.float64] = np.asarray(_ROUNDINGS * np.median(np.abs(losses), axis=0))
+    rounding: NDArray[np.float64] = np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
     return rounding

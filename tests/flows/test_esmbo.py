@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from inputs import write_table
 from interrupting import Interrupting
@@ -10,6 +11,7 @@ from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import Trial
+from prefect_tune.optimizers.trials.agnostic import best_frequencies
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -62,4 +64,6 @@ def test_another_session_knows_the_risks_that_were_told(parameters, summary) -> 
     study = Study(store_of(parameters), "e")
     told: list[Trial] = [t for t in study.optimizer.history if t.evaluation]
     assert all(t.evaluation and len(t.evaluation.risks) == N_HISTORIES for t in told)
-    assert len(study.optimizer.weights) >= 1
+    risks = np.array([t.evaluation.risks for t in told if t.evaluation])
+    expected = dict(zip((t.number for t in told), best_frequencies(risks), strict=True))
+    assert study.optimizer.weights == pytest.approx({n: w for n, w in expected.items() if w})

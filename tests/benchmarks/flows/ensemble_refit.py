@@ -28,6 +28,7 @@ from machine import Goals, describe
 from prefect import flow
 from prefect.runtime import flow_run
 from sklearn.datasets import make_classification
+from studies import problem_of
 
 from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.deployments.server import local_server
@@ -40,11 +41,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.step import Step
 from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.dataset import import_dataset
-from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.split import import_split, make_split
-from prefect_tune.tasks.problem import Problem, algorithm_ids
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -133,20 +130,10 @@ def context_of(folder: Path, n_rows: int) -> StudyContext:
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     frame["colour"] = np.random.default_rng(0).choice(["red", "green", "blue"], n_rows)
     frame.assign(target=y).to_parquet(folder / "table.parquet", index=False)
-    source, address = (
-        Source(str(folder / "table.parquet"), target="target"),
-        StoreAddress(str(folder / "store")),
-    )
-    store, dataset, space = open_store(address), read_source(source), space_named("flash")
-    problem = Problem(
-        dataset=import_dataset(dataset, store),
-        split=import_split(make_split(dataset, 3, 0.2, 0), store),
-        space=space.name,
-        space_digest=space.digest,
-        algorithms=algorithm_ids(space),
-        metric="error",
-        seed=0,
-    )
+    source = Source(str(folder / "table.parquet"), target="target")
+    address = StoreAddress(str(folder / "store"))
+    store = open_store(address)
+    problem = problem_of(source, store, space_named("flash"))
     plan = StudyPlan(
         source=source, data_name="table", problem=problem, folds=3, holdout=None, test_size=0.2,
         positive=None, chance_loss=60.0, method="random",
