@@ -15,11 +15,12 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]
 
-MAX_ATTEMPTS = 2
-"""How often a trial is started whose worker dies; the second death is its own doing."""
+_MOST_DEATHS = 2
+"""Of a trial's workers; the second death is its own doing."""
 _TICK_SECONDS = 0.5
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
@@ -184,27 +185,41 @@ class _Search:
         """Tell the outcome of a trial; one whose worker died is started once more.
 
         Raises:
-            StoreLost: If the store cannot go on.
+            StoreLost: If no worker can go on.
         """
         trial, outcome = ended.trial, ended.outcome
         if outcome is not None and outcome.lost:
-            self.study.put_back(trial)
-            raise StoreLost(outcome.lost)
+            self._put_back(trial, outcome)
+            return
         if outcome is not None and outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
         elif ended.failure is not None and ended.failure.kind != "crashed":
             trial = trial.failed(ended.failure)
-        elif trial.attempts < MAX_ATTEMPTS:
-            self.study.put_back(trial)
+        elif trial.deaths + 1 < _MOST_DEATHS:
+            self.study.put_back_dead(trial)
             text = f"the worker of trial {trial.number} died; the trial is started again"
             self.observer.note(text)
             return
         else:
             failure = ended.failure or Failure("crashed", "")
-            message = f"the worker process died in {trial.attempts} attempts"
-            trial = trial.failed(replace(failure, message=message))
+            message = f"the worker process died in {_MOST_DEATHS} attempts"
+            trial = trial.died().failed(replace(failure, message=message))
         self.study.tell(trial)
         self.waits = False
         self.observer.ended(trial, self._progress())
+
+    def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
+        """Let a trial wait whose worker cannot go on, and use the worker no more.
+
+        Raises:
+            StoreLost: If no other can go on.
+        """
+        self.study.put_back(trial)
+        if self.running.bench(outcome.worker) == 0:
+            raise StoreLost(outcome.lost)
+        self.observer.note(
+            f"worker {outcome.worker} is not used any more, and trial {trial.number} waits for "
+            f"another: {outcome.lost}"
+        )

@@ -1,12 +1,11 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -28,6 +27,8 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     IntegrityError,
+    InterfaceError,
+    InternalError,
     NoSuchModuleError,
     OperationalError,
 )
@@ -36,6 +37,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
     "KEYS_PER_QUERY",
@@ -46,6 +48,7 @@ __all__ = [
     "StoreLost",
     "epoch",
     "insert_new",
+    "is_outage",
     "metadata",
     "store_table",
     "upsert",
@@ -60,7 +63,7 @@ BUSY_SECONDS = 60
 KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
-_RETRY_SECONDS = 0.5
+Result = TypeVar("Result")
 
 metadata = MetaData()
 
@@ -107,6 +110,12 @@ class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
 
 class DatabaseLost(StoreLost):
     """The database does not answer, or cannot be written."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether an error says that a database does not answer now, and may later."""
+    cause = error.__cause__ if isinstance(error, DatabaseLost) else error
+    return isinstance(cause, OperationalError | InterfaceError | InternalError)
 
 
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
@@ -175,6 +184,23 @@ class Database:
         with self._named(), self._connected(self.engine) as connection, connection.begin():
             yield connection
 
+    def transact(self, change: Callable[[Connection], Result]) -> Result:
+        """Make a change in a transaction of its own, again if the database goes away meanwhile.
+
+        Args:
+            change: The change; made twice it must be as good as once, as the first one may have
+                been committed.
+
+        Raises:
+            DatabaseLost: If the database does not answer in the time of an outage.
+        """
+
+        def once() -> Result:
+            with self.write() as connection:
+                return change(connection)
+
+        return through_outage(once, lambda error: is_outage(error) and self._was_reached)
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection whose statements each see the newest committed state."""
@@ -192,18 +218,16 @@ class Database:
             raise DatabaseLost(f"the database {self.engine.url}: {error.orig}") from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait for a server that answered before and does not now."""
-        until = monotonic() + (BUSY_SECONDS if self._was_reached else 0)
-        while True:
-            try:
-                connection = engine.connect()
-            except OperationalError:
-                if monotonic() > until:
-                    raise
-                sleep(_RETRY_SECONDS)
-            else:
-                self._was_reached = True
-                return connection
+        """Return a connection; wait, once, for a server that answered before and does not now."""
+        try:
+            connection = through_outage(
+                engine.connect, lambda error: is_outage(error) and self._was_reached
+            )
+        except DBAPIError:
+            self._was_reached = False
+            raise
+        self._was_reached = True
+        return connection
 
     def close(self) -> None:
         """Close all connections."""

@@ -25,7 +25,14 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from prefect_tune.storage.database import Database, Document, epoch, metadata, upsert
+from prefect_tune.storage.database import (
+    Database,
+    Document,
+    epoch,
+    insert_new,
+    metadata,
+    upsert,
+)
 from prefect_tune.storage.lease import check_held
 
 __all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
@@ -116,6 +123,7 @@ class Ledger:
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
+        self._last_sequence: dict[str, int] = {}
 
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
@@ -159,11 +167,13 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+        statement = update(study_table).where(study_table.c.name == name).values(**values)
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
-            connection.execute(
-                update(study_table).where(study_table.c.name == name).values(**values)
-            )
+            connection.execute(statement)
+
+        self._database.transact(change)
 
     def delete_study(self, name: str) -> None:
         """Remove a study with its events, memo, trials and sessions."""
@@ -197,23 +207,29 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+        event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
-            last = connection.execute(
-                select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
-            ).scalar()
-            connection.execute(
-                insert(event_table).values(
-                    study=study,
-                    sequence=0 if last is None else last + 1,
-                    kind=kind,
-                    body=dict(body),
-                    at=epoch(),
-                )
-            )
+            if "sequence" in event:  # it may have been committed before the database went away
+                insert_new(connection, event_table, event, at=epoch())
+            else:
+                event["sequence"] = self._next_sequence(connection, study)
+                connection.execute(insert(event_table).values(**event, at=epoch()))
             self._set_trial(connection, study, trial)
             if memo is not None:
                 upsert(connection, memo_table, {"study": study, "body": dict(memo)})
+
+        self._database.transact(change)
+        self._last_sequence[study] = event["sequence"]
+
+    def _next_sequence(self, connection: Connection, study: str) -> int:
+        """Return the place of the next event; who holds the lease is the only one to append."""
+        last = self._last_sequence.get(study) if self._lease else None
+        if last is None:
+            query = select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
+            last = connection.execute(query).scalar()
+        return 0 if last is None else last + 1
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
         """Return the last memo of a study, if there is one."""
@@ -228,9 +244,12 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
             self._set_trial(connection, study, trial)
+
+        self._database.transact(change)
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
         """Return all events of a study, or those of one kind, in order."""
@@ -265,25 +284,13 @@ class Ledger:
 
     def beat(self, session: int, seconds: float) -> None:
         """Note how long a session has lasted so far."""
-        with self._database.write() as connection:
-            connection.execute(
-                update(session_table).where(session_table.c.id == session).values(seconds=seconds)
-            )
+        lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
+        self._database.transact(lambda connection: connection.execute(lasted))
 
     def _check_lease(self, connection: Connection) -> None:
         if self._lease is not None:
             check_held(connection, self._lease)
 
     def _set_trial(self, connection: Connection, study: str, trial: Mapping[str, Any]) -> None:
-        number, state = trial["number"], trial["state"]
-        here = (trial_table.c.study == study, trial_table.c.number == number)
-        if connection.execute(select(trial_table.c.number).where(*here)).first() is None:
-            connection.execute(
-                insert(trial_table).values(
-                    study=study, number=number, state=state, body=dict(trial)
-                )
-            )
-        else:
-            connection.execute(
-                update(trial_table).where(*here).values(state=state, body=dict(trial))
-            )
+        values = {"number": trial["number"], "state": trial["state"], "body": dict(trial)}
+        upsert(connection, trial_table, {"study": study, **values})

@@ -157,6 +157,10 @@ class Study:
         """Note that a trial was cut and waits for another start; nothing is told."""
         return self._set(trial.waiting())
 
+    def put_back_dead(self, trial: Trial) -> Trial:
+        """Note that the worker of a trial died of itself, and the trial waits for another start."""
+        return self._set(trial.died())
+
     def put_back_running(self) -> None:
         """Put back all trials that are running; for when no worker runs any."""
         for trial in list(self.trials.values()):
@@ -178,7 +182,7 @@ class Study:
 
     def retry(self, number: int) -> None:
         """Let a failed trial wait for another start."""
-        trial = self.trials[number].waiting()
+        trial = self.trials[number].retried()
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)
         self.trials[number] = trial

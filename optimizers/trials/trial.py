@@ -138,6 +138,7 @@ class Trial:
         evaluation: The outcome, of a complete or stopped trial.
         failure: The reason, of a failed one.
         attempts: How often it was started.
+        deaths: How often its worker died of itself since it was asked for or tried again.
     """
 
     number: int
@@ -146,6 +147,7 @@ class Trial:
     evaluation: Evaluation | None = None
     failure: Failure | None = None
     attempts: int = 0
+    deaths: int = 0
 
     def __post_init__(self) -> None:
         has_ended_well = self.state in (TrialState.COMPLETE, TrialState.STOPPED)
@@ -229,6 +231,14 @@ class Trial:
         """Return the trial put back to wait for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
+    def died(self) -> Self:
+        """Return the trial put back to wait because its worker died of itself."""
+        return replace(self.waiting(), deaths=self.deaths + 1)
+
+    def retried(self) -> Self:
+        """Return a failed trial put back to wait because a user asks for it."""
+        return replace(self.waiting(), deaths=0)
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return {
@@ -238,6 +248,7 @@ class Trial:
             "evaluation": self.evaluation.to_json() if self.evaluation else None,
             "failure": self.failure.to_json() if self.failure else None,
             "attempts": self.attempts,
+            "deaths": self.deaths,
         }
 
     @classmethod
@@ -251,4 +262,5 @@ class Trial:
             evaluation=Evaluation.from_json(evaluation) if evaluation else None,
             failure=Failure.from_json(failure) if failure else None,
             attempts=document["attempts"],
+            deaths=document.get("deaths", 0),  # not in 0.1
         )
