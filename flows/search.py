@@ -12,7 +12,6 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
@@ -61,23 +60,21 @@ def search(
 
 def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progress:
     """Return where a study stands."""
-    trials = list(study.trials.values())
-    metric = study.problem.find_metric()
-    hits = [step for t in trials if t.evaluation for step in t.evaluation.steps if step.hit]
+    metric, totals = study.problem.find_metric(), study.trials.totals
     return Progress(
         study=study.name,
         metric=metric.name,
         unit=metric.unit,
-        n_trials=sum(t.is_told for t in trials),
-        n_failed=sum(t.state == TrialState.FAILED for t in trials),
+        n_trials=totals.told,
+        n_failed=totals.failed,
         n_running=n_running,
         trials_total=stop_rule.trials,
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
         incumbent=study.incumbent,
-        cache_hits=len(hits),
-        seconds_saved=sum(step.seconds - step.load_seconds for step in hits),
-        n_stopped=sum(t.state == TrialState.STOPPED for t in trials),
+        cache_hits=totals.cache_hits,
+        seconds_saved=totals.seconds_saved,
+        n_stopped=totals.stopped,
         can_go_on=study.optimizer.can_go_on,
         n_begun=study.n_begun,
     )
@@ -162,14 +159,14 @@ class _Search:
         return None if n_trials is None else max(n_trials - self.study.n_begun, 0)
 
     def _budget(self) -> Budget:
-        trials = self.study.trials.values()
+        totals = self.study.trials.totals
         seconds = self.stop_rule.seconds
         return Budget(
-            trials_spent=sum(t.is_told for t in trials),
+            trials_spent=totals.told,
             trials_left=self._trials_left(),
-            seconds_spent=sum(t.cost_seconds for t in trials),
+            seconds_spent=totals.cost_seconds,
             seconds_left=None if seconds is None else self._seconds_left() * self.running.n_slots,
-            ask_seconds=sum(self.study.ask_seconds),
+            ask_seconds=self.study.asking_seconds,
             n_workers=self.running.n_slots,
             last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),
         )

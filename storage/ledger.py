@@ -5,7 +5,7 @@ was running when its process died is known. Documents are JSON values: the ledge
 they mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -36,6 +36,9 @@ from prefect_tune.storage.database import (
 from prefect_tune.storage.lease import check_held
 
 __all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
+
+_ROWS_AT_ONCE = 500
+"""Documents held at the same time where they are read one by one."""
 
 study_table = Table(
     "studies",
@@ -263,13 +266,25 @@ class Ledger:
         with self._database.read() as connection:
             return [LedgerEvent(*row) for row in connection.execute(query)]
 
-    def trials(self, study: str) -> list[Mapping[str, Any]]:
-        """Return all trials of a study, by number."""
+    def each_event(self, study: str) -> Iterator[LedgerEvent]:
+        """Yield all events of a study in order, without holding them all."""
+        table = event_table.c
+        query = select(table.sequence, table.kind, table.body, table.at)
+        query = query.where(table.study == study).order_by(table.sequence)
+        with self._database.read() as connection:
+            rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+            for row in rows:
+                yield LedgerEvent(*row)
+
+    def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
+        """Return all trials of a study, or those in some states, by number."""
         query = (
             select(trial_table.c.body)
             .where(trial_table.c.study == study)
             .order_by(trial_table.c.number)
         )
+        if states:
+            query = query.where(trial_table.c.state.in_(states))
         with self._database.read() as connection:
             return list(connection.execute(query).scalars())
 

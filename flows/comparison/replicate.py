@@ -160,5 +160,5 @@ def _message(study: Study, incumbent: Trial) -> str:
         + (f" ({fidelity})" if fidelity else "")
         + (f", on the test rows {test:.4g}" if test is not None else "")
         + f"; {n_told} trials{stretches}, {n_failed} failed, in {format_seconds(study.seconds())} "
-        f"({format_seconds(sum(study.ask_seconds))} of asking)"
+        f"({format_seconds(study.asking_seconds)} of asking)"
     )

@@ -12,6 +12,7 @@ from worlds import mixed_space
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
+from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
     Budget,
@@ -36,7 +37,7 @@ class WrittenStudy:
     """A study in memory, which has nothing to ask for beyond `n_configurations`."""
 
     n_configurations: int = 100
-    trials: dict[int, Trial] = field(default_factory=dict)
+    trials: StudyTrials = field(default_factory=StudyTrials)
     spent: float = 0.0
     ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
     optimizer: Any = field(default_factory=lambda: _method(can_go_on=False))
@@ -44,6 +45,10 @@ class WrittenStudy:
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
     problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
+
+    @property
+    def asking_seconds(self) -> float:
+        return sum(self.ask_seconds)
 
     @property
     def n_asked(self) -> int:
@@ -91,7 +96,7 @@ class WrittenStudy:
         return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
 
     def _set(self, trial: Trial) -> Trial:
-        self.trials[trial.number] = trial
+        self.trials.keep(trial)
         return trial
 
 
@@ -255,14 +260,14 @@ def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
 
 
 def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:
-    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(2)})
+    study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(2)))
     done = Searched(study=study, trials=3)
     assert [t.number for t in done.study.told] == [0, 1, 2]
     assert len(done.study.budgets) == 1
 
 
 def test_a_retry_runs_the_trials_that_it_names_and_no_others() -> None:
-    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(4)})
+    study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, only=frozenset({1, 3}), trials=10)
     assert done.reason == "all are run again"
     assert [t.number for t in done.study.told] == [1, 3]
