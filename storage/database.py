@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
+import orjson
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -143,7 +144,7 @@ class Database:
                 f"the database {url!r} is not a SQLAlchemy URL; write for instance "
                 "postgresql+psycopg://user@host/name"
             ) from error
-        options: dict[str, Any] = {"json_serializer": _to_json}
+        options: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": _from_json}
         if parsed.get_backend_name() == "sqlite":
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
@@ -283,6 +284,13 @@ def _dialect(name: str) -> Any:
 
 def _to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # it has a NaN or an infinity
+        return json.loads(text)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -14,6 +14,8 @@ from sqlalchemy import (
     Column,
     Double,
     Integer,
+    Row,
+    Select,
     String,
     Table,
     delete,
@@ -266,15 +268,30 @@ class Ledger:
         with self._database.read() as connection:
             return [LedgerEvent(*row) for row in connection.execute(query)]
 
+    def asking_seconds(self, study: str) -> float:
+        """Return the seconds that all asks of a study took."""
+        seconds = func.sum(event_table.c.body["seconds"].as_float())
+        query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
+        with self._database.read() as connection:
+            return float(connection.execute(query).scalar() or 0.0)
+
     def each_event(self, study: str) -> Iterator[LedgerEvent]:
         """Yield all events of a study in order, without holding them all."""
         table = event_table.c
         query = select(table.sequence, table.kind, table.body, table.at)
-        query = query.where(table.study == study).order_by(table.sequence)
+        for row in self._each(query.where(table.study == study).order_by(table.sequence)):
+            yield LedgerEvent(row.sequence, row.kind, row.body, row.at)
+
+    def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
+        """Yield all trials of a study, by number, without holding them all."""
+        table = trial_table.c
+        query = select(table.body).where(table.study == study).order_by(table.number)
+        for row in self._each(query):
+            yield row.body
+
+    def _each(self, query: Select[Any]) -> Iterator[Row[Any]]:
         with self._database.read() as connection:
-            rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-            for row in rows:
-                yield LedgerEvent(*row)
+            yield from connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
         """Return all trials of a study, or those in some states, by number."""

@@ -29,7 +29,7 @@ class TpeOptions:
     n_candidates: int = 24
     joint: Literal["choices", "groups", "nothing"] = "groups"
     failure_cost: FailureCost = "worst"
-    n_known: int = 1_000
+    n_known: int = 500
 
     def __post_init__(self) -> None:
         check_options(self)
