@@ -69,7 +69,8 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
             records are gone or cannot be written.
     """
     try:
-        return through_outage(lambda: _evaluated(context, query, run_step), _is_outage)
+        with waits_counted(note_waits):
+            return through_outage(lambda: _evaluated(context, query, run_step), _is_outage)
     except StoreRefused as error:  # the flow could open it
         raise StoreLost(str(error)) from error
 
@@ -180,7 +181,7 @@ def evaluate(
     space = context.problem.find_space()
     where = worker.address if worker else ""
     try:
-        with trial_noted(), waits_counted(note_waits):
+        with trial_noted():
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -27,8 +27,11 @@ from prefect_tune.storage import StoreAddress, StoreLost, writer
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+from prefect_tune.tasks.evaluate import evaluate as evaluate_task
 from prefect_tune.tasks.study_context import StudyContext, open_store
 
+AWAY_SECONDS = 6.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -197,6 +200,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length) if length else None
         is_of_cache = "/cache/" in self.path
         self.server.n_faults += bool(self.server.fault) and is_of_cache
+        if self.server.fault == "away":
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if self.server.fault == "errors" and is_of_cache:
             self.send_response(403)
             self.send_header("Content-Length", "0")
@@ -265,3 +273,44 @@ def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, monkeypatch,
         assert not found.damaged
         open_store(address).close()
         open_store.cache_clear()
+
+
+def test_a_bucket_that_is_away_for_a_while_is_waited_for_and_no_trial_is_charged(
+    tmp_path, monkeypatch
+) -> None:
+    with faulty_bucket(monkeypatch) as proxy:
+        database = f"sqlite:///{tmp_path}/index.sqlite"
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
+        context = context_of(tmp_path, address=address)
+        store_of(context).memory = MemoryTier(0)
+        unhurt = expected(context)
+        seconds = evaluate(context, draw(context, 4)).cost_seconds
+        proxy.fault = "away"
+        back = threading.Timer(AWAY_SECONDS, lambda: setattr(proxy, "fault", ""))
+        back.start()
+        started = monotonic()
+        came = evaluate(context, draw(context, 3))
+        assert monotonic() - started > AWAY_SECONDS
+        assert result(came) == unhurt
+        assert came.cost_seconds < seconds + AWAY_SECONDS / 2
+        assert verify(store_of(context)).is_sound
+        open_store(address).close()
+        open_store.cache_clear()
+
+
+def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
+    server = Postgres(tmp_path / "postgres")
+    address = StoreAddress(str(tmp_path / "store"), server.new_database())
+    context = context_of(tmp_path, address=address)
+    query = draw(context, 3)
+    open_store(address).close()
+    open_store.cache_clear()  # as in a process that has just been started
+    server.stop()
+    state = evaluate_task.fn(0, query.to_json(), context, "trial")
+    assert state.is_failed()
+    assert (state.data.evaluation, state.data.failure) == (None, None)
+    assert "cannot" in state.data.lost or "connection" in state.data.lost
+    open_store.cache_clear()
