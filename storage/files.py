@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.database import StoreLost
@@ -45,6 +46,10 @@ RECORDS = "records"
 """Area of what is never evicted; made with the store, and never again."""
 
 
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
+}
+"""Options of filesystems, by protocol: what is away is waited for by one policy, which is ours."""
 _OUTAGES_OF_MOUNTS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN}
 """Errors of network mounts whose server does not answer."""
 _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
@@ -105,7 +110,8 @@ class Files:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self.filesystem, self.root = fsspec.core.url_to_fs(url)
+            options = _OPTIONS.get(get_protocol(url), {})
+            self.filesystem, self.root = fsspec.core.url_to_fs(url, **options)
         except (ImportError, ValueError) as error:
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
