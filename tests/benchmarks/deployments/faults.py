@@ -23,10 +23,13 @@ from time import monotonic, sleep
 from typing import Any
 
 import psutil
+from faulty_bucket import FaultyProxy, faulty_bucket
 from inputs import table
 from machine import Goals, describe
 from processes import run_json, started, wait_for, workers_of
+from services import Postgres
 
+from prefect_tune.deployments.server_process import noted_server, start_server, stop_server
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 KILL_SECONDS = 5.0
@@ -34,6 +37,7 @@ KILL_SECONDS = 5.0
 LEFT_SECONDS = 5.0
 """In which all that a killed flow had must be gone."""
 N_TRIALS, N_WORKERS, N_KILLS = 200, 4, 20
+AWAY_SECONDS, API_AWAY_SECONDS = 20.0, 60.0
 OPTIONS = ("--target", "target", "--space", "small", "--method", "random", "--study", "s")
 
 
@@ -133,6 +137,75 @@ def signals(folder: Path, rng: random.Random, goals: Goals) -> None:
         goals.at_least(f"{number.name}: same outcome", outcome(home) == expected, 1)
 
 
+def services(folder: Path, rng: random.Random, goals: Goals) -> None:  # noqa: ARG001 - as others
+    """Database, bucket and API are gone for a while, one after the other."""
+    postgres, home = Postgres(folder / "postgres"), folder / "home"
+    address = StoreAddress("s3://bucket/store", postgres.new_database())
+    api = folder / "api"
+    api.mkdir()
+    with faulty_bucket() as bucket, server_in(api) as url:
+        command = ("run", written(folder, 3_000), *OPTIONS, "--trials", 150, "--workers", 2)
+        where = ("--store", address.url, "--database", address.database)
+        with started(*command, *where, "--quiet", home=home, server=url) as process:
+            ledger = wait_for(lambda: ledger_at(address) if bucket_is_used(bucket) else None)
+            for name, away in (
+                ("PostgreSQL", lambda: postgres.restart(AWAY_SECONDS)),
+                ("bucket", lambda: bucket_away(bucket)),
+                ("API", lambda: api_away(api)),
+            ):
+                enough = n_told_in(ledger) + 10
+                wait_for(lambda enough=enough: n_told_in(ledger) >= enough or process.poll())
+                print(f"{name} is away, after {n_told_in(ledger)} trials", flush=True)
+                away()
+            _, said = process.communicate(timeout=1_800)
+        trials = ledger.trials("s")
+        longest = max((t["evaluation"] or t["failure"])["cost_seconds"] for t in trials)
+        print(f"exit {process.returncode}, {states_of([dict(t) for t in trials])}; said {said!r}")
+        goals.at_most("exit code", process.returncode, 0)
+        goals.at_most("deaths", sum(t["deaths"] for t in trials), 0)
+        goals.at_most("trials not complete", sum(t["state"] != "complete" for t in trials), 0)
+        goals.at_most("longest trial, seconds", longest, AWAY_SECONDS / 2)
+    postgres.stop()
+
+
+def bucket_is_used(bucket: FaultyProxy) -> bool:
+    """Return whether a store was made in it."""
+    return bucket.n_requests > 10
+
+
+def bucket_away(bucket: FaultyProxy) -> None:
+    """Answer 503 for a while."""
+    bucket.fault = "away"
+    sleep(AWAY_SECONDS)
+    bucket.fault = ""
+
+
+@contextmanager
+def server_in(folder: Path) -> Iterator[str]:
+    """A Prefect server that is not the run's own."""
+    yield start_server(folder).url
+    stop_server(folder)
+
+
+def api_away(folder: Path) -> None:
+    """Kill the server, and start it again at its port."""
+    server = noted_server(folder)
+    assert server is not None
+    os.killpg(server.pid, signal.SIGKILL)
+    sleep(API_AWAY_SECONDS)
+    start_server(folder, server.port)
+
+
+def ledger_at(address: StoreAddress) -> Ledger | None:
+    """The ledger of a remote store, once it is there."""
+    ledger = Ledger(ArtifactStore(address).database)
+    return ledger if ledger.study("s") else None
+
+
+def n_told_in(ledger: Ledger) -> int:
+    return sum(t["state"] in ("complete", "failed") for t in ledger.trials("s"))
+
+
 def undisturbed(folder: Path, command: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Queries, losses and states of a run that nothing happens to."""
     home = folder / "undisturbed"
@@ -160,7 +233,9 @@ def written(folder: Path, n_rows: int) -> Path:
     return path
 
 
+@cache
 def ledger_of(home: Path) -> Ledger:
+    """The ledger of a home whose store is there."""
     return Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
 
 
@@ -205,6 +280,7 @@ PARTS: dict[str, Callable[[Path, random.Random, Goals], None]] = {
     "workers": workers,
     "flows": flows,
     "signals": signals,
+    "services": services,
 }
 
 
