@@ -11,12 +11,15 @@ Prefect API for 60 s; the study goes on, and no trial has a death, a failure or 
 """
 
 import argparse
+import os
 import random
 import signal
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
