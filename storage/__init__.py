@@ -5,9 +5,9 @@
 `store` is the artifact store: `writer` fills its bounded `cache`, `journal` says what is being
 written, `inspection` looks into it, `opening` ties folder and database together. `records` must
 never go, and `record_ids` names them. `ledger` has the studies. `lease` says who is making what,
-`holder` tells processes apart, by `process_start` and not by the wall clock. All tables are in one
-`database`. What others may not read or forge is in `privacy`. `blocks` and a block of secrets there
-alone know Prefect.
+and a `heartbeat` renews that; `holder` tells processes apart, by `process_start` and not by the
+wall clock. All tables are in one `database`. What others may not read or forge is in `privacy`.
+`blocks` and a block of secrets there alone know Prefect.
 """
 
 from prefect_tune.storage.database import StoreLost

@@ -1,12 +1,12 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -38,13 +38,13 @@ from sqlalchemy.sql.expression import FunctionElement
 from prefect_tune.storage.privacy.masking import masked
 
 __all__ = [
-    "KEYS_PER_QUERY",
     "SCHEMA",
     "Database",
     "DatabaseLost",
     "DatabaseRefused",
     "StoreLost",
     "epoch",
+    "in_chunks",
     "insert_new",
     "metadata",
     "store_table",
@@ -57,10 +57,12 @@ SCHEMA = 1
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
 
-KEYS_PER_QUERY = 1_000
+_KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
 _RETRY_SECONDS = 0.5
+
+Value = TypeVar("Value")
 
 metadata = MetaData()
 
@@ -208,6 +210,12 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
+    """Yield values in lists that are short enough for one statement."""
+    for first in range(0, len(values), _KEYS_PER_QUERY):
+        yield list(values[first : first + _KEYS_PER_QUERY])
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:

@@ -151,13 +151,13 @@ class Files:
             for name, data in files.items():
                 (temporary / name).write_bytes(data)
             while True:
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
                 try:
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
                     temporary.rename(target)
                 except FileNotFoundError:
                     if not temporary.exists():
                         raise
-                else:  # else somebody deleted the empty folder meanwhile
+                else:  # else somebody deleted an empty folder meanwhile
                     break
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -201,13 +201,14 @@ class Files:
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder with its contents, and the one above if that is then empty."""
+        """Delete a folder with its contents, and those above in its area that then are empty."""
         path = self.path(folder)
         if self.is_local:
             with suppress(FileNotFoundError):
                 shutil.rmtree(path)
             with suppress(OSError):
-                Path(path).parent.rmdir()
+                for above in list(Path(folder).parents)[:-2]:
+                    Path(self.path(str(above))).rmdir()
         elif self.filesystem.exists(path):
             self.filesystem.rm(path, recursive=True)
 

@@ -111,7 +111,8 @@ class Ledger:
 
     Args:
         database: Where they are kept.
-        lease: Lease that this process must hold to change trials; checked with each change.
+        lease: Lease that this process must hold to change a study; checked with each change, and
+            kept until that is committed.
     """
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
@@ -166,8 +167,13 @@ class Ledger:
             )
 
     def delete_study(self, name: str) -> None:
-        """Remove a study with its events, memo, trials and sessions."""
+        """Remove a study with its events, memo, trials and sessions.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             for table, column in (
                 (event_table, event_table.c.study),
                 (memo_table, memo_table.c.study),
@@ -255,8 +261,13 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def start_session(self, study: str) -> int:
-        """Begin to count the time that a process works on a study; return the session's id."""
+        """Begin to count the time that a process works on a study; return the session's id.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             result = connection.execute(
                 insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             )
@@ -264,8 +275,13 @@ class Ledger:
             return int(number)
 
     def beat(self, session: int, seconds: float) -> None:
-        """Note how long a session has lasted so far."""
+        """Note how long a session has lasted so far.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             connection.execute(
                 update(session_table).where(session_table.c.id == session).values(seconds=seconds)
             )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import Column, Double, Select, String, Table, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
 
 __all__ = ["Pins", "pinned_keys"]
 
@@ -42,8 +42,9 @@ class Pins:
         """Pin artifacts for some time and release others; the owner's other pins stay."""
         table = pin_table.c
         with self._database.write() as connection:
-            is_meant = (table.owner == owner) & table.key.in_({*keys, *released})
-            connection.execute(delete(pin_table).where(is_meant))
+            for some in in_chunks([*keys, *released]):
+                is_meant = (table.owner == owner) & table.key.in_(some)
+                connection.execute(delete(pin_table).where(is_meant))
             self._insert(connection, keys, owner, seconds)
 
     def release(self, owner: str) -> None:
