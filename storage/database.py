@@ -1,7 +1,7 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -33,6 +33,7 @@ from sqlalchemy.exc import (
     NoSuchModuleError,
     OperationalError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
@@ -41,13 +42,14 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
-    "KEYS_PER_QUERY",
     "SCHEMA",
     "Database",
     "DatabaseLost",
     "DatabaseRefused",
+    "DiskFull",
     "StoreLost",
     "epoch",
+    "in_chunks",
     "insert_new",
     "is_outage",
     "metadata",
@@ -55,16 +57,24 @@ __all__ = [
     "upsert",
 ]
 
-SCHEMA = 1
-"""Number of the schema; a database with a higher one was written by a newer version."""
+SCHEMA = 2
+"""Number of the schema; a database with a higher one was written by a newer version.
+
+`storage.migrations` upgrades those with a lower one.
+"""
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
 
-KEYS_PER_QUERY = 1_000
+_KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
+_CROWDED = ("too many clients", "too many connections", "remaining connection slots")
+"""Of which PostgreSQL says one when it has no connection left; psycopg gives no code then."""
+_CROWDED_WAY_OUT = "; each process of a study keeps one connection: raise max_connections"
+
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 metadata = MetaData()
 
@@ -109,6 +119,10 @@ class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
         super().__init__(masked(message))
 
 
+class DiskFull(StoreLost):
+    """There is no room for records; waiting does not make any."""
+
+
 class DatabaseLost(StoreLost):
     """The database does not answer, or cannot be written."""
 
@@ -116,7 +130,8 @@ class DatabaseLost(StoreLost):
 def is_outage(error: BaseException) -> bool:
     """Return whether an error says that a database does not answer now, and may later."""
     cause = error.__cause__ if isinstance(error, DatabaseLost) else error
-    return isinstance(cause, OperationalError | InterfaceError | InternalError)
+    is_of_operation = isinstance(cause, OperationalError | InterfaceError | InternalError)
+    return is_of_operation and "no such " not in str(cause)  # SQLite's word for another schema
 
 
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
@@ -150,6 +165,8 @@ class Database:
             if not parsed.database:
                 options["poolclass"] = StaticPool
         else:
+            # A server has some hundred connections for all processes, so threads share one.
+            options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
             options["pool_pre_ping"] = True
         try:
             self.engine: Engine = create_engine(parsed, **options)
@@ -163,17 +180,10 @@ class Database:
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
-    def create_tables(self) -> None:
-        """Create the tables that do not exist yet.
-
-        Raises:
-            DatabaseRefused: If the database cannot be reached or written.
-        """
-        try:
-            with self.write() as connection:
-                metadata.create_all(connection)
-        except DatabaseLost as error:
-            raise DatabaseRefused(f"{error}; name another with --database") from error
+    @property
+    def is_of_one_machine(self) -> bool:
+        """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
+        return self.engine.dialect.name == "sqlite"
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -216,14 +226,22 @@ class Database:
         except IntegrityError:
             raise
         except DBAPIError as error:
-            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}") from error
+            way_out = _CROWDED_WAY_OUT if _is_crowded(error) else ""
+            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}{way_out}") from error
+        except PoolTimeout as error:
+            raise DatabaseLost(
+                f"the database {self.engine.url}: another thread of this process has used the "
+                f"connection for {BUSY_SECONDS} s"
+            ) from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait, once, for a server that answered before and does not now."""
+        """Return a connection; wait for one to be free, and for a server that answered before."""
+
+        def is_waited_for(error: BaseException) -> bool:
+            return is_outage(error) and (self._was_reached or _is_crowded(error))
+
         try:
-            connection = through_outage(
-                engine.connect, lambda error: is_outage(error) and self._was_reached
-            )
+            connection = through_outage(engine.connect, is_waited_for)
         except DBAPIError:
             self._was_reached = False
             raise
@@ -233,6 +251,17 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def _is_crowded(error: BaseException) -> bool:
+    """Return whether a server refuses a connection because it has too many."""
+    return any(text in str(error) for text in _CROWDED)
+
+
+def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
+    """Yield values in lists that are short enough for one statement."""
+    for first in range(0, len(values), _KEYS_PER_QUERY):
+        yield list(values[first : first + _KEYS_PER_QUERY])
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:

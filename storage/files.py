@@ -31,6 +31,7 @@ from prefect_tune.storage.privacy.signing import sign, signing_key
 from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
+    "FREE_BYTES_KEPT",
     "RECORDS",
     "Damaged",
     "Files",
@@ -41,6 +42,8 @@ __all__ = [
     "place_of",
 ]
 
+FREE_BYTES_KEPT = 1000**3
+"""Neither cache nor records grow when the disk has no more than this left: the ledger needs it."""
 
 RECORDS = "records"
 """Area of what is never evicted; made with the store, and never again."""
@@ -181,13 +184,13 @@ class Files:
             for name, data in files.items():
                 (temporary / name).write_bytes(data)
             while True:
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
                 try:
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
                     temporary.rename(target)
                 except FileNotFoundError:
                     if not temporary.exists():
                         raise
-                else:  # else somebody deleted the empty folder meanwhile
+                else:  # else somebody deleted an empty folder meanwhile
                     break
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -231,13 +234,14 @@ class Files:
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder with its contents, and the one above if that is then empty."""
+        """Delete a folder with its contents, and those above in its area that then are empty."""
         path = self.path(folder)
         if self.is_local:
             with suppress(FileNotFoundError):
                 shutil.rmtree(path)
             with suppress(OSError):
-                Path(path).parent.rmdir()
+                for above in list(Path(folder).parents)[:-2]:
+                    Path(self.path(str(above))).rmdir()
         elif self._call("exists", path):
             self._call("rm", path, recursive=True)
 

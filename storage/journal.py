@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import Column, Double, String, Table, bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
 from prefect_tune.storage.holder import Holder
 
 __all__ = [
@@ -46,12 +46,14 @@ def note_publications(connection: Connection, publications: Sequence[Publication
     """Note, within a transaction, what is about to be written or deleted."""
     holder = Holder.this_process().to_text()
     rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
-    connection.execute(_NOTE, rows)
+    if rows:
+        connection.execute(_NOTE, rows)
 
 
 def end_publications(connection: Connection, places: Sequence[str]) -> None:
     """Note, within a transaction, that places are written or deleted."""
-    connection.execute(_END, {"places": list(places)})
+    for some in in_chunks(places):
+        connection.execute(_END, {"places": some})
 
 
 class Journal:

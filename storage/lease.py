@@ -4,12 +4,11 @@ A holder renews its leases while it lives. When it dies they expire; when it die
 nobody needs to wait for that.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic, sleep
+from time import sleep
 from typing import Generic, TypeVar
 
 from sqlalchemy import Column, Double, String, Table, bindparam, delete, select, update
@@ -17,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, insert_new, metadata
 from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.waited_seconds import waiting
 
 __all__ = ["LEASE_SECONDS", "LeaseBook", "LeaseLost", "Turn", "check_held"]
@@ -29,8 +29,6 @@ _POLL_SECONDS = (0.02, 0.5)
 
 Found = TypeVar("Found")
 
-_LOGGER = logging.getLogger(__name__)
-
 lease_table = Table(
     "leases",
     metadata,
@@ -41,8 +39,17 @@ lease_table = Table(
 
 
 _EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)
-_GIVE_BACK = delete(lease_table).where(
-    lease_table.c.name == bindparam("of_name"), lease_table.c.holder == bindparam("of_holder")
+_MINE = (
+    lease_table.c.name == bindparam("of_name"),
+    lease_table.c.holder == bindparam("of_holder"),
+)
+_RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
+_GIVE_BACK = delete(lease_table).where(*_MINE)
+# Shared, so that threads of the holder need not wait for each other; whoever takes over does.
+_HOLDER = (
+    select(lease_table.c.holder)
+    .where(lease_table.c.name == bindparam("of_name"))
+    .with_for_update(read=True)
 )
 
 
@@ -63,8 +70,8 @@ class LeaseBook:
         self._lease_seconds = lease_seconds
         self._held: set[str] = set()
         self._lock = threading.Lock()
-        self._renewer: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._renewer: Heartbeat | None = None
+        self._is_closed = False
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
@@ -91,8 +98,9 @@ class LeaseBook:
     def _renew_from_now(self, name: str) -> None:
         with self._lock:
             self._held.add(name)
-            if self._renewer is None:
-                self._renewer = threading.Thread(target=self._renew, daemon=True, name="leases")
+            if self._renewer is None and not self._is_closed:
+                interval = self._lease_seconds / _RENEWALS_PER_LEASE
+                self._renewer = Heartbeat("leases", self._renew, interval, "leases are not renewed")
                 self._renewer.start()
 
     def release(self, name: str) -> None:
@@ -149,31 +157,18 @@ class LeaseBook:
 
     def close(self) -> None:
         """Stop renewing, and wait for a renewal under way; leases still held expire."""
-        self._stop.set()
-        if self._renewer is not None:
-            self._renewer.join()
+        with self._lock:
+            self._is_closed, renewer = True, self._renewer
+        if renewer is not None:
+            renewer.stop()
 
     def _renew(self) -> None:
-        interval = self._lease_seconds / _RENEWALS_PER_LEASE
-        last = monotonic()
-        while not self._stop.wait(interval):
-            with self._lock:
-                names = list(self._held)
-            if not names:
-                last = monotonic()
-                continue
-            try:
-                with self._database.write() as connection:
-                    connection.execute(
-                        update(lease_table)
-                        .where(lease_table.c.name.in_(names))
-                        .where(lease_table.c.holder == Holder.this_process().to_text())
-                        .values(expires=epoch() + self._lease_seconds)
-                    )
-                last = monotonic()
-            except Exception as error:
-                late = monotonic() - last
-                _LOGGER.warning(f"leases not renewed for {late:.0f} s: {error}")
+        with self._lock:
+            names = list(self._held)
+        for name in names:  # one by one: who holds one row and waits for another may block others
+            mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
+            with self._database.write() as connection:
+                connection.execute(_RENEW, {**mine, "lease_seconds": self._lease_seconds})
 
 
 @dataclass(slots=True)
@@ -207,13 +202,15 @@ def _give_back(connection: Connection, name: str) -> None:
 
 
 def check_held(connection: Connection, name: str) -> None:
-    """Raise, within a transaction, unless this process still holds a lease.
+    """Raise, within a transaction that may write, unless this process still holds a lease.
+
+    Nobody can take it over before the transaction has ended. One that has expired and that nobody
+    has taken is still held.
 
     Raises:
         LeaseLost: If it does not.
     """
-    query = select(lease_table.c.holder).where(lease_table.c.name == name)
-    if connection.execute(query).scalar() != Holder.this_process().to_text():
+    if connection.execute(_HOLDER, {"of_name": name}).scalar() != Holder.this_process().to_text():
         raise LeaseLost(
             f"this process was held up for more than {LEASE_SECONDS:g} s, and another one has "
             f"taken over {name}"

@@ -121,9 +121,12 @@ class LedgerEvent:
 class Ledger:
     """Studies and what happened in them.
 
+    Many methods: writing and reading of each of its tables.
+
     Args:
         database: Where they are kept.
-        lease: Lease that this process must hold to change trials; checked with each change.
+        lease: Lease that this process must hold to change a study; checked with each change, and
+            kept until that is committed.
     """
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
@@ -181,8 +184,13 @@ class Ledger:
         self._database.transact(change)
 
     def delete_study(self, name: str) -> None:
-        """Remove a study with its events, memo, trials and sessions."""
+        """Remove a study with its events, memo, trials and sessions.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             for table, column in (
                 (event_table, event_table.c.study),
                 (memo_table, memo_table.c.study),
@@ -306,8 +314,13 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def start_session(self, study: str) -> int:
-        """Begin to count the time that a process works on a study; return the session's id."""
+        """Begin to count the time that a process works on a study; return the session's id.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         with self._database.write() as connection:
+            self._check_lease(connection)
             result = connection.execute(
                 insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             )
@@ -315,9 +328,18 @@ class Ledger:
             return int(number)
 
     def beat(self, session: int, seconds: float) -> None:
-        """Note how long a session has lasted so far."""
+        """Note how long a session has lasted so far.
+
+        Raises:
+            LeaseLost: If another process has taken over the study.
+        """
         lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
-        self._database.transact(lambda connection: connection.execute(lasted))
+
+        def change(connection: Connection) -> None:
+            self._check_lease(connection)
+            connection.execute(lasted)
+
+        self._database.transact(change)
 
     def _check_lease(self, connection: Connection) -> None:
         if self._lease is not None:

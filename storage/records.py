@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Double,
+    Index,
     String,
     Table,
     delete,
@@ -20,11 +21,34 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.database import Database, Document, StoreLost, insert_new, metadata
-from prefect_tune.storage.files import Damaged, Files, Part, new_place, place_of
-from prefect_tune.storage.journal import Journal, end_publications
+from prefect_tune.storage.database import (
+    Database,
+    DiskFull,
+    Document,
+    StoreLost,
+    in_chunks,
+    insert_new,
+    metadata,
+)
+from prefect_tune.storage.files import (
+    FREE_BYTES_KEPT,
+    RECORDS,
+    Damaged,
+    Files,
+    Part,
+    new_place,
+    place_of,
+)
+from prefect_tune.storage.journal import (
+    Journal,
+    Publication,
+    end_publications,
+    note_publications,
+)
+from prefect_tune.storage.lease import check_held
 
 __all__ = ["RecordDamaged", "Records"]
 
@@ -41,6 +65,7 @@ record_user_table = Table(
     metadata,
     Column("record", String, primary_key=True),
     Column("study", String, primary_key=True),
+    Index("record_users_by_study", "study", "record"),
 )
 
 
@@ -71,9 +96,11 @@ class Records:
 
         Raises:
             StoreLost: If it cannot be written.
+            DiskFull: If it would take the last gigabyte of the disk.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
+        self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
             published = self._files.publish(folder, place, encoded)
@@ -96,10 +123,20 @@ class Records:
                 connection.execute(update(record_table).where(here).values(values))
             end_publications(connection, [place])
         if former:
-            place = place_of({name: Part(**part) for name, part in former.items()})
+            place = place_of(_parts(former))
             self._files.delete(f"{_folder(record)}/{place}")
         if study is not None:
             self.link([record], study)
+
+    def _check_room(self, size_bytes: int) -> None:
+        free_bytes = self._files.free_bytes()
+        if free_bytes < FREE_BYTES_KEPT + size_bytes:
+            raise DiskFull(
+                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and below "
+                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; make room, for instance "
+                "with `prefect-tune artifacts prune` or `prefect-tune study rm`, and start the "
+                "study again: it goes on where it was"
+            )
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the named parts of a record, or all of them.
@@ -138,34 +175,47 @@ class Records:
 
     def link(self, records: Sequence[str], study: str) -> None:
         """Note that a study uses these records."""
-        users = record_user_table
-        with self._database.write() as connection:
-            known = select(users.c.record).where(users.c.study == study)
-            noted = set(
-                connection.execute(known.where(users.c.record.in_(list(records)))).scalars()
-            )
-            new = [{"record": r, "study": study} for r in dict.fromkeys(records) if r not in noted]
-            if new:
-                insert_new(connection, users, new)
+        rows = [{"record": record, "study": study} for record in sorted(set(records))]
+        if rows:
+            with self._database.write() as connection:
+                insert_new(connection, record_user_table, rows)
 
-    def unlink_study(self, study: str) -> list[str]:
-        """Delete the records that only this study used, and return their ids."""
-        users = record_user_table
-        with self._database.write() as connection:
-            mine = select(users.c.record).where(users.c.study == study)
-            others = select(users.c.record).where(users.c.study != study)
-            doomed = list(
-                connection.execute(
-                    select(record_table.c.id).where(
-                        record_table.c.id.in_(mine), record_table.c.id.not_in(others)
-                    )
-                ).scalars()
-            )
-            connection.execute(delete(users).where(users.c.study == study))
-            connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
-        for record in doomed:
-            self._files.delete(_folder(record))
-        return doomed
+    def release(
+        self, study: str, records: Sequence[str] | None = None, lease: str | None = None
+    ) -> list[str]:
+        """Note that a study does not use records any more; return those that went, unused by all.
+
+        Args:
+            study: The study.
+            records: Their ids; None for all that it uses.
+            lease: Lease that this process must hold.
+
+        Raises:
+            LeaseLost: If another process has taken the lease.
+        """
+        if records is None:
+            records = self.used_by(study)
+        gone: list[str] = []
+        for some in in_chunks(records):
+            with self._database.write() as connection:
+                if lease is not None:
+                    check_held(connection, lease)
+                doomed = _released(connection, study, some)
+                note_publications(connection, doomed)
+            for folder, place in doomed:
+                self._files.delete(f"{folder}/{place}")
+            self._journal.finish([place for _, place in doomed])
+            gone += [folder.removeprefix(f"{RECORDS}/") for folder, _ in doomed]
+        return gone
+
+    def used_by(self, study: str, beginning: str = "") -> list[str]:
+        """Return the ids of the records that a study uses, or of those that begin so."""
+        users = record_user_table.c
+        query = select(users.record).where(users.study == study).order_by(users.record)
+        if beginning:
+            query = query.where(users.record.startswith(beginning, autoescape=True))
+        with self._database.read() as connection:
+            return list(connection.execute(query).scalars())
 
     def ids(self) -> list[str]:
         """Return the ids of all records."""
@@ -189,8 +239,27 @@ class Records:
             row = connection.execute(query).first()
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
-        return {name: Part(**part) for name, part in row.parts.items()}
+        return _parts(row.parts)
+
+
+def _released(connection: Connection, study: str, records: Sequence[str]) -> list[Publication]:
+    """Take records from a study; forget those that no other uses, and return where they are."""
+    users = record_user_table.c
+    mine = delete(record_user_table).where(users.study == study, users.record.in_(records))
+    connection.execute(mine)
+    is_used = select(users.record).where(users.record == record_table.c.id).exists()
+    unused = select(record_table.c.id, record_table.c.parts).where(
+        record_table.c.id.in_(records), ~is_used
+    )
+    rows = connection.execute(unused.with_for_update()).all()
+    doomed = [row.id for row in rows]
+    connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
+    return [(_folder(row.id), place_of(_parts(row.parts))) for row in rows]
+
+
+def _parts(document: Mapping[str, Any]) -> dict[str, Part]:
+    return {name: Part(**part) for name, part in document.items()}
 
 
 def _folder(record: str) -> str:
-    return f"records/{record}"
+    return f"{RECORDS}/{record}"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
 from time import monotonic
 
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.waiting.heartbeat import Heartbeat
 
 __all__ = ["StudyClock"]
 
@@ -35,19 +35,17 @@ class StudyClock:
         """Count the time of the body."""
         session = self._ledger.start_session(self._study)
         self._started = monotonic()
-        stop = Event()
-        beat = Thread(target=self._beat, args=(session, stop), daemon=True, name="session")
-        beat.start()
+
+        def note() -> None:
+            self._ledger.beat(session, self._elapsed())
+
+        heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "the study's time is not noted")
+        heartbeat.start()
         try:
             yield
         finally:
-            stop.set()
-            beat.join()
-            self._ledger.beat(session, self._elapsed())
+            heartbeat.stop()
+            note()
 
     def _elapsed(self) -> float:
         return 0.0 if self._started is None else monotonic() - self._started
-
-    def _beat(self, session: int, stop: Event) -> None:
-        while not stop.wait(_BEAT_SECONDS):
-            self._ledger.beat(session, self._elapsed())

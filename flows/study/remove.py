@@ -1,6 +1,6 @@
 """Removing a study, and the records that only it used."""
 
-from prefect_tune.flows.study.lease import held_study
+from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -17,5 +17,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
     """
     find_study(store, name)
     with held_study(store, name):
-        Ledger(store.database).delete_study(name)
-        return store.records.unlink_study(name)
+        lease = study_lease(name)
+        gone = store.records.release(name, lease=lease)  # first: what is left is found by its study
+        Ledger(store.database, lease).delete_study(name)
+        return gone

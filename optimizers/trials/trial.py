@@ -136,6 +136,8 @@ def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:
 class Trial:
     """A numbered query and its outcome so far.
 
+    Many methods: one for each event in its life.
+
     With a loss it is complete if its query is full, else stopped: it may be gone on with, by a
     trial of its own.
 

@@ -6,7 +6,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.storage.cache.statistics import note_counts
-from prefect_tune.storage.database import KEYS_PER_QUERY, store_table
+from prefect_tune.storage.database import in_chunks, store_table
 from prefect_tune.storage.journal import note_publications
 from prefect_tune.storage.key import artifact_folder
 
@@ -59,8 +59,8 @@ def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
     """Remove artifacts to make room, and move the cache's clock on to their priority."""
     gone, _ = remove(connection, keys)
     table, clock = artifact_table.c, store_table.c.clock
-    for first in range(0, len(keys), KEYS_PER_QUERY):
-        here = table.key.in_(keys[first : first + KEYS_PER_QUERY])
+    for some in in_chunks(keys):
+        here = table.key.in_(some)
         latest = select(func.max(table.priority)).where(here, ~table.is_cheap)
         risen = connection.execute(latest).scalar() or 0.0
         connection.execute(update(store_table).where(clock < risen).values(clock=risen))
@@ -75,9 +75,8 @@ def remove(
 ) -> tuple[list[Evicted], int]:
     """Mark artifacts as absent and take their bytes off the total; return both."""
     table, gone, freed = artifact_table.c, [], 0
-    for first in range(0, len(keys), KEYS_PER_QUERY):
+    for some in in_chunks(keys):
         # Only the keys stand in the condition: with more, SQLite walks all that is present.
-        some = keys[first : first + KEYS_PER_QUERY]
         rows = [
             row
             for row in connection.execute(_PLACES, {"keys": some})

@@ -19,7 +19,7 @@ from prefect_tune.storage.cache.pins import Pins
 from prefect_tune.storage.cache.statistics import Statistics
 from prefect_tune.storage.cache.usage import write_usage
 from prefect_tune.storage.cache.usage_buffer import UsageBuffer
-from prefect_tune.storage.database import KEYS_PER_QUERY, Database, store_table
+from prefect_tune.storage.database import Database, in_chunks, store_table
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder
 
@@ -73,8 +73,7 @@ class ArtifactIndex:
         """Return what is known of these keys; keys that were never made are left out."""
         found: dict[str, Entry] = {}
         with self._database.read() as connection:
-            for first in range(0, len(keys), KEYS_PER_QUERY):
-                some = list(keys[first : first + KEYS_PER_QUERY])
+            for some in in_chunks(keys):
                 rows = connection.execute(_BY_KEYS, {"keys": some})
                 found |= {row.key: entry_of(row) for row in rows}
         return found
@@ -93,9 +92,7 @@ class ArtifactIndex:
                 if key in left:
                     left.remove(key)
                     total += size_bytes if is_present else 0
-            others = list(left)
-            for first in range(0, len(others), KEYS_PER_QUERY):
-                some = others[first : first + KEYS_PER_QUERY]
+            for some in in_chunks(list(left)):
                 total += int(connection.execute(_BYTES_PRESENT, {"keys": some}).scalar() or 0)
         return total
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import Column, Double, Select, String, Table, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, metadata
+from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
 
 __all__ = ["Pins", "pinned_keys"]
 
@@ -42,11 +42,12 @@ class Pins:
         self, keys: Sequence[str], released: Sequence[str], owner: str, seconds: float
     ) -> None:
         """Pin artifacts for some time and release others; the owner's other pins stay."""
-        keys_meant = pin_table.c.key.in_({*keys, *released})
-        is_meant = (pin_table.c.owner == owner) & keys_meant
+        chunks = in_chunks([*keys, *released])
 
         def change(connection: Connection) -> None:
-            connection.execute(delete(pin_table).where(is_meant))
+            for some in chunks:
+                is_meant = (pin_table.c.owner == owner) & pin_table.c.key.in_(some)
+                connection.execute(delete(pin_table).where(is_meant))
             self._insert(connection, keys, owner, seconds)
 
         self._database.transact(change)

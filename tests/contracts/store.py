@@ -230,6 +230,6 @@ class StoreContract:
         assert store.records.get("data/x")["y"].tolist() == [0, 1, 2]
         store.records.put("data/x", {"y": canonical(np.arange(4))})
         assert store.records.get("data/x")["y"].tolist() == [0, 1, 2, 3]
-        assert store.records.unlink_study("s") == ["data/x"]
+        assert store.records.release("s") == ["data/x"]
         assert not store.records.exists("data/x")
         assert verify(store).is_sound

@@ -37,8 +37,8 @@ def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
     store.records.link(["data/shared", "predictions/a"], "first")
     store.records.link(["data/shared", "predictions/b", "predictions/b"], "second")
     store.records.link(["data/shared"], "second")
-    assert store.records.unlink_study("first") == ["predictions/a"]
-    assert store.records.unlink_study("second") == ["data/shared", "predictions/b"]
+    assert store.records.release("first") == ["predictions/a"]
+    assert store.records.release("second") == ["data/shared", "predictions/b"]
     assert store.records.ids() == []
     assert not Path(store.files.path("records", "data", "shared")).exists()
 

@@ -18,9 +18,9 @@ from services import Postgres
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
-from prefect_tune.storage import StoreAddress, StoreLost, writer
+from prefect_tune.storage import StoreAddress, StoreLost, records, writer
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.database import BUSY_SECONDS
+from prefect_tune.storage.database import BUSY_SECONDS, DiskFull
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
 from prefect_tune.tasks.evaluate import evaluate as evaluate_task
@@ -234,3 +234,16 @@ def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     assert (state.data.evaluation, state.data.failure) == (None, None)
     assert "cannot" in state.data.lost or "connection" in state.data.lost
     open_store.cache_clear()
+
+
+def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
+    context, monkeypatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "FREE_BYTES_KEPT", shutil.disk_usage("/").total * 10)
+        with pytest.raises(DiskFull, match=r"has .* GB left, .* artifacts prune.* study rm"):
+            evaluate(context, draw(context, 3))  # and not a failed trial
+    assert store_of(context).records.used_by("test") == []
+    assert store_of(context).index.journal.under_way() == []
+    assert result(evaluate(context, draw(context, 3))) == expected(context)
+    assert verify(store_of(context)).is_sound

@@ -3,7 +3,7 @@
 import pytest
 from contracts.store import entry, put, use
 
-from prefect_tune.storage.cache import index as index_module
+from prefect_tune.storage import database as database_module
 from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.journal import publication_table
 
@@ -13,7 +13,7 @@ def key_of(name: str) -> str:
 
 
 def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch) -> None:
-    monkeypatch.setattr(index_module, "KEYS_PER_QUERY", 2)
+    monkeypatch.setattr(database_module, "_KEYS_PER_QUERY", 2)
     kept = [put(store, name) for name in ("a", "b", "c", "d", "e")]
     asked = [*(e.key for e in kept), key_of("f")]
     found = store.index.entries(asked)

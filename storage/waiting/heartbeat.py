@@ -1,0 +1,49 @@
+"""A thread that does something every few seconds, and goes on after outages."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+__all__ = ["Heartbeat"]
+
+_MOST_RETRY_SECONDS = 1.0
+"""What could not be done is tried again soon: a lease may be about to expire."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Does something every few seconds, in a thread of its own, until it is stopped.
+
+    Args:
+        name: Of the thread.
+        beat: Does it. Whatever it raises is an outage, said once, after which it is tried again.
+        seconds: Between two beats.
+        outage: How to say that it cannot be done.
+    """
+
+    def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
+        self._beat, self._seconds, self._outage = beat, seconds, outage
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+
+    def start(self) -> None:
+        """Begin; the first beat comes after the first pause."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for a beat under way."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause, is_out = self._seconds, False
+        while not self._stop.wait(pause):
+            try:
+                self._beat()
+            except Exception as error:  # the thread must outlive it
+                if not is_out:
+                    _LOGGER.warning(f"{self._outage}, and it is tried again: {error}")
+                pause, is_out = min(self._seconds, _MOST_RETRY_SECONDS), True
+            else:
+                pause, is_out = self._seconds, False
