@@ -7,8 +7,6 @@ stock runner's way is taken.
 """
 
 import logging
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
@@ -29,6 +27,7 @@ from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.tasks.worker.process_tree import ProcessTree
 from prefect_tune.tasks.worker.task_run_events import hold_events_of_short_runs
 
 __all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker", "end_worker"]
@@ -128,7 +127,9 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
 
 
 async def end_worker(address: str, dask_worker: Any) -> None:
-    """End a worker's process whatever it is doing; run by its nanny, which starts another one.
+    """End a worker whatever it is doing, with all that it has started.
+
+    Run by its nanny, which starts another one.
 
     Args:
         address: The worker. One that has taken its place meanwhile is left alone: a nanny whose
@@ -140,7 +141,7 @@ async def end_worker(address: str, dask_worker: Any) -> None:
         await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address
     if is_meant and process.is_alive():
-        os.kill(process.pid, signal.SIGKILL)
+        ProcessTree(process.pid).end()
 
 
 def _run_in_worker(

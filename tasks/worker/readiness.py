@@ -9,6 +9,7 @@ from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.worker.trial_note import prepare_note, this_worker
 
 __all__ = ["make_ready", "worker_environment"]
 
@@ -28,9 +29,12 @@ def worker_environment(context: StudyContext) -> dict[str, Any]:
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+        WorkerUnfit: If trials could not be held to their limits here.
     """
     store = open_store(context.store)
     load_dataset(store, context.problem.dataset)
+    if (worker := this_worker()) is not None:
+        prepare_note(worker)
     return {
         "store": store.id,
         "space": context.problem.find_space().digest,

@@ -1,16 +1,10 @@
 """A Dask scheduler with workers that others started, in processes of their own."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import distributed
-import psutil
 import pytest
+from external_clusters import cluster
 from inputs import QUICK, table, write_table
 from processes import wait_for
 
@@ -30,46 +24,6 @@ opening._database = refused
 """
 
 pytestmark = pytest.mark.usefixtures("server")
-
-
-@contextmanager
-def cluster(
-    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
-) -> Iterator[str]:
-    """A scheduler with workers in an environment with these variables; their address."""
-    note = folder / "scheduler.json"
-    folder.mkdir(exist_ok=True)
-    dask = [sys.executable, "-m", "dask"]
-    common = ["--scheduler-file", str(note)]
-    commands = [[*dask, "scheduler", "--port", "0", "--no-dashboard", *common]]
-    commands += [[*dask, "worker", *common, *worker_options, "--no-dashboard"]] * n_workers
-    processes = []
-    try:
-        for command in commands:
-            processes.append(
-                subprocess.Popen(
-                    command,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd=folder,
-                    env={**os.environ, **variables},
-                )
-            )
-            wait_for(note.exists)
-        address = wait_for(lambda: _address(note))
-        yield address
-    finally:
-        for process in processes:
-            for member in psutil.Process(process.pid).children(recursive=True):
-                member.kill()
-            process.kill()
-            process.wait()
-
-
-def _address(note: Path) -> str:
-    import json
-
-    return json.loads(note.read_text())["address"]
 
 
 def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
