@@ -65,8 +65,8 @@ class PlainRunner:
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=uuid4())
 
-    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
-        self.client.run(make_ready)
+    def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
+        self.client.run(make_ready, workers=list(workers))
 
 
 def pool_of(client: distributed.Client, n_slots: int = 2, **options: Any) -> WorkerPool:
@@ -99,6 +99,13 @@ def started_child() -> int:
 def die() -> None:
     """The end of the process that calls it."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def noted_death(folder: Path) -> None:
+    """Dies whenever it is started, which it notes."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    die()
 
 
 def die_unless(path: Path) -> State[str]:

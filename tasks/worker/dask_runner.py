@@ -76,12 +76,15 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
 
-    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
-        """Do on all workers now what their first task run would do, and something else.
+    def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
+        """Do on workers now what their first task run would do, and something else.
 
         From then on, threads may submit from within other task runs of the flow run.
+
+        Args:
+            make_ready: The something else.
+            workers: Addresses of the workers.
         """
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
         futures = [
             self.client.submit(_prepare, self._context, make_ready, workers=[worker], pure=False)
             for worker in workers

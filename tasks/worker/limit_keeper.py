@@ -18,10 +18,12 @@ from typing import Any
 
 import psutil
 from distributed.diagnostics.plugin import NannyPlugin
+from distributed.protocol.pickle import dumps
 from distributed.system import MEMORY_LIMIT
 
 from prefect_tune.tasks.worker.guard import GUARD
 from prefect_tune.tasks.worker.process_tree import ProcessTree, descendants
+from prefect_tune.tasks.worker.scheduler_marks import is_wanted, mark_of, take_back
 from prefect_tune.tasks.worker.trial_limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.worker.trial_note import note_path, read_note
 
@@ -30,6 +32,9 @@ __all__ = ["LimitKeeper"]
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.1
 """Between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
+_FOLLOW_SECONDS = 5.0
+_MOST_MISSED = 2
+"""How often in a row the flow may not be there: its connection may come back."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -67,27 +72,29 @@ class LimitKeeper(NannyPlugin):
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
         limits: The limits.
+        client: Id of the flow's Dask client; once that is gone, the plugin goes, and with it a
+            trial under way.
     """
 
     restart = False
 
-    def __init__(self, flow_run: str, limits: TrialLimits) -> None:
-        self.name = self.topic = f"prefect-tune-limits-{flow_run}"
+    def __init__(self, flow_run: str, limits: TrialLimits, client: str) -> None:
+        self.name = self.topic = mark_of(flow_run, client)
         self._flow_run, self._limits = flow_run, limits
         self._worker: _Worker | None = None
-        self._loop: asyncio.Task[None] | None = None
+        self._loops: tuple[asyncio.Task[None], ...] = ()
 
     def setup(self, nanny: Any) -> None:
         """Start looking."""
         GUARD.enter()
         with suppress(psutil.NoSuchProcess):
             self._worker = _Worker.met(nanny, descendants(nanny.pid) if nanny.pid else ())
-        self._loop = asyncio.create_task(self._keep(nanny))
+        self._loops = tuple(map(asyncio.create_task, (self._keep(nanny), self._follow(nanny))))
 
     def teardown(self, nanny: Any) -> None:  # noqa: ARG002 - the interface's
         """Stop looking, and end what trials have started and left."""
-        if self._loop is not None:
-            self._loop.cancel()
+        for loop in self._loops:
+            loop.cancel()
         if self._worker is not None:
             self._worker.tree.end_below(self._worker.before)
         GUARD.leave()
@@ -101,6 +108,20 @@ class LimitKeeper(NannyPlugin):
                 continue
             except Exception:
                 _LOGGER.exception("the limits of a trial could not be kept for a moment")
+
+    async def _follow(self, nanny: Any) -> None:
+        """Go once the flow is gone."""
+        n_missed = 0
+        while n_missed < _MOST_MISSED:
+            await asyncio.sleep(_FOLLOW_SECONDS)
+            n_missed = 0 if await is_wanted(self.name, nanny) else n_missed + 1
+        if self._worker is not None and self._read(self._worker):
+            self._end(self._worker)
+        with suppress(OSError):
+            await nanny.scheduler.run_function(
+                function=dumps(take_back), args=dumps((self.name,)), kwargs=dumps({}), wait=False
+            )
+        await nanny.plugin_remove(self.name)
 
     async def _look(self, nanny: Any) -> None:
         if self._worker is not None and nanny.pid != self._worker.tree.pid:

@@ -20,9 +20,10 @@ OPTIONS = ("--nanny", "--nthreads", "1")
 
 @dataclass
 class ExternalCluster:
-    """A scheduler, and the commands that started its workers."""
+    """A scheduler, and the commands that started it and its workers."""
 
     folder: Path
+    variables: dict[str, str]
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -60,17 +61,17 @@ class ExternalCluster:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.folder,
-            env={**os.environ, **variables},
+            env={**os.environ, **self.variables, **variables},
         )
         self.processes.append(process)
         return process
 
 
 @contextmanager
-def external_cluster(folder: Path) -> Iterator[ExternalCluster]:
-    """A cluster without workers."""
+def external_cluster(folder: Path, **variables: str) -> Iterator[ExternalCluster]:
+    """A cluster without workers, in an environment with these variables."""
     folder.mkdir(exist_ok=True)
-    external = ExternalCluster(folder)
+    external = ExternalCluster(folder, variables)
     try:
         external.start_scheduler()
         yield external

@@ -1,16 +1,19 @@
 """A Dask scheduler with workers that others started, in processes of their own."""
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import IO, Any
 
 import distributed
 import pytest
-from external_clusters import cluster
-from inputs import QUICK, table, write_table
-from processes import wait_for
+from external_clusters import cluster, external_cluster
+from inputs import QUICK, QUICK_OPTIONS, table, write_table
+from processes import started, wait_for
 
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import clusters, external_workers
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -108,6 +111,49 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
             dask=address,
             store=str(tmp_path / "store"),
         )
+
+
+def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
+    data = tmp_path / "slow.parquet"
+    table(10_000).to_parquet(data, index=False)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 80)
+    home = tmp_path / "home"
+    environment = {"PREFECT_TUNE_HOME": str(home)}
+    with external_cluster(tmp_path / "dask", **environment) as external:
+        first = external.start_worker()
+        command = ("run", data, *options, "--dask", external.address, "--json")
+        with started(*command, home=home, server=server) as process:
+            wait_for(lambda: n_told(home) >= 1)
+            external.start_worker("--nanny", "--nthreads", "2")
+            external.start_worker()
+            assert process.stderr is not None
+            said = read_until(process.stderr, "has joined; 2 workers in all")
+            external.stop_worker(first)
+            printed, rest = process.communicate(timeout=240)
+    said += rest
+    assert process.returncode == 0, said
+    summary = json.loads(printed)
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 80, 0)
+    assert said.count("has 2 threads") == 1
+    assert "left; the trial waits again" in said
+
+
+def n_told(home: Path) -> int:
+    """Trials of the study that have ended."""
+    if not (home / "store").exists():
+        return 0
+    ledger = Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
+    return sum(t["state"] in ("complete", "failed") for t in ledger.trials("s"))
+
+
+def read_until(stream: IO[str], text: str) -> str:
+    """The lines until one with a text."""
+    read = ""
+    for line in stream:
+        read += line
+        if text in line:
+            return read
+    raise AssertionError(read)
 
 
 def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path, monkeypatch) -> None:

@@ -48,7 +48,7 @@ def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(clien
         reports.follow(trial, future)
         wait_for(future.done)
         report = reports.wait_for(trial)
-    assert future.status == "error"
+    assert future.status in ("error", "cancelled")
     assert report is not None
     assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
     assert report.failure.steps == (SERVED,)
