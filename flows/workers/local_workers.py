@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from prefect_tune.tasks.threads import THREAD_VARIABLES
+
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
@@ -31,9 +33,7 @@ _PRELOAD = (
 """Modules that tie a worker to us and make its note; the last one loads all that a trial needs."""
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial per core: its threads would compete with the other trials.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
+    **THREAD_VARIABLES,
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
