@@ -188,6 +188,10 @@ class _Search:
         if outcome is not None and outcome.lost:
             self._put_back(trial, outcome)
             return
+        if ended.has_left:
+            self.study.put_back(trial)
+            self.observer.note(f"the worker of trial {trial.number} left; the trial waits again")
+            return
         if outcome is not None and outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:

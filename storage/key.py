@@ -22,8 +22,8 @@ __all__ = [
 ARTIFACT_FORMAT = 1
 """Number of the format of artifacts; part of every key.
 
-Raise it when the same lineage must no longer find what an earlier version wrote: when a step of
-ours computes something else, or when a codec writes other bytes.
+Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
+writes other bytes. Steps of ours enter lineages by the digest of their text.
 """
 
 

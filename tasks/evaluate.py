@@ -24,7 +24,12 @@ from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_noted
+from prefect_tune.tasks.worker.trial_note import (
+    WorkerUnfit,
+    note_waits,
+    this_worker,
+    trial_noted,
+)
 
 __all__ = ["Report", "ReportedSteps", "RunStep", "TrialOutcome", "evaluate", "evaluate_query"]
 
@@ -183,7 +188,7 @@ def evaluate(
     try:
         with trial_noted():
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
-    except StoreLost as error:
+    except (StoreLost, WorkerUnfit) as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
         return Failed(message=lost.lost, data=lost)
     if isinstance(outcome, Evaluation):

@@ -31,16 +31,18 @@ class OpenRuns:
         self.add("step of 1", self.other)
         self.add("done", self.one, Completed())
 
-    def add(self, name: str, parent: UUID | None = None, state: Any = None) -> UUID:
+    def add(self, name: str, parent: UUID | None = None, state: Any = None, n: int = 1) -> UUID:
+        """Add so many task runs, and return the last one."""
         with get_client(sync_client=True) as client:
-            run = client.create_task_run(
-                step,
-                self.flow_run_id,
-                dynamic_key=str(uuid4()),
-                name=name,
-                state=state or Running(),
-                task_inputs={"__parents__": [TaskRunResult(id=parent)]} if parent else None,
-            )
+            for _ in range(n):
+                run = client.create_task_run(
+                    step,
+                    self.flow_run_id,
+                    dynamic_key=str(uuid4()),
+                    name=name,
+                    state=state or Running(),
+                    task_inputs={"__parents__": [TaskRunResult(id=parent)]} if parent else None,
+                )
         return run.id
 
     def states(self) -> dict[str, str | None]:

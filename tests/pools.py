@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ from prefect_tune.tasks.worker.trial_note import note_step, trial_noted
 
 SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)
 """What `noted` says of the step before the one that it is at."""
+
+SLEEP = "import time; time.sleep(1000)"
 
 
 @contextmanager
@@ -61,8 +65,8 @@ class PlainRunner:
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=uuid4())
 
-    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
-        self.client.run(make_ready)
+    def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
+        self.client.run(make_ready, workers=list(workers))
 
 
 def pool_of(client: distributed.Client, n_slots: int = 2, **options: Any) -> WorkerPool:
@@ -87,9 +91,21 @@ def pause(seconds: float) -> None:
     sleep(seconds)
 
 
+def started_child() -> int:
+    """A process that its worker has started, in a session of its own."""
+    return subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True).pid
+
+
 def die() -> None:
     """The end of the process that calls it."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def noted_death(folder: Path) -> None:
+    """Dies whenever it is started, which it notes."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    die()
 
 
 def die_unless(path: Path) -> State[str]:
@@ -109,15 +125,36 @@ def meet(folder: Path, number: int, n: int) -> State[int]:
 
 def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
     """A trial that notes where it is and takes so many seconds; it dies if they are negative."""
+    with _trial(task_run_id, flow_run_id):
+        note_step("fit model", 1, lambda: [SERVED])
+        sleep(abs(seconds))
+        if seconds < 0:
+            die()
+
+
+def with_children(task_run_id: UUID, flow_run_id: UUID, folder: Path, code: str, end: str) -> None:
+    """A trial that starts children by all ways, which run `code`, before it ends in its way."""
+    with _trial(task_run_id, flow_run_id):
+        for new_session in (False, True):
+            child = subprocess.Popen([sys.executable, "-c", code], start_new_session=new_session)
+            (folder / str(child.pid)).touch()
+        if os.fork() == 0:
+            (folder / str(os.getpid())).touch()
+            sleep(1000)
+        sleep(0.5 if end else 1000)
+        if end == "dies":
+            die()
+
+
+@contextmanager
+def _trial(task_run_id: UUID, flow_run_id: UUID) -> Iterator[None]:
+    """A trial, as far as a worker notes it."""
     context: Any = SimpleNamespace(
         task_run=SimpleNamespace(id=task_run_id, flow_run_id=flow_run_id)
     )
     token = TaskRunContext.__var__.set(context)
     try:
         with trial_noted():
-            note_step("fit model", 1, lambda: [SERVED])
-            sleep(abs(seconds))
-            if seconds < 0:
-                die()
+            yield
     finally:
         TaskRunContext.__var__.reset(token)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from time import monotonic, sleep
 from typing import Any
 
 import psutil
+
+from prefect_tune.tasks.worker.note_file import read_text
 
 COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
 
@@ -73,6 +76,12 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     servers = [p for p in family if "forkserver" in " ".join(_command_line(p))]
     pids = {p.pid for p in servers}
     return [p for p in servers if p.ppid() in pids]
+
+
+def runs_trial(pid: int) -> bool:
+    """Whether a worker of this machine has noted where its trial is."""
+    note = Path(tempfile.gettempdir(), "dask-scratch-space", f"trial-{pid}.note")
+    return "step" in json.loads(read_text(note) or "{}")
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:

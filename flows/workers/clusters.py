@@ -4,18 +4,23 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING
 
-from prefect_tune.flows.workers.external_workers import check_external_workers
+from prefect_tune.flows.progress import current_observer
+from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.flows.workers.roster import Roster
+from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
-__all__ = ["started_runner", "workers_started_early"]
+__all__ = ["started_pool", "workers_started_early"]
 
 _CONNECT_SECONDS = 10
 """How long a scheduler elsewhere may take to answer."""
@@ -49,24 +54,23 @@ def workers_started_early(n_workers: int | None, scheduler: str | None) -> Itera
 
 
 @contextmanager
-def started_runner(
+def started_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
-) -> Iterator[tuple[LeanDaskTaskRunner, int]]:
-    """Yield a runner whose workers are up, and their number.
+) -> Iterator[WorkerPool]:
+    """Yield a pool of workers that are up.
 
     Args:
         context: The study.
         limits: What each of its trials may take.
-        n_workers: Local workers; None for one per core.
+        n_workers: Trials at the same time; None for one per core, or per worker of the scheduler.
         scheduler: Address of a scheduler to use instead of local workers.
 
     Raises:
         BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
     """
     if scheduler:
-        connecting = {"timeout": _CONNECT_SECONDS}
-        with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
-            yield runner, check_external_workers(runner, scheduler, context, limits)
+        with _external_pool(context, limits, n_workers, scheduler) as pool:
+            yield pool
         return
     with (
         local_settings(),
@@ -75,7 +79,24 @@ def started_runner(
     ):
         n_started = len(cluster.workers)
         runner.client.wait_for_workers(n_started, timeout=_START_SECONDS)
-        yield runner, n_started
+        yield WorkerPool(runner, min(n_workers or n_started, n_started))
+
+
+@contextmanager
+def _external_pool(
+    context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str
+) -> Iterator[WorkerPool]:
+    """Yield the workers of a scheduler: those that are there, and those that will come."""
+    connecting = {"timeout": _CONNECT_SECONDS}
+    with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
+        client = connected(runner, scheduler)
+        check = WorkerCheck(scheduler, context, limits, worker_environment(context))
+        roster = Roster(client, check, current_observer().note)
+        roster.check_all()
+        try:
+            yield WorkerPool(runner, n_workers or inf, roster=roster)
+        finally:
+            roster.close()
 
 
 @contextmanager

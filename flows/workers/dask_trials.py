@@ -19,9 +19,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.workers.clusters import started_runner
+from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
-from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
+from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -37,6 +37,8 @@ _LOGGER = logging.getLogger(__name__)
 _TICK_SECONDS = 0.02
 """Longest wait for a trial while a worker may come back at any moment."""
 
+_MOST_LEFT = 3
+"""How many workers may leave with a trial before that is taken for its doing."""
 _MOST_RAN = 1_000
 """Configurations of which it is known where they ran; older ones are hardly in memory there."""
 
@@ -49,11 +51,14 @@ class Ended:
         trial: The trial as it was started.
         outcome: What its worker sent back; None when the worker died or was ended.
         failure: Why the worker died or was ended; None when there is an outcome.
+        has_left: Whether the worker has left its scheduler, or the trial has not begun on it: no
+            doing of the trial.
     """
 
     trial: Trial
     outcome: TrialOutcome | None
     failure: Failure | None = None
+    has_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class DaskTrials:
         self._done: SimpleQueue[UUID] = SimpleQueue()
         self._sharing: list[DaskTrials] = []
         self._ran: dict[Configuration, str] = {}
+        self._n_left: dict[int, int] = {}
 
     @classmethod
     @contextmanager
@@ -114,10 +120,9 @@ class DaskTrials:
             BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
         """
         with (
-            started_runner(context, limits, n_workers, scheduler) as (runner, n_started),
-            limits_kept(runner.client, flow_run_id, limits) as reports,
+            started_pool(context, limits, n_workers, scheduler) as pool,
+            limits_kept(pool.client, flow_run_id, limits) as reports,
         ):
-            pool = WorkerPool(runner, min(n_workers or n_started, n_started))
             trials = cls(pool, context, flow_run_id, reports)
             try:
                 yield trials
@@ -262,7 +267,14 @@ class DaskTrials:
             failure = report.failure
         self._pool.note_death(report.worker if report else None)
         self._settle([lost], _final_state(failure))
-        return Ended(lost.trial, None, failure)
+        return Ended(lost.trial, None, failure, self._has_left(lost.trial, report))
+
+    def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
+        """Find out whether a lost trial was lost with its worker's nanny, which reports a death."""
+        if report is not None or not self._pool.is_external:
+            return False
+        self._n_left[trial.number] = self._n_left.get(trial.number, 0) + 1
+        return self._n_left[trial.number] < _MOST_LEFT
 
     def _settle(self, trials: Sequence[_UnderWay], state: State[Any]) -> None:
         """Give the task runs of trials, and those inside of them, a final state."""

@@ -1,10 +1,12 @@
-"""Checks of the workers that others started, before the first trial of a study."""
+"""Checks of the workers that others started, before their first trial of a study."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
 import distributed
+from distributed.comm import CommClosedError
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.study_context import StudyContext
@@ -12,7 +14,7 @@ from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
-__all__ = ["check_external_workers"]
+__all__ = ["WorkerCheck", "connected"]
 
 _CONNECT_SECONDS = 30
 """How long to wait for the first worker of a scheduler."""
@@ -20,19 +22,53 @@ _LISTED_SECONDS = 5.0
 """How long the scheduler may take to list a worker that has answered."""
 
 
-def check_external_workers(
-    runner: LeanDaskTaskRunner, scheduler: str, context: StudyContext, limits: TrialLimits
-) -> int:
-    """Raise unless every worker of a scheduler can run a study's trials; return their number.
+@dataclass(frozen=True, slots=True)
+class WorkerCheck:
+    """Finds out whether workers can run a study's trials.
 
-    Args:
-        runner: A runner that was started with the scheduler's address.
-        scheduler: The address.
+    Attributes:
+        scheduler: Address of their scheduler.
         context: The study.
         limits: What each of its trials may take.
+        ours: What the flow has, and each worker must have.
+    """
+
+    scheduler: str
+    context: StudyContext
+    limits: TrialLimits
+    ours: Mapping[str, Any]
+
+    def __call__(self, client: distributed.Client, address: str) -> None:
+        """Check a worker.
+
+        Raises:
+            BadInput: If it cannot be used; says why.
+            Exception: If it cannot be reached.
+        """
+        answers = client.run(worker_environment, self.context, workers=[address], on_error="return")
+        self._check(client, answers)
+
+    def all_at_once(self, client: distributed.Client) -> Mapping[str, str]:
+        """Check all workers, and return the nanny of each address.
+
+        Raises:
+            BadInput: If one of them cannot be used; names it.
+        """
+        return self._check(client, client.run(worker_environment, self.context, on_error="return"))
+
+    def _check(self, client: distributed.Client, answers: Mapping[str, Any]) -> Mapping[str, str]:
+        workers = _describe(client, list(answers))
+        for address, environment in answers.items():
+            _check_environment(address, environment, self.ours)
+            _check_process(address, workers[address], self.limits)
+        return {address: workers[address]["nanny"] for address in answers}
+
+
+def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
+    """Return the client of a runner once its scheduler has a worker.
 
     Raises:
-        BadInput: If no worker can be reached, or one of them cannot be used; names it.
+        BadInput: If no worker can be reached.
     """
     try:
         client = runner.client
@@ -42,13 +78,7 @@ def check_external_workers(
             f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
             "one with `dask scheduler` and `dask worker`"
         ) from error
-    ours = worker_environment(context)
-    theirs = client.run(worker_environment, context, on_error="return")
-    workers = _describe(client, list(theirs))
-    for address, environment in theirs.items():
-        _check_environment(address, environment, ours)
-        _check_process(address, workers[address], limits)
-    return len(theirs)
+    return client
 
 
 def _describe(client: distributed.Client, addresses: Sequence[str]) -> Mapping[str, Any]:
@@ -72,6 +102,8 @@ def _check_environment(
     address: str, environment: Mapping[str, Any] | Exception, ours: Mapping[str, Any]
 ) -> None:
     """Raise unless a worker can read the study and has the flow's versions."""
+    if isinstance(environment, CommClosedError):  # it has left, and may come back
+        raise environment
     if isinstance(environment, Exception):
         raise BadInput(f"worker {address} cannot run this study: {environment}")
     for name, here in ours.items():

@@ -17,19 +17,23 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from prefect_tune.tasks.threads import THREAD_VARIABLES
+
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
 __all__ = ["local_cluster", "local_settings", "warmed_up"]
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
-_PRELOAD = "prefect_tune.tasks.refit"
-"""The module whose import loads all that a trial needs."""
+_PRELOAD = (
+    "prefect_tune.tasks.worker.parent_death",
+    "prefect_tune.tasks.worker.trial_note",
+    "prefect_tune.tasks.refit",
+)
+"""Modules that tie a worker to us and make its note; the last one loads all that a trial needs."""
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial per core: its threads would compete with the other trials.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
+    **THREAD_VARIABLES,
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
@@ -70,7 +74,7 @@ def warmed_up() -> Iterator[None]:
 def _warm_up() -> None:
     if _METHOD == "forkserver":
         with _environment():
-            get_context(_METHOD).set_forkserver_preload([_PRELOAD, "distributed.nanny"])
+            get_context(_METHOD).set_forkserver_preload([*_PRELOAD, "distributed.nanny"])
             forkserver.ensure_running()
 
 
@@ -100,7 +104,7 @@ def local_cluster(n_workers: int | None) -> "LocalCluster":
             processes=True,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-            preload=[_PRELOAD],
+            preload=[*_PRELOAD],
         )
 
 

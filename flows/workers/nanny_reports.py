@@ -15,6 +15,7 @@ import distributed
 
 from prefect_tune.optimizers.trials.trial import Failure
 from prefect_tune.tasks.worker.limit_keeper import LimitKeeper
+from prefect_tune.tasks.worker.scheduler_marks import take_back
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["NannyReport", "NannyReports", "limits_kept"]
@@ -77,23 +78,26 @@ class NannyReports:
             return
         failure = Failure.from_json(message["failure"])
         followed.reports.put(NannyReport(message["worker"], failure))
-        if failure.kind != "crashed":
-            # The nanny kills the worker in a moment, and Dask would start the trial on another.
-            await followed.future.cancel(force=True)
+        # Dask would start it again, on a worker that comes back under the same address.
+        await followed.future.cancel(force=True)
 
 
 @contextmanager
 def limits_kept(
     client: distributed.Client, flow_run_id: UUID, limits: TrialLimits
 ) -> Iterator[NannyReports]:
-    """Keep the trials of a flow run within limits, on all workers of a client's scheduler."""
-    keeper = LimitKeeper(str(flow_run_id), limits)
+    """Keep the trials of a flow run within limits, on all workers of a client's scheduler.
+
+    What flows that were killed have left on the scheduler goes, too.
+    """
+    keeper = LimitKeeper(str(flow_run_id), limits, client.id)
     reports = NannyReports()
+    client.run_on_scheduler(take_back, keeper.name)
     client.subscribe_topic(keeper.topic, reports.receive)
     client.register_plugin(keeper)
     try:
         yield reports
     finally:
         with suppress(Exception):  # a cluster that is gone keeps no limits
-            client.unregister_worker_plugin(keeper.name, nanny=True)
             client.unsubscribe_topic(keeper.topic)
+            client.run_on_scheduler(take_back, keeper.name)

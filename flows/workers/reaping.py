@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from prefect import Task
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
@@ -19,6 +19,7 @@ from prefect.client.schemas.filters import (
     TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import State, StateType, TaskRun
+from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import PrefectHTTPStatusError
 
 __all__ = ["end_task_run", "reap"]
@@ -39,22 +40,37 @@ def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None 
         Their number.
     """
     wanted = None if of_trials is None else {str(i) for i in of_trials}
-    reaped = 0
+    reaped = set[UUID]()
     try:
         with get_client(sync_client=True) as client:
-            open_runs = client.read_task_runs(
-                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
-                task_run_filter=TaskRunFilter(
-                    state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
-                ),
-            )
-            for task_run in open_runs:
-                if wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted:
+            # Until none is found: trials that run meanwhile move the pages.
+            while found := [
+                task_run
+                for task_run in _open_runs(client, flow_run_id)
+                if task_run.id not in reaped
+                and (wanted is None or str(task_run.id) in wanted or _parents(task_run) & wanted)
+            ]:
+                for task_run in found:
                     client.set_task_run_state(task_run.id, state, force=True)
-                    reaped += 1
+                    reaped.add(task_run.id)
     except Exception as error:
         _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
-    return reaped
+    return len(reaped)
+
+
+def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> list[TaskRun]:
+    """Return the open task runs of a flow run, page by page: no request gets all of many."""
+    found: list[TaskRun] = []
+    while page := client.read_task_runs(
+        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
+        task_run_filter=TaskRunFilter(
+            state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
+        ),
+        sort=TaskRunSort.ID_DESC,
+        offset=len(found),
+    ):
+        found += page
+    return found
 
 
 def end_task_run(

@@ -2,6 +2,9 @@
 
 A worker that dies, or is ended, takes its task with it and is back in a moment. Until then, a task
 more than there are workers would wait at another one, and die with that one.
+
+On a scheduler of others', each task is for one worker alone: Dask has no other one then to start a
+task again on whose worker has died, which it would do three times.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +13,10 @@ from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Any
 
+import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.workers.roster import Roster
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 
 __all__ = ["WorkerPool"]
@@ -26,28 +31,51 @@ _TICK_SECONDS = 0.02
 class WorkerPool:
     """Workers for as many tasks at the same time as there are slots.
 
+    Many methods: a pool is of all workers, of one that is reserved, or of a scheduler of others'.
+
     Args:
         runner: A started runner.
         n_slots: Tasks at the same time.
         nanny: Address of the nanny whose worker is the only one to use; None for any worker.
         leaving: Addresses of workers that are about to go, shared by the pools of one runner.
+        roster: The workers that may be used of a scheduler of others', as many as there are up to
+            `n_slots`; None where all may be.
     """
 
     def __init__(
         self,
         runner: LeanDaskTaskRunner,
-        n_slots: int,
+        n_slots: float,
         *,
         nanny: str | None = None,
         leaving: set[str] | None = None,
+        roster: Roster | None = None,
     ) -> None:
-        self.n_slots = n_slots
+        self._most, self._roster = n_slots, roster
         self._runner, self._nanny = runner, nanny
         self._leaving = set() if leaving is None else leaving
         self._addresses: list[str] = []
         self._benched: set[str] = set()
-        self._is_short = nanny is not None  # until its worker is known
+        self._is_short = nanny is not None or roster is not None  # until its workers are known
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
+        self._placed: dict[PrefectDaskFuture[Any], str] = {}
+
+    @property
+    def client(self) -> distributed.Client:
+        """The client of the scheduler."""
+        return self._runner.client
+
+    @property
+    def n_slots(self) -> int:
+        """Tasks at the same time."""
+        if self._roster is None or self._nanny is not None:
+            return int(self._most)
+        return int(min(self._roster.n_workers, self._most))
+
+    @property
+    def is_external(self) -> bool:
+        """Whether others have started the workers."""
+        return self._roster is not None
 
     @property
     def is_short(self) -> bool:
@@ -55,12 +83,18 @@ class WorkerPool:
         return self._is_short
 
     def count_slots(self) -> int:
-        """Count the tasks that may run now, which are fewer while a worker is not back yet."""
-        if not self._is_short:
+        """Count the tasks that may run now, which are fewer while a worker is not back yet.
+
+        Raises:
+            NoWorkers: If a scheduler of others' has had none for long.
+        """
+        if self._roster is not None:
+            self._roster.look()
+        elif not self._is_short:
             return self.n_slots
         self._addresses = self._find_workers()
         n_slots = min(len(self._addresses), self.n_slots)
-        self._is_short = n_slots < self.n_slots
+        self._is_short = n_slots < self.n_slots or n_slots == 0
         return n_slots
 
     def submit(
@@ -73,6 +107,8 @@ class WorkerPool:
             parameters: Its parameters.
             preferred: Address of the worker to run it if it is free; None for any.
         """
+        if self._roster is not None:
+            return self._submit_to_one(task, parameters, preferred)
         if self._nanny is not None or self._benched:
             return self._runner.submit_lean(task, parameters, self._addresses)
         if preferred is None or not self._is_free(preferred):
@@ -81,7 +117,14 @@ class WorkerPool:
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
         """Cancel a task whose only worker is gone: Dask would wait for that one for ever."""
-        if self._nanny is not None and not set(self._addresses) & set(self._find_workers()):
+        if self._roster is not None:
+            self._roster.look()
+            is_stranded = self._placed.get(future) not in self._roster.addresses
+        else:
+            is_stranded = self._nanny is not None and not (
+                set(self._addresses) & set(self._find_workers())
+            )
+        if is_stranded:
             future.wrapped_future.cancel(force=True)
 
     def end(self, futures: Sequence[PrefectDaskFuture[Any]]) -> None:
@@ -116,11 +159,17 @@ class WorkerPool:
         Args:
             address: The worker.
         """
-        workers = self._describe_workers()
-        if address in workers:
-            self._benched.add(workers[address]["nanny"])
         self._is_short = True
-        return len({worker["nanny"] for worker in workers.values()} - self._benched)
+        if self._roster is not None and self._nanny is None:
+            return self._roster.refuse(address)
+        nannies = {a: worker["nanny"] for a, worker in self._describe_workers().items()}
+        if self._nanny is not None:
+            nannies = {a: nanny for a, nanny in nannies.items() if nanny == self._nanny}
+        if address in nannies:
+            self._benched.add(nannies[address])
+        left = set(nannies.values()) - self._benched
+        self._most = min(self._most, len(left))
+        return len(left)
 
     def wait_for_worker(self, check: Callable[[], None]) -> None:
         """Wait until a task that is submitted now goes to a worker that stays.
@@ -129,22 +178,25 @@ class WorkerPool:
             check: Called while waiting; ends it by raising.
 
         Raises:
-            RuntimeError: If no worker comes back.
+            RuntimeError: If no worker comes back; on a scheduler of others', for long.
         """
         until = monotonic() + _RETURN_SECONDS
         while self._is_short:
             # Where any worker may be used, it could go to one that is leaving.
-            if self.count_slots() > 0 and (self._nanny is not None or not self._leaving):
+            is_chosen = self._nanny is not None or self._roster is not None
+            if self.count_slots() > 0 and (is_chosen or not self._leaving):
                 return
-            if monotonic() > until:
+            if monotonic() > until and self._roster is None:
                 raise RuntimeError(f"no worker came back within {_RETURN_SECONDS:g} s")
             check()
             sleep(_TICK_SECONDS)
 
     def prepare(self, make_ready: Callable[[], None]) -> None:
         """Call a function on each worker once, and let `reserved` hand the workers out."""
-        self._runner.prepare_workers(make_ready)
-        nannies = {worker["nanny"] for worker in self._describe_workers().values()}
+        self.count_slots()
+        workers = self._find_workers()
+        self._runner.prepare_workers(make_ready, workers)
+        nannies = {self._describe_workers()[address]["nanny"] for address in workers}
         for nanny in sorted(nannies)[: self.n_slots]:
             self._free_nannies.put(nanny)
 
@@ -156,7 +208,9 @@ class WorkerPool:
         """
         nanny = self._free_nannies.get()
         try:
-            yield WorkerPool(self._runner, 1, nanny=nanny, leaving=self._leaving)
+            yield WorkerPool(
+                self._runner, 1, nanny=nanny, leaving=self._leaving, roster=self._roster
+            )
         finally:
             self._free_nannies.put(nanny)
 
@@ -170,16 +224,35 @@ class WorkerPool:
         running = self._runner.client.processing().get(address)
         return running is not None and not running and address not in self._leaving
 
+    def _submit_to_one(
+        self, task: Any, parameters: Mapping[str, Any], preferred: str | None
+    ) -> PrefectDaskFuture[Any]:
+        """Submit a task to the free worker that it prefers, or that others use least."""
+        self._placed = {f: a for f, a in self._placed.items() if not f.wrapped_future.done()}
+        busy = set(self._placed.values())
+        free = [a for a in self._find_workers() if a not in busy] or self._addresses
+        address = preferred if preferred in free else free[0]
+        if address != preferred and len(free) > 1:
+            processing = self._runner.client.processing()
+            address = min(free, key=lambda a: len(processing.get(a, ())))
+        future = self._runner.submit_lean(task, parameters, [address])
+        self._placed[future] = address
+        return future
+
     def _find_workers(self) -> list[str]:
         """Find the workers that we may use, without those that are about to go."""
-        workers = self._describe_workers()
-        self._leaving.intersection_update(workers)
+        if self._roster is not None:
+            nannies = self._roster.addresses
+        else:
+            workers = self._describe_workers()
+            nannies = {address: worker["nanny"] for address, worker in workers.items()}
+        self._leaving.intersection_update(nannies)
         return [
             address
-            for address, worker in workers.items()
+            for address, nanny in nannies.items()
             if address not in self._leaving
-            and worker["nanny"] not in self._benched
-            and self._nanny in (None, worker["nanny"])
+            and nanny not in self._benched
+            and self._nanny in (None, nanny)
         ]
 
     def _describe_workers(self) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 `fitting` does what a `recipe` says. `effective_values` fits hyperparameters to the data,
 `memory_estimate` refuses what cannot fit in memory, `matrix_summary` is what both know of a matrix,
-and `libraries` says which versions enter keys. Models that are `iterative` have a `training` in
-epochs; `staged` predicts from an ensemble as it was after some of them.
+and `libraries` says which versions enter keys, with the digest of our `own_code`. Models that are
+`iterative` have a `training` in epochs; `staged` predicts from an ensemble as it was after some of
+them.
 """

@@ -2,21 +2,26 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import packages_distributions, version
 from typing import Any
 
+from prefect_tune.tasks.fitting.own_code import digest_of_own
 from prefect_tune.tasks.user_code import is_user_code
 
 __all__ = ["library_of"]
 
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
+_NUMERIC = ("numpy", "scipy")
+"""Their solvers decide results of all others."""
+_REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
-def library_of(estimator: str, make: Callable[[], Any]) -> str:
-    """Return the packages behind an estimator with their versions; user code by its digest.
+def library_of(estimator: str, make: Callable[[], Any], *, repaired: bool = False) -> str:
+    """Return the packages behind an estimator with their versions; our and users' code by digests.
 
     What is neither ours nor scikit-learn's may inherit or hold estimators of any other package, so
     it is made, and all its classes are looked at.
@@ -24,20 +29,28 @@ def library_of(estimator: str, make: Callable[[], Any]) -> str:
     Args:
         estimator: Dotted path of the class, or of the function that makes it.
         make: Makes the estimator as it will be fitted.
+        repaired: Whether repairs of ours stand in front of it.
 
     Raises:
         ValueError: If one of the packages is not installed.
     """
-    package = _package(estimator)
-    if package in (_OURS, _SCIKIT_LEARN):  # our own count by the artifact format besides
-        return _with_version(_SCIKIT_LEARN)
-    of_its_own = package if is_user_code(package) else _with_version(package)
-    try:
-        made = make()
-    except (Exception, SystemExit):  # it will not be made when its step is run either
-        return of_its_own
-    others = [_with_version(other) for other in _packages(made) if other != package]
-    return ", ".join([of_its_own, *others])
+    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC}
+    if package == _OURS:
+        of_its_own = _own(estimator)
+    elif is_user_code(package):
+        of_its_own = package
+    else:
+        of_its_own = _with_version(package)
+    if package not in (_OURS, _SCIKIT_LEARN):
+        # One that cannot be made will not be made either when its step is run.
+        with suppress(Exception, SystemExit):
+            others |= set(_packages(make()))
+    repairs = [_own(_REPAIRS)] if repaired else []
+    return ", ".join([of_its_own, *repairs, *map(_with_version, sorted(others - {package}))])
+
+
+def _own(path: str) -> str:
+    return f"{_OURS} {digest_of_own(path)}"
 
 
 def _packages(estimator: Any) -> list[str]:

@@ -18,6 +18,7 @@ from prefect_tune.tasks.fitting.libraries import library_of
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.memory_estimate import MemoryRule, memory_rule
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
+from prefect_tune.tasks.threads import with_one_thread
 
 __all__ = [
     "REPAIRED",
@@ -42,7 +43,7 @@ class Recipe:
         estimator: Dotted path of the class.
         arguments: Constructor arguments, as the estimator gets them.
         weights: How class weights reach it, or "none".
-        library: Packages and versions that its classes come from.
+        library: Packages and versions that its classes come from; digests of texts.
         stochastic: Whether it takes a seed.
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
         memory: The rule that estimates the memory it needs, if there is one; in no key.
@@ -110,7 +111,8 @@ def recipe(
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
         memory=memory_rule(algorithm, estimator),
     )
-    return replace(how, library=library_of(estimator, lambda: build(how, seed=0)))
+    library = library_of(estimator, lambda: build(how, seed=0), repaired=bool(how.repairs))
+    return replace(how, library=library)
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
@@ -123,7 +125,8 @@ def step_seed(study_seed: int, step: str, fold: int) -> int:
 def build(how: Recipe, seed: int) -> Any:
     """Build the unfitted estimator of a recipe, behind its repairs.
 
-    If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set.
+    If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set;
+    and so is every number of threads.
     """
     make, arguments = imported(how.estimator), dict(how.arguments)
     if how.stochastic and _takes_seed(make):
@@ -132,6 +135,7 @@ def build(how: Recipe, seed: int) -> Any:
     if how.stochastic and (names := unseeded_arguments(estimator)):
         seeds = np.random.default_rng(seed).integers(2**31, size=len(names))
         estimator.set_params(**dict(zip(names, seeds.tolist(), strict=True)))
+    estimator = with_one_thread(estimator)
     if not how.repairs:
         return estimator
     return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (REPAIRED, estimator)])

@@ -1,6 +1,8 @@
 """A Dask worker's side of a study.
 
 It runs tasks leanly (`dask_runner`, `task_run_events`) and proves its `readiness`. It keeps a
-`trial_note` of where its trial is, and the `limit_keeper` in its nanny holds that trial to its
-`trial_limits`.
+`trial_note` of where its trial is, in a `note_file` that no full disk stops, and the `limit_keeper`
+in its nanny holds that trial, with its whole `process_tree`, to its `trial_limits`. A worker ends
+with its nanny by `parent_death`, or by a `guard`; what the flow has left on a scheduler are its
+`scheduler_marks`.
 """

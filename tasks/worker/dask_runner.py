@@ -7,8 +7,6 @@ stock runner's way is taken.
 """
 
 import logging
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
@@ -29,6 +27,7 @@ from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.tasks.worker.process_tree import ProcessTree
 from prefect_tune.tasks.worker.task_run_events import hold_events_of_short_runs
 
 __all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker", "end_worker"]
@@ -77,12 +76,15 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         )
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
 
-    def prepare_workers(self, make_ready: Callable[[], None]) -> None:
-        """Do on all workers now what their first task run would do, and something else.
+    def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
+        """Do on workers now what their first task run would do, and something else.
 
         From then on, threads may submit from within other task runs of the flow run.
+
+        Args:
+            make_ready: The something else.
+            workers: Addresses of the workers.
         """
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
         futures = [
             self.client.submit(_prepare, self._context, make_ready, workers=[worker], pure=False)
             for worker in workers
@@ -128,7 +130,9 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
 
 
 async def end_worker(address: str, dask_worker: Any) -> None:
-    """End a worker's process whatever it is doing; run by its nanny, which starts another one.
+    """End a worker whatever it is doing, with all that it has started.
+
+    Run by its nanny, which starts another one.
 
     Args:
         address: The worker. One that has taken its place meanwhile is left alone: a nanny whose
@@ -140,7 +144,7 @@ async def end_worker(address: str, dask_worker: Any) -> None:
         await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address
     if is_meant and process.is_alive():
-        os.kill(process.pid, signal.SIGKILL)
+        ProcessTree(process.pid).end()
 
 
 def _run_in_worker(

@@ -1,22 +1,28 @@
 """Limits of a trial, kept by the nanny of its worker: a process that no native code can hold up.
 
 The worker notes its trial, and the nanny reads the note ten times a second.
-A trial that is over a limit is frozen, the flow is told why, and the worker's process is killed;
-the nanny starts another one. When a worker dies of itself, the flow is told where it was.
+A trial that is over a limit is frozen with all processes that it has started, the flow is told why,
+and they are killed; the nanny starts another worker. When a worker dies of itself, what it has
+started is ended, and the flow is told where it was.
 """
 
 import asyncio
 import logging
 import os
-import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 from distributed.diagnostics.plugin import NannyPlugin
+from distributed.protocol.pickle import dumps
 from distributed.system import MEMORY_LIMIT
 
+from prefect_tune.tasks.worker.guard import GUARD
+from prefect_tune.tasks.worker.process_tree import ProcessTree, descendants
+from prefect_tune.tasks.worker.scheduler_marks import is_wanted, mark_of, take_back
 from prefect_tune.tasks.worker.trial_limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.worker.trial_note import note_path, own_seconds, read_note
 
@@ -25,7 +31,35 @@ __all__ = ["LimitKeeper"]
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.1
 """Between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
+_FOLLOW_SECONDS = 5.0
+_MOST_MISSED = 2
+"""How often in a row the flow may not be there: its connection may come back."""
 _LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A worker's process with all that it has started, and the file that it notes its trial in."""
+
+    tree: ProcessTree
+    note: Path
+    before: Collection[int] = ()
+    """Processes below it that are no trial's."""
+
+    @classmethod
+    def met(cls, nanny: Any, before: Collection[int] = ()) -> "_Worker | None":
+        """Return the worker that a nanny has now."""
+        pid, folder = nanny.pid, nanny.worker_dir
+        if pid is None or folder is None:
+            return None
+        worker = cls(ProcessTree(pid), note_path(folder, pid), before)
+        if psutil.Process(pid).ppid() == os.getpid():  # else see `parent_death`
+            GUARD.watch(pid)
+        return worker
+
+    def end(self) -> None:
+        self.tree.end()
+        GUARD.forget(self.tree.pid)
 
 
 class LimitKeeper(NannyPlugin):
@@ -37,25 +71,32 @@ class LimitKeeper(NannyPlugin):
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
         limits: The limits.
+        client: Id of the flow's Dask client; once that is gone, the plugin goes, and with it a
+            trial under way.
     """
 
     restart = False
 
-    def __init__(self, flow_run: str, limits: TrialLimits) -> None:
-        self.name = self.topic = f"prefect-tune-limits-{flow_run}"
+    def __init__(self, flow_run: str, limits: TrialLimits, client: str) -> None:
+        self.name = self.topic = mark_of(flow_run, client)
         self._flow_run, self._limits = flow_run, limits
-        self._pid: int | None = None
-        self._path = Path()
-        self._loop: asyncio.Task[None] | None = None
+        self._worker: _Worker | None = None
+        self._loops: tuple[asyncio.Task[None], ...] = ()
 
     def setup(self, nanny: Any) -> None:
         """Start looking."""
-        self._loop = asyncio.create_task(self._keep(nanny))
+        GUARD.enter()
+        with suppress(psutil.NoSuchProcess):
+            self._worker = _Worker.met(nanny, descendants(nanny.pid) if nanny.pid else ())
+        self._loops = tuple(map(asyncio.create_task, (self._keep(nanny), self._follow(nanny))))
 
     def teardown(self, nanny: Any) -> None:  # noqa: ARG002 - the interface's
-        """Stop looking."""
-        if self._loop is not None:
-            self._loop.cancel()
+        """Stop looking, and end what trials have started and left."""
+        for loop in self._loops:
+            loop.cancel()
+        if self._worker is not None:
+            self._worker.tree.end_below(self._worker.before)
+        GUARD.leave()
 
     async def _keep(self, nanny: Any) -> None:
         while True:
@@ -67,60 +108,69 @@ class LimitKeeper(NannyPlugin):
             except Exception:
                 _LOGGER.exception("the limits of a trial could not be kept for a moment")
 
+    async def _follow(self, nanny: Any) -> None:
+        """Go once the flow is gone."""
+        n_missed = 0
+        while n_missed < _MOST_MISSED:
+            await asyncio.sleep(_FOLLOW_SECONDS)
+            n_missed = 0 if await is_wanted(self.name, nanny) else n_missed + 1
+        if self._worker is not None and self._read(self._worker):
+            self._end(self._worker)
+        with suppress(OSError):
+            await nanny.scheduler.run_function(
+                function=dumps(take_back), args=dumps((self.name,)), kwargs=dumps({}), wait=False
+            )
+        await nanny.plugin_remove(self.name)
+
     async def _look(self, nanny: Any) -> None:
-        if self._pid is not None and nanny.pid != self._pid:
-            died = self._read()
-            self._forget()
+        if self._worker is not None and nanny.pid != self._worker.tree.pid:
+            died = self._read(self._worker)
+            self._end(self._worker)
             if died:
                 await self._tell(nanny, died, "crashed", "the worker process died")
-        if nanny.worker_dir is None or nanny.pid is None:
+        self._worker = self._worker or _Worker.met(nanny)
+        if self._worker is None or not (note := self._read(self._worker)):
             return
-        self._pid = nanny.pid
-        self._path = note_path(nanny.worker_dir, self._pid)
-        note = self._read()
-        if not note:
-            return
+        self._worker.tree.look()
         seconds = own_seconds(note)
-        memory_bytes = psutil.Process(self._pid).memory_info().rss
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         if seconds > self._limits.seconds:
-            kind = "timeout"
             message = f"took more than {self._limits.seconds:g} s (--trial-timeout)"
-        elif memory_bytes > limit_bytes:
-            kind = "memory"
+            await self._end_trial(nanny, self._worker, note, "timeout", message)
+        elif memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
             )
-        else:
-            return
-        await self._end(nanny, note, kind, message)
+            await self._end_trial(nanny, self._worker, note, "memory", message)
 
-    async def _end(self, nanny: Any, note: Mapping[str, Any], kind: str, message: str) -> None:
-        """Freeze a worker, tell the flow why, and kill it."""
-        assert self._pid is not None  # noqa: S101 - the caller's duty
-        os.kill(self._pid, signal.SIGSTOP)
-        if self._read().get("trial") != note["trial"]:  # it has ended meanwhile
-            os.kill(self._pid, signal.SIGCONT)
+    async def _end_trial(
+        self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str
+    ) -> None:
+        """Freeze a worker with all that it has started, tell the flow why, and kill it."""
+        worker.tree.freeze()
+        if self._read(worker).get("trial") != note["trial"]:  # it has ended meanwhile
+            worker.tree.thaw()
             return
         try:
             await self._tell(nanny, note, kind, message)
             await asyncio.sleep(_GRACE_SECONDS)
         finally:
-            os.kill(self._pid, signal.SIGKILL)
-            self._forget()
+            self._end(worker)
 
-    def _read(self) -> Mapping[str, Any]:
+    def _read(self, worker: "_Worker") -> Mapping[str, Any]:
         """Return what the worker has noted, if it runs a trial of ours."""
-        note = read_note(self._path)
+        note = read_note(worker.note)
         return note if note.get("flow_run") == self._flow_run else {}
 
-    def _forget(self) -> None:
-        """Forget a process that has ended."""
-        self._pid = None
-        self._path.unlink(missing_ok=True)
+    def _end(self, worker: "_Worker") -> None:
+        """Kill what there is of a worker, and forget it."""
+        worker.end()
+        if read_note(worker.note).get("flow_run", self._flow_run) == self._flow_run:
+            worker.note.unlink(missing_ok=True)  # or the keeper of another flow run will read it
+        self._worker = None
 
     async def _tell(self, nanny: Any, note: Mapping[str, Any], kind: str, message: str) -> None:
         failure = {

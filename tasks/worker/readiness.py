@@ -10,6 +10,8 @@ from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.trial_note import prepare_note
 
 __all__ = ["INDEX_MACHINE", "make_ready", "worker_environment"]
 
@@ -19,25 +21,35 @@ INDEX_MACHINE = "machine of the index"
 
 def make_ready(context: StudyContext) -> None:
     """Load what the first trials of a study would load: its data, and the code of its space."""
-    load_dataset(open_store(context.store), context.problem.dataset)
-    for step in context.problem.find_space().steps:
-        for algorithm in step.algorithms:
-            for path in (algorithm.import_path, algorithm.sparse_estimator):
-                if path:
-                    imported(path)
+    with one_thread():
+        load_dataset(open_store(context.store), context.problem.dataset)
+        for step in context.problem.find_space().steps:
+            for algorithm in step.algorithms:
+                for path in (algorithm.import_path, algorithm.sparse_estimator):
+                    if path:
+                        imported(path)
 
 
-def worker_environment(context: StudyContext) -> dict[str, Any]:
+def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[str, Any]:
     """Return what must be the same in the flow and on each of its workers.
+
+    Args:
+        context: The study.
+        dask_worker: The worker, where this is one; Dask fills it in.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+        WorkerUnfit: If trials could not be held to their limits here.
     """
     store = open_store(context.store)
-    load_dataset(store, context.problem.dataset)
+    with one_thread():  # or libraries that are loaded here would keep all theirs
+        load_dataset(store, context.problem.dataset)
+        space = context.problem.find_space()
+    if dask_worker is not None:
+        prepare_note(dask_worker)
     return {
         "store": store.id,
-        "space": context.problem.find_space().digest,
+        "space": space.digest,
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
         "signing key with the fingerprint": key_fingerprint(),

@@ -1,6 +1,8 @@
 """A worker's note of its trial and where it stands, for its nanny to read.
 
-It is a file beside the worker's folder, which goes when the worker dies.
+It lies in a file beside the worker's folder, which goes when the worker dies. The file is made when
+the worker starts, or is found ready for a study. Limits are kept by the note, so that a trial
+without it does not start.
 """
 
 import json
@@ -9,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
+from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,31 +22,41 @@ from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.storage.waiting.waited_seconds import Waits
+from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text
+from prefect_tune.tasks.worker.parent_death import lead_group
 
 __all__ = [
+    "WorkerUnfit",
+    "dask_setup",
     "note_path",
     "note_step",
     "note_waits",
     "own_seconds",
+    "prepare_note",
     "read_note",
     "this_worker",
     "trial_noted",
 ]
 
 _COST_FIELDS = tuple(f.name for f in fields(StepCost))
+_MOST_STEPS = (PLACE_BYTES - 4_096) // 512
+"""Costs of steps that fit into a note, however long their names are."""
+
+
+class WorkerUnfit(RuntimeError):  # noqa: N818 - a state, as `StoreLost` is
+    """A worker cannot keep a trial within its limits; no doing of the trial."""
 
 
 @dataclass(slots=True)
 class _Note:
-    """The note of this process."""
+    """The note of this process's trial."""
 
-    path: Path
+    file: NoteFile
     content: dict[str, Any] = field(default_factory=dict)
 
     def write(self, **content: Any) -> None:
         self.content |= content
-        with suppress(OSError):  # a full disk must not end the trial
-            self.path.write_text(json.dumps(self.content))
+        self.file.write(json.dumps(self.content))
 
 
 _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
@@ -50,30 +64,56 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 @contextmanager
 def trial_noted() -> Iterator[None]:
-    """Note the task run in the body as this worker's trial, whose limits are then kept."""
+    """Note the task run in the body as this worker's trial, whose limits are then kept.
+
+    Raises:
+        WorkerUnfit: If it cannot be noted, as when no file can be made on a full disk.
+    """
     context = TaskRunContext.get()
     worker = this_worker()
     if context is None or worker is None:
         yield
         return
-    note = _Note(note_path(worker.local_directory, os.getpid()))
-    note.write(
-        trial=str(context.task_run.id),
-        flow_run=str(context.task_run.flow_run_id),
-        worker=worker.address,
-        started=monotonic(),
-    )
+    note = _Note(prepare_note(worker))
+    try:
+        note.write(
+            trial=str(context.task_run.id),
+            flow_run=str(context.task_run.flow_run_id),
+            worker=worker.address,
+            started=monotonic(),
+        )
+    except OSError as error:
+        raise _unfit(worker, error) from error
     token = _NOTED.set(note)
     try:
         yield
     finally:
         _NOTED.reset(token)
-        note.path.unlink(missing_ok=True)
+        _take_back(note.file)
+
+
+def prepare_note(worker: Any) -> NoteFile:
+    """Make the file for the notes of a worker, once in its process, and a group of the process.
+
+    Raises:
+        WorkerUnfit: If it cannot be made.
+    """
+    lead_group()
+    try:
+        return _note_file(worker.local_directory, os.getpid())
+    except OSError as error:
+        raise _unfit(worker, error) from error
+
+
+def dask_setup(worker: Any) -> None:
+    """Prepare a worker of this machine as it starts; called by Dask."""
+    with suppress(WorkerUnfit):  # said when a trial comes
+        prepare_note(worker)
 
 
 def note_path(worker_folder: str, pid: int) -> Path:
     """Return the file that a worker's process notes its trial in."""
-    return Path(worker_folder).parent / f"trial-{pid}.json"
+    return Path(worker_folder).parent / f"trial-{pid}.note"
 
 
 def this_worker() -> Any:
@@ -93,18 +133,16 @@ def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tu
         costs: Says what each step and fold has taken that has ended.
     """
     if (note := _NOTED.get()) is not None:
-        note.write(step=step, fold=fold, steps=[_as_json(cost) for cost in costs()])
+        steps = [_as_json(cost) for cost in costs()][-_MOST_STEPS:]
+        with suppress(OSError, ValueError):  # the former note holds the trial to its limits
+            note.write(step=step, fold=fold, steps=steps)
 
 
 def note_waits(waits: Waits) -> None:
     """Note how long the trial of this process has waited for others, and whether it waits now."""
     if (note := _NOTED.get()) is not None:
-        note.write(waited=waits.seconds, waits_since=waits.since)
-
-
-def _as_json(cost: StepCost) -> dict[str, Any]:
-    # A note is written for each step and fold, and `asdict` copies all values deeply.
-    return {name: getattr(cost, name) for name in _COST_FIELDS}
+        with suppress(OSError, ValueError):  # as above
+            note.write(waited=waits.seconds, waits_since=waits.since)
 
 
 def own_seconds(note: Mapping[str, Any]) -> float:
@@ -116,10 +154,32 @@ def own_seconds(note: Mapping[str, Any]) -> float:
 def read_note(path: Path) -> Mapping[str, Any]:
     """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold` and `steps`.
 
-    Empty if it runs no trial, or is just writing.
+    Empty if it runs no trial.
     """
-    try:
-        note: Mapping[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
+    note: Mapping[str, Any] = json.loads(read_text(path) or "{}")
     return note
+
+
+@cache
+def _note_file(worker_folder: str, pid: int) -> NoteFile:
+    file = NoteFile(note_path(worker_folder, pid))
+    Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
+    return file
+
+
+def _take_back(file: NoteFile) -> None:
+    """Note that no trial runs."""
+    try:
+        file.write("{}")
+    except OSError:  # or the next trial would be taken for this one
+        _note_file.cache_clear()
+        file.remove()
+
+
+def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
+    return WorkerUnfit(f"worker {worker.address} cannot note its trial: {error}")
+
+
+def _as_json(cost: StepCost) -> dict[str, Any]:
+    # A note is written for each step and fold, and `asdict` copies all values deeply.
+    return {name: getattr(cost, name) for name in _COST_FIELDS}

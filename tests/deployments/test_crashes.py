@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from processes import (
     kill,
     run,
     run_json,
+    runs_trial,
     server_of,
     started,
     stop_server,
@@ -40,8 +40,7 @@ def slow_table(folder: Path) -> Path:
 
 def busy_worker(process: subprocess.Popen[str]) -> psutil.Process | None:
     """A worker that is in the middle of a trial."""
-    notes = {p.name for p in Path(tempfile.gettempdir(), "dask-scratch-space").glob("trial-*.json")}
-    return next((w for w in workers_of(process) if f"trial-{w.pid}.json" in notes), None)
+    return next((w for w in workers_of(process) if runs_trial(w.pid)), None)
 
 
 def n_told(home: Path, study: str) -> int:

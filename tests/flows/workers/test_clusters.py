@@ -5,7 +5,7 @@ import pytest
 from prefect import flow
 from studies import context_of
 
-from prefect_tune.flows.workers.clusters import started_runner, workers_started_early
+from prefect_tune.flows.workers.clusters import started_pool, workers_started_early
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -18,8 +18,8 @@ def test_a_flow_takes_the_workers_that_were_started_early_and_leaves_them_up(tmp
 
     @flow
     def study() -> tuple[list[str], int]:
-        with started_runner(context, LIMITS, None, None) as (runner, n_started):
-            return list(runner.client.scheduler_info(n_workers=-1)["workers"]), n_started
+        with started_pool(context, LIMITS, None, None) as pool:
+            return list(pool.client.scheduler_info(n_workers=-1)["workers"]), pool.n_slots
 
     with workers_started_early(1, None):
         first, second = study(), study()

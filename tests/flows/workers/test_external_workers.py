@@ -1,22 +1,19 @@
 """A Dask scheduler with workers that others started, in processes of their own."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import distributed
-import psutil
 import pytest
-from inputs import QUICK, table, write_table
-from processes import wait_for
+from external_clusters import cluster, external_cluster
+from inputs import QUICK, QUICK_OPTIONS, table, write_table
+from processes import started, wait_for
 
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import clusters, external_workers
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -30,46 +27,6 @@ opening._database = refused
 """
 
 pytestmark = pytest.mark.usefixtures("server")
-
-
-@contextmanager
-def cluster(
-    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
-) -> Iterator[str]:
-    """A scheduler with workers in an environment with these variables; their address."""
-    note = folder / "scheduler.json"
-    folder.mkdir(exist_ok=True)
-    dask = [sys.executable, "-m", "dask"]
-    common = ["--scheduler-file", str(note)]
-    commands = [[*dask, "scheduler", "--port", "0", "--no-dashboard", *common]]
-    commands += [[*dask, "worker", *common, *worker_options, "--no-dashboard"]] * n_workers
-    processes = []
-    try:
-        for command in commands:
-            processes.append(
-                subprocess.Popen(
-                    command,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd=folder,
-                    env={**os.environ, **variables},
-                )
-            )
-            wait_for(note.exists)
-        address = wait_for(lambda: _address(note))
-        yield address
-    finally:
-        for process in processes:
-            for member in psutil.Process(process.pid).children(recursive=True):
-                member.kill()
-            process.kill()
-            process.wait()
-
-
-def _address(note: Path) -> str:
-    import json
-
-    return json.loads(note.read_text())["address"]
 
 
 def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
@@ -154,6 +111,49 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
             dask=address,
             store=str(tmp_path / "store"),
         )
+
+
+def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
+    data = tmp_path / "slow.parquet"
+    table(10_000).to_parquet(data, index=False)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 80)
+    home = tmp_path / "home"
+    environment = {"PREFECT_TUNE_HOME": str(home)}
+    with external_cluster(tmp_path / "dask", **environment) as external:
+        first = external.start_worker()
+        command = ("run", data, *options, "--dask", external.address, "--json")
+        with started(*command, home=home, server=server) as process:
+            wait_for(lambda: n_told(home) >= 1)
+            external.start_worker("--nanny", "--nthreads", "2")
+            external.start_worker()
+            assert process.stderr is not None
+            said = read_until(process.stderr, "has joined; 2 workers in all")
+            external.stop_worker(first)
+            printed, rest = process.communicate(timeout=240)
+    said += rest
+    assert process.returncode == 0, said
+    summary = json.loads(printed)
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 80, 0)
+    assert said.count("has 2 threads") == 1
+    assert "left; the trial waits again" in said
+
+
+def n_told(home: Path) -> int:
+    """Trials of the study that have ended."""
+    if not (home / "store").exists():
+        return 0
+    ledger = Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
+    return sum(t["state"] in ("complete", "failed") for t in ledger.trials("s"))
+
+
+def read_until(stream: IO[str], text: str) -> str:
+    """The lines until one with a text."""
+    read = ""
+    for line in stream:
+        read += line
+        if text in line:
+            return read
+    raise AssertionError(read)
 
 
 def test_a_scheduler_that_cannot_be_reached_is_named(tmp_path, monkeypatch) -> None:

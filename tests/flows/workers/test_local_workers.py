@@ -8,8 +8,10 @@ from time import sleep
 from typing import Any
 
 import distributed
+import psutil
 import pytest
 from distributed.core import Status
+from pools import started_child
 from processes import wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
@@ -26,14 +28,16 @@ def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
         assert list(client.run(os.getppid).values()) == [parent]
 
 
-def test_a_worker_is_ended_whatever_it_does_and_one_that_took_its_place_is_left_alone() -> None:
+def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone() -> None:
     with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
         ((address, pid),) = client.run(os.getpid).items()
+        child = client.submit(started_child, pure=False).result()
         busy = client.submit(sleep, 1000, pure=False)
         wait_for(lambda: client.processing()[address])
         busy.cancel(force=True)
         client.run(end_worker, address, workers=[address], nanny=True)
         wait_for(lambda: address not in client.processing())
+        wait_for(lambda: not psutil.pid_exists(child), 30)
         client.wait_for_workers(1, timeout=60)
         ((other_address, other_pid),) = client.run(os.getpid).items()
         assert other_pid != pid

@@ -1,11 +1,13 @@
 """Nannies of real workers keep trials within limits, and report why a worker is gone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import distributed
+import psutil
 import pytest
-from pools import SERVED, client_of, noted
+from pools import SERVED, SLEEP, client_of, noted, with_children
 from processes import wait_for
 
 from prefect_tune.flows.workers import nanny_reports
@@ -46,7 +48,7 @@ def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(clien
         reports.follow(trial, future)
         wait_for(future.done)
         report = reports.wait_for(trial)
-    assert future.status == "error"
+    assert future.status in ("error", "cancelled")
     assert report is not None
     assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
     assert report.failure.steps == (SERVED,)
@@ -65,3 +67,50 @@ def test_without_a_report_none_is_waited_for_longer_than_a_moment(client, monkey
     reports, trial = NannyReports(), uuid4()
     reports.follow(trial, client.submit(int, pure=False))
     assert reports.wait_for(trial) is None
+
+
+EATS = "import time; eaten = bytearray(b'x') * 300_000_000; time.sleep(1000)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "limits", "end"),
+    [
+        ("timeout", SLEEP, TrialLimits(seconds=1.5), ""),
+        ("memory", EATS, TrialLimits(1000, 600_000_000), ""),  # not the worker alone
+        ("crashed", SLEEP, TrialLimits(seconds=1000), "dies"),
+    ],
+)
+def test_what_a_trial_has_started_is_counted_and_goes_with_its_worker(  # noqa: PLR0917
+    client, tmp_path, kind, code, limits, end
+) -> None:
+    client.wait_for_workers(1, timeout=60)
+    flow_run_id, trial = uuid4(), uuid4()
+    with limits_kept(client, flow_run_id, limits) as reports:
+        future = client.submit(with_children, trial, flow_run_id, tmp_path, code, end, pure=False)
+        reports.follow(trial, future)
+        wait_for(future.done)
+        report = reports.wait_for(trial)
+        assert report is not None
+        assert report.failure.kind == kind
+        wait_for(lambda: not alive(tmp_path), 10)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_a_trial_has_left_goes_when_limits_are_no_longer_kept(client, tmp_path) -> None:
+    client.wait_for_workers(1, timeout=60)
+    flow_run_id = uuid4()
+    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)):
+        run = (uuid4(), flow_run_id, tmp_path, SLEEP, "returns")
+        client.submit(with_children, *run, pure=False).result(timeout=60)
+        assert len(alive(tmp_path)) == 3
+    wait_for(lambda: not alive(tmp_path), 10)
+    assert client.submit(int, pure=False).result(timeout=60) == 0
+
+
+def alive(folder: Path) -> list[int]:
+    """The processes noted in a folder that have not ended."""
+    pids = [int(path.name) for path in folder.iterdir()]
+    is_gone: Callable[[int], bool] = lambda pid: (  # noqa: E731
+        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    )
+    return [pid for pid in pids if not is_gone(pid)]

@@ -32,6 +32,15 @@ def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
     }  # fmt: skip
 
 
+def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
+    runs, others = OpenRuns(), 225
+    runs.add("step of 0", runs.one, n=others)
+    runs.add("step of 1", runs.other, n=others)
+    assert reap(runs.flow_run_id, CRASHED, of_trials=[runs.other]) == others + 2
+    assert reap(runs.flow_run_id, CRASHED) == others + 2
+    assert reap(runs.flow_run_id, CRASHED) == 0
+
+
 def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -> None:
     runs, unseen = OpenRuns(), uuid4()
     end_task_run(runs.flow_run_id, runs.one, evaluate, "trial 0", CRASHED)

@@ -1,0 +1,159 @@
+"""The workers of a scheduler of others': who has come, has passed the checks, and has left.
+
+The scheduler is asked once a second. A worker that starts again has another address but the same
+nanny, which is who is known here.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from time import monotonic
+
+import distributed
+
+from prefect_tune.flows.workers.external_workers import WorkerCheck
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["NoWorkers", "Roster"]
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_RETURN_SECONDS = 30.0
+"""How long a worker may be away before it has left: one that was ended starts again."""
+_WAIT_SECONDS = 600.0
+"""How long to wait for a worker where there is none."""
+
+
+class NoWorkers(RuntimeError):  # noqa: N818 - it says what happened
+    """A scheduler has had no worker for long."""
+
+
+@dataclass
+class Roster:
+    """The workers that may run a study's trials.
+
+    Args:
+        client: A client of their scheduler.
+        check: What each worker has to pass before its first trial.
+        note: Takes what a user should know.
+
+    Attributes:
+        addresses: Nanny of each worker that is there now and may be used, by its address.
+    """
+
+    client: distributed.Client
+    check: WorkerCheck
+    note: Callable[[str], None]
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    _seen: dict[str, float] = field(default_factory=dict)
+    """When each nanny that passed was last there."""
+    _refused: set[str] = field(default_factory=set)
+    _checks: dict[str, tuple[str, Future[None]]] = field(default_factory=dict)
+    """Address and check under way, by nanny."""
+    _checking: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="checks of workers")
+    )
+    _lock: Lock = field(default_factory=Lock)
+    _looked: float = -float("inf")
+    _alone_since: float | None = None
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that may be used, with those that are about to be back."""
+        return len(self._seen)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a worker is about to be back."""
+        return len(self.addresses) < len(self._seen)
+
+    def check_all(self) -> None:
+        """Check those that are there.
+
+        Raises:
+            BadInput: If one of them cannot be used; names it.
+        """
+        for address, nanny in self.check.all_at_once(self.client).items():
+            self._seen[nanny] = monotonic()
+            self.addresses = {**self.addresses, address: nanny}
+
+    def look(self) -> None:
+        """Notice who has come, was found good, and has left, if the last look was a while ago.
+
+        Raises:
+            NoWorkers: If there has been nobody for long.
+        """
+        now = monotonic()
+        with self._lock:  # pools of several threads share it
+            if now - self._looked < (_LOOK_SECONDS / 10 if self.is_short else _LOOK_SECONDS):
+                return
+            self._looked = now
+            self._look(now)
+
+    def refuse(self, address: str) -> int:
+        """Use a worker no more, nor any that its nanny starts; return how many are left."""
+        with self._lock:
+            nanny = self.addresses.get(address)
+            if nanny is not None:
+                self._refused.add(nanny)
+                self._seen.pop(nanny, None)
+                self.addresses = {a: n for a, n in self.addresses.items() if n != nanny}
+            return len(self._seen)
+
+    def close(self) -> None:
+        """Begin no more checks."""
+        self._checking.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self, now: float) -> None:
+        self._settle_checks()
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        here = {address: worker.get("nanny") or address for address, worker in workers.items()}
+        self.addresses = {a: nanny for a, nanny in here.items() if nanny in self._seen}
+        self._seen |= dict.fromkeys(self.addresses.values(), now)
+        left = [nanny for nanny, seen in self._seen.items() if now - seen > _RETURN_SECONDS]
+        for nanny in left:
+            del self._seen[nanny]
+        if left:
+            self.note(f"{_workers(len(left))} left; {_workers(self.n_workers)} remain")
+        for address, nanny in here.items():
+            if nanny not in self._seen and nanny not in self._refused | self._checks.keys():
+                check = self._checking.submit(self.check, self.client, address)
+                self._checks[nanny] = (address, check)
+        self._wait_for_somebody(now)
+
+    def _settle_checks(self) -> None:
+        """Take the results of checks that have ended."""
+        for nanny, (address, check) in list(self._checks.items()):
+            if not check.done():
+                continue
+            del self._checks[nanny]
+            try:
+                check.result()
+            except BadInput as error:
+                self._refused.add(nanny)
+                self.note(f"{error}; it is not used")
+            except Exception as error:  # it has left, or is checked once more
+                _LOGGER.info(f"worker {address} could not be checked: {error}")
+            else:
+                self._seen[nanny] = monotonic()
+                self.note(f"worker {address} has joined; {_workers(self.n_workers)} in all")
+
+    def _wait_for_somebody(self, now: float) -> None:
+        if self.addresses:
+            self._alone_since = None
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+            self.note(f"{self.check.scheduler} has no worker for the study: it waits for one")
+        elif now - self._alone_since > _WAIT_SECONDS:
+            raise NoWorkers(
+                f"{self.check.scheduler} has had no worker for the study for "
+                f"{_WAIT_SECONDS / 60:g} min; start some with `dask worker`, and the same command "
+                "continues the study"
+            )
+
+
+def _workers(n: int) -> str:
+    return f"{n} worker{'s' * (n != 1)}"

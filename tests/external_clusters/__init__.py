@@ -1,0 +1,99 @@
+"""A Dask scheduler with workers that others started, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from processes import wait_for
+
+__all__ = ["ExternalCluster", "cluster", "external_cluster"]
+
+OPTIONS = ("--nanny", "--nthreads", "1")
+"""Those that workers of ours need."""
+
+
+@dataclass
+class ExternalCluster:
+    """A scheduler, and the commands that started it and its workers."""
+
+    folder: Path
+    variables: dict[str, str]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """That of the scheduler."""
+        return str(json.loads(self._note.read_text())["address"])
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "scheduler.json"
+
+    def start_scheduler(self) -> None:
+        """Start it, and wait until it answers."""
+        self._start("scheduler", "--port", "0")
+        wait_for(lambda: self._note.exists() and self._note.read_text().endswith("}"))
+
+    def start_worker(self, *options: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a worker with options in an environment with these variables."""
+        return self._start("worker", *(options or OPTIONS), **variables)
+
+    def stop_worker(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the command of a worker with all that it has started."""
+        self.processes.remove(process)
+        _kill(process)
+
+    def stop(self) -> None:
+        """Kill all."""
+        for process in self.processes:
+            _kill(process)
+
+    def _start(self, what: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
+        command = ["dask", what, "--scheduler-file", str(self._note), "--no-dashboard", *options]
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+            env={**os.environ, **self.variables, **variables},
+        )
+        self.processes.append(process)
+        return process
+
+
+@contextmanager
+def external_cluster(folder: Path, **variables: str) -> Iterator[ExternalCluster]:
+    """A cluster without workers, in an environment with these variables."""
+    folder.mkdir(exist_ok=True)
+    external = ExternalCluster(folder, variables)
+    try:
+        external.start_scheduler()
+        yield external
+    finally:
+        external.stop()
+
+
+@contextmanager
+def cluster(
+    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
+) -> Iterator[str]:
+    """A scheduler with workers in an environment with these variables; their address."""
+    with external_cluster(folder) as external:
+        for _ in range(n_workers):
+            external.start_worker(*worker_options, **variables)
+        yield external.address
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        for member in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+    process.kill()
+    process.wait()
