@@ -45,7 +45,11 @@ def measure_missing(
         }
         try:
             outcome: TrialOutcome = running.run(evaluate, parameters, limit_seconds=limit_seconds)
-        except (RuntimeError, TimeoutError) as error:  # its worker died, or it took too long
+        except (
+            RuntimeError,
+            TimeoutError,
+            MemoryError,
+        ) as error:  # over a limit, or dead
             observer.note(f"trial {trial.number} could not be measured: {error}")
             continue
         if outcome.lost:

@@ -22,7 +22,7 @@ from prefect_tune.optimizers.trials.bootstraps import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.final_model import Member, RefitFailed
-from prefect_tune.tasks.refit import REFIT_TIMES, refit
+from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]
@@ -100,7 +100,6 @@ def _score(
         Interrupted: If the session is to end.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
-    limit_seconds = REFIT_TIMES * study.plan.trial_limits().seconds
     numbers = _incumbents(study, replicate)
     for number in numbers:
         members = [{"trial": number, "weight": 1}]
@@ -110,9 +109,7 @@ def _score(
         parameters = _refit_parameters(study, number, replicate_context(replicate))
         try:
             observer.check()
-            refitted = running.run(
-                refit, parameters, limit_seconds=limit_seconds, check=observer.check
-            )
+            refitted = running.run(refit, parameters, check=observer.check)
         except (StoreLost, Interrupted):
             raise
         except Exception as error:  # as of a trial: what goes wrong is a result

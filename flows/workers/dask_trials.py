@@ -234,7 +234,12 @@ class DaskTrials:
     ) -> list[Any]:
         """Run tasks that are no trials, while none is under way: see `run_jobs`."""
         results = run_jobs(
-            self._pool, self._flow_run_id, jobs, limit_seconds=limit_seconds, check=check
+            self._pool,
+            self._flow_run_id,
+            jobs,
+            reports=self._reports,
+            limit_seconds=limit_seconds,
+            check=check,
         )
         self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
         return results

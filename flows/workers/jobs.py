@@ -13,6 +13,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.workers.nanny_reports import NannyReports
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.evaluate import TrialOutcome
@@ -47,6 +48,7 @@ def run_jobs(
     flow_run_id: UUID,
     jobs: Sequence[Job],
     *,
+    reports: NannyReports,
     limit_seconds: float = inf,
     check: Callable[[], None] = lambda: None,
 ) -> list[Any]:
@@ -58,7 +60,8 @@ def run_jobs(
         pool: The workers, none of which is needed by a trial meanwhile.
         flow_run_id: The flow run that the task runs belong to.
         jobs: What to run, begun in this order.
-        limit_seconds: Longest time that each may take on a worker.
+        reports: What nannies say of jobs that are held to the limits of trials.
+        limit_seconds: Longest time that each may take on a worker, whatever its nanny allows.
         check: Called while they run; they are ended when this raises.
 
     Returns:
@@ -67,9 +70,10 @@ def run_jobs(
     Raises:
         RuntimeError: If no worker comes back, or the worker of a job died in each attempt.
         TimeoutError: If one takes longer.
+        MemoryError: If its nanny ended one that took too much.
         Exception: What a job or `check` raises. (A trial that fails has a result.)
     """
-    return _SideBySide(pool, flow_run_id, jobs, limit_seconds, check).run()
+    return _SideBySide(pool, flow_run_id, jobs, reports, limit_seconds, check).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class _SideBySide:
     pool: WorkerPool
     flow_run_id: UUID
     jobs: Sequence[Job]
+    reports: NannyReports
     limit_seconds: float
     check: Callable[[], None]
     waiting: deque[tuple[int, int]] = field(default_factory=deque)
@@ -124,6 +129,7 @@ class _SideBySide:
             future = self.pool.submit(self.jobs[position].task, self.jobs[position].parameters)
             until = monotonic() + self.limit_seconds
             self.under_way[future.task_run_id] = _UnderWay(position, attempt, future, until)
+            self.reports.follow(future.task_run_id, future.wrapped_future)
             future.wrapped_future.add_done_callback(
                 lambda _, task_run_id=future.task_run_id: self.done.put(task_run_id)
             )
@@ -147,15 +153,22 @@ class _SideBySide:
 
     def _settle(self, ended: _UnderWay) -> None:
         """Take the result of a job that ended; let it wait once more if its worker died."""
+        task_run_id = ended.future.task_run_id
         try:
             if ended.future.wrapped_future.status == "finished":
+                self.reports.forget(task_run_id)
                 self.results[ended.position] = _result(ended.future)
                 return
         finally:
             ended.future.wrapped_future.release()
-        self.pool.note_death()
-        crashed: State[Any] = Crashed(message="the worker process died")
+        report = self.reports.wait_for(task_run_id)
+        self.pool.note_death(report.worker if report else None)
+        message = report.failure.message if report else "the worker process died"
+        crashed: State[Any] = Crashed(message=message)
         self._end_run(ended, crashed)
+        if report is not None and report.failure.kind != "crashed":
+            error = MemoryError if report.failure.kind == "memory" else TimeoutError
+            raise error(f"{self._what(ended)}{message}")
         if ended.attempt == _ATTEMPTS:
             died = f"the worker process died in {_ATTEMPTS} attempts"
             raise RuntimeError(f"{self._what(ended)}{died}")
@@ -168,6 +181,7 @@ class _SideBySide:
         self.pool.end([job.future for job in self.under_way.values()])
         cancelled: State[Any] = Cancelled(message=reason)
         for job in self.under_way.values():
+            self.reports.forget(job.future.task_run_id)
             self._end_run(job, cancelled)
             job.future.wrapped_future.release()
 

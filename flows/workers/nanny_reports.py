@@ -20,7 +20,7 @@ from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["NannyReport", "NannyReports", "limits_kept"]
 
-_REPORT_SECONDS = 1.0
+_REPORT_SECONDS = 3.0
 """How long to wait for the report on a worker that is gone: its nanny looks ten times a second."""
 
 

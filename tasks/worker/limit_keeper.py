@@ -136,8 +136,10 @@ class LimitKeeper(NannyPlugin):
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
-        if seconds > self._limits.seconds:
-            message = f"took more than {self._limits.seconds:g} s (--trial-timeout)"
+        times = note.get("times", 1.0)
+        if seconds > times * self._limits.seconds:
+            of = "" if times == 1 else f"{times:g} times "
+            message = f"took more than {times * self._limits.seconds:g} s ({of}--trial-timeout)"
             await self._end_trial(nanny, self._worker, note, "timeout", message)
         elif memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (

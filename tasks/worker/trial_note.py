@@ -63,8 +63,11 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 
 @contextmanager
-def trial_noted() -> Iterator[None]:
+def trial_noted(times: float = 1.0) -> Iterator[None]:
     """Note the task run in the body as this worker's trial, whose limits are then kept.
+
+    Args:
+        times: How many times as long as a trial it may take.
 
     Raises:
         WorkerUnfit: If it cannot be noted, as when no file can be made on a full disk.
@@ -81,6 +84,7 @@ def trial_noted() -> Iterator[None]:
             flow_run=str(context.task_run.flow_run_id),
             worker=worker.address,
             started=monotonic(),
+            times=times,
         )
     except OSError as error:
         raise _unfit(worker, error) from error

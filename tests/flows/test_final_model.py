@@ -30,8 +30,6 @@ from prefect_tune.tasks.study_context import StudyContext
 NAME = "ended"
 LOSSES = (30.0, 20.0, 10.0, 40.0)
 BEST = 2
-LIMIT_SECONDS = 3 * 900.0
-"""Of a refit: three times as long as a trial may take by default."""
 
 
 @dataclass
@@ -48,19 +46,14 @@ class Here:
     meanwhile: Callable[[], None] = lambda: None
     too_slow: set[int] = field(default_factory=set)
 
-    def run(
-        self, task: Any, parameters: dict[str, Any], *, limit_seconds: float = LIMIT_SECONDS
-    ) -> Any:
-        n_members = len(parameters.get("members", [1]))
-        assert limit_seconds in (LIMIT_SECONDS, n_members * LIMIT_SECONDS)
+    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
         fitted = {parameters.get("number"), *(m.number for m in parameters.get("members", ()))}
         if fitted & self.too_slow:
             raise TimeoutError("took too long")
         self.begun.append((task.name, dict(parameters)))
         return task.fn(**{**parameters, "report": "trial"}).data
 
-    def run_all(self, jobs: Sequence[Job], *, limit_seconds: float) -> list[Any]:
-        assert limit_seconds == LIMIT_SECONDS
+    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
         results = [self.run(job.task, dict(job.parameters)) for job in jobs]
         self.meanwhile()
         return results

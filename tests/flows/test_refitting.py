@@ -31,6 +31,7 @@ from prefect_tune.tasks.user_space import load_user_space
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 NAME = "side-by-side"
+GENEROUS = TrialLimits(120)
 SERVER_SECONDS = 60
 """In which a server that has much to do knows of all that has ended."""
 SPACE = """
@@ -39,6 +40,7 @@ import signal
 from pathlib import Path
 from time import monotonic, sleep
 
+import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.tree import DecisionTreeClassifier
 
@@ -89,7 +91,22 @@ class Broken(DecisionTreeClassifier):
         raise ValueError("not on these rows")
 
 
-MODELS = dict(one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken)
+class Endless(DecisionTreeClassifier):
+    def fit(self, X, y):
+        sleep(1000)
+
+
+class Greedy(DecisionTreeClassifier):
+    def fit(self, X, y):
+        eaten = []
+        while True:
+            eaten.append(np.ones(20_000_000))
+
+
+MODELS = dict(
+    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
+    endless=Endless, greedy=Greedy,
+)
 space = Space(
     "members",
     (
@@ -130,7 +147,9 @@ def context(workers: None, tmp_path: Path) -> StudyContext:  # noqa: ARG001
     return replace(context, study=NAME, problem=problem)
 
 
-def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
+def refitted(
+    context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
+) -> tuple[Refitted, UUID]:
     """An ensemble of trials of these models, numbered from 0, and the flow run that fitted it."""
     plan = StudyPlan(
         source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
@@ -142,7 +161,6 @@ def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
     @flow(persist_result=False)
     def fit() -> tuple[Refitted, UUID]:
         flow_run_id = UUID(str(flow_run.id))
-        limits = TrialLimits(seconds=120)
         with (
             Study.opened(store_of(context), NAME, plan) as study,
             DaskTrials.started(context, flow_run_id, limits) as running,
@@ -153,7 +171,8 @@ def refitted(context: StudyContext, *models: str) -> tuple[Refitted, UUID]:
                 study.tell(study.start(study.ask(Budget())).ended(evaluation(10.0)))
             weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
             found, _ = refit_model(study, running, context, weighted, study.trials[0])
-            assert running.n_task_runs == len(models) * 5 + 1
+            if len(models) > 1:
+                assert running.n_task_runs == len(models) * 5 + 1
             return found, flow_run_id
 
     done: tuple[Refitted, UUID] = fit()
@@ -200,8 +219,19 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
 
 
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
-    expected = (
-        r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows; --ensemble "
-    )
+    expected = r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows$"
     with pytest.raises(RefitFailed, match=expected):
         refitted(context, "plain", "broken", "plain")
+
+
+@pytest.mark.parametrize(
+    ("model", "limits", "expected"),
+    [
+        ("endless", TrialLimits(1.5), r"took more than 4.5 s \(3 times --trial-timeout\)"),
+        ("greedy", TrialLimits(120, 10**9), r"took .* GB of memory, .* \(--trial-memory\)"),
+    ],
+)
+@pytest.mark.parametrize("others", [(), ("plain",)])
+def test_a_refit_is_held_to_limits(context, model, limits, expected, others) -> None:
+    with pytest.raises(RefitFailed, match=rf"^refit of trial 0: {expected}$"):
+        refitted(context, model, *others, limits=limits)

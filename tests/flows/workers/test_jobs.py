@@ -15,6 +15,7 @@ from processes import wait_for
 
 from prefect_tune.flows.workers import jobs
 from prefect_tune.flows.workers.jobs import Job, run_jobs
+from prefect_tune.flows.workers.nanny_reports import NannyReports
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +37,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(client: distributed.Client, task: Any, **options: Any) -> Any:
     job = Job(task, options.pop("parameters", {}))
-    (result,) = run_jobs(pool_of(client, 1), uuid4(), [job], **options)
+    (result,) = run_jobs(pool_of(client, 1), uuid4(), [job], reports=NannyReports(), **options)
     return result
 
 
 def run_all(client: distributed.Client, *jobs: Job, **options: Any) -> list[Any]:
-    return run_jobs(pool_of(client), uuid4(), jobs, **options)
+    return run_jobs(pool_of(client), uuid4(), jobs, reports=NannyReports(), **options)
 
 
 def pids(client: distributed.Client) -> set[int]:
