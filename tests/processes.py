@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,13 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     servers = [p for p in family if "forkserver" in " ".join(_command_line(p))]
     pids = {p.pid for p in servers}
     return [p for p in servers if p.ppid() in pids]
+
+
+def at_a_trial() -> set[int]:
+    """The processes of workers that have noted where their trial is."""
+    base = Path(tempfile.gettempdir(), f"prefect-tune-{os.getuid()}")
+    notes = base.glob("*/dask-scratch-space/trial-*.json")
+    return {int(note.stem.removeprefix("trial-")) for note in notes}
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import psutil
 from inputs import QUICK_OPTIONS, table, write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
+    at_a_trial,
     kill,
     run,
     run_json,
@@ -40,8 +40,8 @@ def slow_table(folder: Path) -> Path:
 
 def busy_worker(process: subprocess.Popen[str]) -> psutil.Process | None:
     """A worker that is in the middle of a trial."""
-    notes = {p.name for p in Path(tempfile.gettempdir(), "dask-scratch-space").glob("trial-*.json")}
-    return next((w for w in workers_of(process) if f"trial-{w.pid}.json" in notes), None)
+    busy = at_a_trial()
+    return next((w for w in workers_of(process) if w.pid in busy), None)
 
 
 def n_told(home: Path, study: str) -> int:

@@ -1,10 +1,8 @@
 """Trials under way: a real Prefect server, real worker processes that die and come back."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +11,7 @@ from inputs import table
 from prefect import flow
 from prefect.runtime import flow_run
 from prefect_api import states, task_runs
-from processes import kill, wait_for
+from processes import at_a_trial, kill, wait_for
 from studies import context_of, draw
 
 from prefect_tune.flows.workers import dask_trials
@@ -71,8 +69,7 @@ def addresses(trials: DaskTrials) -> dict[str, int]:
 
 def busy(trials: DaskTrials) -> int | None:
     """The process of a worker that has noted where its trial is."""
-    notes = {p.name for p in Path(tempfile.gettempdir(), "dask-scratch-space").glob("trial-*.json")}
-    return next((pid for pid in addresses(trials).values() if f"trial-{pid}.json" in notes), None)
+    return next(iter(at_a_trial().intersection(addresses(trials).values())), None)
 
 
 def start(trials: DaskTrials, context: StudyContext, *numbers: int) -> None:
