@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -36,6 +37,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.private_folder import make_private_file
 
 __all__ = [
     "KEYS_PER_QUERY",
@@ -159,9 +161,14 @@ class Database:
         Raises:
             DatabaseRefused: If the database cannot be reached or written.
         """
+        file = self.engine.url.database
         try:
+            if self.engine.dialect.name == "sqlite" and file:
+                make_private_file(Path(file))  # and SQLite gives its log the same mode
             with self.write() as connection:
                 metadata.create_all(connection)
+        except OSError as error:
+            raise DatabaseRefused(f"{file}: {error}; name another with --database") from error
         except DatabaseLost as error:
             raise DatabaseRefused(f"{error}; name another with --database") from error
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+SECRETS: dict[str, str] = {}
+"""Those of the embedded servers that tests have looked for, by their URLs."""
 COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
 
 
@@ -65,6 +67,8 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
     ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE", "OMP_", "OPENBLAS_", "MKL_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     named = {"PREFECT_API_URL": server} if server else {}
+    if secret := SECRETS.get(server or ""):
+        named["PREFECT_API_AUTH_STRING"] = secret
     return {**inherited, **named, "PREFECT_TUNE_HOME": str(home)}
 
 
@@ -98,6 +102,7 @@ def server_of(home: Path) -> dict[str, Any] | None:
     if not note.exists():
         return None
     server: dict[str, Any] = json.loads(note.read_text())
+    SECRETS[server["url"]] = (home / "server" / "auth").read_text().strip()
     return server if psutil.pid_exists(server["pid"]) else None
 
 

@@ -72,7 +72,9 @@ def run_flow(
                 observer.note(preparation.title)
                 for note in preparation.notes:
                     observer.note(str(note))
-                observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
+                observer.note(f"Prefect shows it at {server.shown}")
+                if keep_server:
+                    observer.note(f"in another shell: {server.exports}")
                 server.wait()
                 former = signal(SIGINT, _interrupt)
                 try:
