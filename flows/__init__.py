@@ -4,5 +4,6 @@ The flows are `tuning`, `retrying` and `comparing`. `session` takes a study thro
 `missing_quantities` are measured, `search` is the loop over its trials, `final_model` is made of
 its choice by `refitting`. `preparation` turns parameters into a study, `study` is a study in the
 ledger, `workers` run its trials, and `comparison` sets studies of several methods side by side.
-`progress` is what a study under way tells its observers; `units` and `home` serve all.
+`progress` is what a study under way tells its observers, `interrupts` end it; `units` and `home`
+serve all.
 """

@@ -104,7 +104,7 @@ def _claimed(
                 insert(store_table).values(
                     id=store_id,
                     schema=SCHEMA,
-                    url=address.url,
+                    url=masked(address.url),
                     budget_bytes=budget_bytes,
                     policy=policy,
                 )

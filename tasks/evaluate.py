@@ -15,6 +15,7 @@ from prefect.states import Completed, Failed
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.measuring import measure, measure_risks
 from prefect_tune.tasks.node import Node
@@ -89,8 +90,8 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
             raise cause from None
         return Failure(
             kind="memory" if isinstance(cause, MemoryError) else "error",
-            message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
-            traceback="".join(traceback.format_exception(cause)),
+            message=masked(f"{type(cause).__name__}: {cause}".split("\n", 1)[0]),
+            traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=perf_counter() - started,

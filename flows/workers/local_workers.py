@@ -9,8 +9,10 @@ Light to import: the process to fork from can be started before anything else.
 
 import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, get_context
@@ -37,6 +39,9 @@ _ENVIRONMENT: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
+_LONGEST_FOLDER = 70
+"""Names of sockets have at most 107 bytes, and `multiprocessing` adds some thirty to a folder's."""
+_OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": _METHOD,
     # On a busy machine, a worker may take long to come back.
@@ -73,7 +78,7 @@ def warmed_up() -> Iterator[None]:
 
 def _warm_up() -> None:
     if _METHOD == "forkserver":
-        with _environment():
+        with _environment(), _terminal_ignored():
             get_context(_METHOD).set_forkserver_preload([_PRELOAD, "distributed.nanny"])
             forkserver.ensure_running()
 
@@ -125,6 +130,20 @@ def local_cluster(n_workers: int | None) -> "SpecCluster":
         )
 
 
+@contextmanager
+def _terminal_ignored() -> Iterator[None]:
+    """Let processes that the body starts ignore the terminal, as this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_TERMINAL}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 def _scratch_folder() -> Path:
     """Return the folder for temporary files.
 
@@ -144,7 +163,8 @@ def _environment() -> Iterator[None]:
     """Set the environment of workers, for processes that the body starts."""
     environment = {**_ENVIRONMENT, "TMPDIR": str(_scratch_folder())}
     former = {name: os.environ.get(name) for name in environment}
-    former_tempdir, tempfile.tempdir = tempfile.tempdir, environment["TMPDIR"]
+    former_tempdir, folder = tempfile.tempdir, environment["TMPDIR"]
+    tempfile.tempdir = folder if len(folder) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - see there
     os.environ.update(environment)
     try:
         yield
