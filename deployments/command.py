@@ -4,12 +4,15 @@ Nothing heavy is imported before a command runs, so that help comes at once. Wit
 output holds the result and nothing else; what is said along the way goes to standard error.
 """
 
+import sys
+
 import click
 
 from prefect_tune.deployments.commands.artifacts import artifacts
 from prefect_tune.deployments.commands.catalogue import methods, spaces
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
+from prefect_tune.deployments.commands.errors import print_traceback
 from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.run import retry, run
 from prefect_tune.deployments.commands.serve import serve
@@ -32,6 +35,7 @@ def main() -> None:
     Start with `prefect-tune run cohort:demo`, then `prefect-tune run table.csv --target COLUMN`.
     """
     set_defaults(QUIET_CONSOLE)
+    sys.excepthook = print_traceback
 
 
 for _command in _COMMANDS:

@@ -27,12 +27,15 @@ _SERVER_SETTINGS: dict[str, str] = {
 """Settings of the embedded server."""
 
 _OF_ANOTHER_SERVER = (
-    "PREFECT_API_DATABASE_",
+    "PREFECT_API_",
+    "PREFECT_SERVER_API_",
+    "PREFECT_SERVER_CORS_",
     "PREFECT_SERVER_DATABASE_",
     "PREFECT_LOGGING_",
     "PREFECT_PROFILE",
+    "PREFECT_UI_",
 )
-"""Beginnings of variables that would lead our server to another one's database."""
+"""Beginnings of variables that would lead our server to another one's address or database."""
 
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports a study itself; Prefect's own log lines go to the server only.

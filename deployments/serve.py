@@ -18,7 +18,7 @@ from prefect.runner import Runner
 from prefect.schedules import Schedule
 from prefect.types.entrypoint import EntrypointType
 
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server import launched_server
 from prefect_tune.flows.tuning import tune
 
 __all__ = ["serve_deployments"]
@@ -32,15 +32,17 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
         say: Called with each message for the user.
     """
     say("starting")
-    with local_server() as url:
+    with launched_server() as server:
+        server.wait()
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for declared in declared_deployments():
             deployment = _deployment(declared)
             runner.add_deployment(deployment)
             say(f"serving {deployment.full_name}")
         say(
-            f"at {url.removesuffix('/api')}; start one with:\n"
-            f"  PREFECT_API_URL={url} prefect deployment run tune/healthcare --watch"
+            f"at {server.shown}; start one in another shell with:\n"
+            f"  {server.exports}\n"
+            "  prefect deployment run tune/healthcare --watch"
         )
         asyncio.run(runner.start())
 

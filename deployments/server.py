@@ -1,7 +1,7 @@
 """The embedded server: a real Prefect server on loopback, one per home, shared by all runs there.
 
 Whoever uses it holds a shared lock, which the system takes back when a process dies, however it
-dies. The last one to leave stops the server; the next run takes over one that a kill orphaned.
+dies. The last one to leave stops the server; where that one was killed, the server ends by itself.
 """
 
 import fcntl
@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from threading import Event, Thread
 from time import monotonic, sleep
-from typing import IO
 
 from prefect_tune.deployments.server_process import (
     START_SECONDS,
-    answers,
     noted_server,
     running_server,
     start_server,
     stop_server,
 )
+from prefect_tune.deployments.server_secret import read_secret, secret_file
+from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept, using
 from prefect_tune.flows.home import home
 from prefect_tune.storage.privacy.private_folder import make_private
 
@@ -71,6 +72,7 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
         early = None if _may_be_configured() else embedded.enter_context(_embedded(keep=keep))
         # Importing Prefect takes seconds, in which the server can start.
         from prefect.settings import (  # noqa: PLC0415
+            PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
             get_current_settings,
             temporary_settings,
@@ -82,7 +84,8 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
             yield Launched(configured, None)
             return
         server = early or embedded.enter_context(_embedded(keep=keep))
-        with temporary_settings({PREFECT_API_URL: server.url}):
+        secret = read_secret(home() / "server")
+        with temporary_settings({PREFECT_API_URL: server.url, PREFECT_API_AUTH_STRING: secret}):
             try:
                 yield server
             finally:
@@ -100,10 +103,12 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
             f"the home of prefect-tune, {home()}, cannot be written: {error}; set "
             "PREFECT_TUNE_HOME to a folder that can"
         ) from error
-    with (folder / "users.lock").open("w") as users:
-        with _exclusive(folder / "start.lock"):
+    with using(folder) as users:
+        with exclusive(folder):
             fcntl.flock(users, fcntl.LOCK_SH)
             server = running_server(folder) or start_server(folder)
+            if keep:
+                set_kept(folder, kept=True)
         ended = Event()
         guard = Thread(target=_keep_up, args=(folder, ended), daemon=True, name="server guard")
         guard.start()
@@ -112,9 +117,9 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
         finally:
             ended.set()
             guard.join()
-            with _exclusive(folder / "start.lock"):
+            with exclusive(folder):
                 fcntl.flock(users, fcntl.LOCK_UN)
-                if not keep and _is_unused(users):
+                if not keep and is_unused(users):
                     stop_server(folder)
 
 
@@ -124,7 +129,7 @@ def _keep_up(folder: Path, ended: Event) -> None:
         server = noted_server(folder)
         if server is None or server.find() is not None:
             continue
-        with _exclusive(folder / "start.lock"):
+        with exclusive(folder):
             server = noted_server(folder)
             if server is not None and server.find() is None:
                 start_server(folder, server.port)
@@ -159,6 +164,23 @@ class Launched:
     url: str
     folder: Path | None
 
+    @property
+    def shown(self) -> str:
+        """Where people see what it knows, and how they sign in."""
+        address = self.url.removesuffix("/api")
+        if self.folder is None:
+            return address
+        return f"{address} (sign in with the line in {secret_file(self.folder)})"
+
+    @property
+    def exports(self) -> str:
+        """What lets `prefect` in another shell use it."""
+        named = f"export PREFECT_API_URL={self.url}"
+        if self.folder is None:
+            return named
+        file = quote(str(secret_file(self.folder)))
+        return f'{named} PREFECT_API_AUTH_STRING="$(cat {file})"'
+
     def wait(self) -> None:
         """Wait until it answers.
 
@@ -166,8 +188,10 @@ class Launched:
             ServerFailed: If it has died, or does not answer in three minutes.
         """
         since = monotonic()
-        while self.folder is not None and not answers(self.url):
+        while self.folder is not None:
             server = noted_server(self.folder)
+            if server is not None and server.answers():
+                return
             if server is None or server.find() is None or monotonic() - since > START_SECONDS:
                 log = self.folder / "server.log"
                 raise ServerFailed(
@@ -183,18 +207,3 @@ def _drain() -> None:
         from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
         drain_events()
-
-
-@contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _is_unused(users: IO[str]) -> bool:
-    try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -15,6 +15,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from prefect_tune.deployments.prefect_settings import server_environment
+from prefect_tune.storage.privacy.private_folder import make_private_file
 
 __all__ = ["lay_database", "prepare_template"]
 
@@ -25,7 +26,9 @@ _UPGRADE = (sys.executable, "-m", "prefect", "server", "database", "upgrade", "-
 def lay_database(folder: Path) -> None:
     """Put an empty database into a new home, if this machine has made one before."""
     database, template = folder / _FILE, _template()
-    if not database.exists() and template.exists():
+    is_new = not database.exists()
+    make_private_file(database)  # before SQLite does, and gives its log the same mode
+    if is_new and template.exists():
         shutil.copyfile(template, database)
 
 
@@ -37,6 +40,7 @@ def prepare_template() -> None:
     template.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=template.parent) as folder:
         environment = server_environment(Path(folder))
+        make_private_file(Path(folder) / _FILE)
         subprocess.run(_UPGRADE, env=environment, check=True, capture_output=True)  # noqa: S603
         # What SQLite's log still holds must be in the one file that is copied.
         with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:

@@ -16,12 +16,13 @@ import psutil
 
 from prefect_tune.deployments.prefect_settings import server_environment
 from prefect_tune.deployments.server_database import lay_database
+from prefect_tune.deployments.server_secret import made_secret
+from prefect_tune.deployments.server_users import private_file, set_kept
 from prefect_tune.storage.process_start import process_age, process_start
 
 __all__ = [
     "START_SECONDS",
     "ServerProcess",
-    "answers",
     "noted_server",
     "running_server",
     "start_server",
@@ -32,7 +33,7 @@ START_SECONDS = 180.0
 """How long a server may take until it answers."""
 _STOP_SECONDS = 30.0
 _NOTE = "server.json"
-_COMMAND = (sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1")
+_COMMAND = (sys.executable, "-m", "prefect_tune.deployments.guarded_server")
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by process id."""
 
@@ -65,6 +66,16 @@ class ServerProcess:
             return None
         return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
 
+    def answers(self) -> bool:
+        """Return whether it is the one that answers; another user's would be told the secret."""
+        process = self.find()
+        try:
+            found = process.net_connections("tcp4") if process else []
+        except psutil.NoSuchProcess:
+            return False
+        listens = any(c.status == psutil.CONN_LISTEN and c.laddr.port == self.port for c in found)
+        return listens and _is_healthy(self.url)
+
 
 def noted_server(folder: Path) -> ServerProcess | None:
     """Return the server that was last started in a folder, running or not."""
@@ -79,7 +90,7 @@ def running_server(folder: Path) -> ServerProcess | None:
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
-    if answers(server.url) or process_age(server.pid) < START_SECONDS:
+    if server.answers() or process_age(server.pid) < START_SECONDS:
         return server
     stop_server(folder)
     return None
@@ -96,10 +107,17 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
     url = f"http://127.0.0.1:{port}/api"
     lay_database(folder)
     database = f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
-    with (folder / "server.log").open("w") as output:
+    environment = {
+        "PREFECT_API_DATABASE_CONNECTION_URL": database,
+        "PREFECT_SERVER_API_AUTH_STRING": made_secret(folder),
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
+        "PREFECT_UI_API_URL": url,
+    }
+    with private_file(folder / "server.log") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            [*_COMMAND, "--port", str(port)],
-            env=server_environment(folder) | {"PREFECT_API_DATABASE_CONNECTION_URL": database},
+            [*_COMMAND, str(folder), str(port)],
+            env=server_environment(folder) | environment,
+            cwd=folder,  # settings of Prefect in the user's folder are for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -107,7 +125,8 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
         )
     _STARTED_HERE[process.pid] = process
     server = ServerProcess(process.pid, process_start(process.pid), url)
-    (folder / _NOTE).write_text(json.dumps(asdict(server)))
+    with private_file(folder / _NOTE) as note:
+        note.write(json.dumps(asdict(server)))
     return server
 
 
@@ -118,7 +137,7 @@ def stop_server(folder: Path) -> None:
     if server is not None and process is not None:
         family = [process, *process.children(recursive=True)]
         # One that does not answer yet has nothing to finish.
-        os.killpg(process.pid, signal.SIGTERM if answers(server.url) else signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGTERM if server.answers() else signal.SIGKILL)
         _, alive = psutil.wait_procs(family, timeout=_STOP_SECONDS)
         for survivor in alive:
             survivor.kill()
@@ -126,10 +145,10 @@ def stop_server(folder: Path) -> None:
         if started := _STARTED_HERE.pop(process.pid, None):
             started.wait()
     (folder / _NOTE).unlink(missing_ok=True)
+    set_kept(folder, kept=False)
 
 
-def answers(url: str) -> bool:
-    """Return whether a server answers at an API URL."""
+def _is_healthy(url: str) -> bool:
     try:
         with urlopen(f"{url}/health", timeout=10) as response:  # noqa: S310 - our own loopback URL
             return bool(response.status == 200)

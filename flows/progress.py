@@ -15,6 +15,7 @@ from prefect.logging import get_run_logger
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.privacy.masking import masked
 
 __all__ = ["LoggingObserver", "Observer", "Progress", "current_observer", "observed_by"]
 
@@ -76,7 +77,7 @@ class LoggingObserver:
 
     def note(self, text: str) -> None:
         """Write one line."""
-        get_run_logger().info(text)
+        get_run_logger().info(masked(text))
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Write one line per trial."""

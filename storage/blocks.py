@@ -7,8 +7,9 @@ A study uses it with `--store block:main`.
 """
 
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
+from prefect_tune.storage.privacy.masking import has_password
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
 __all__ = ["ArtifactStoreBlock"]
@@ -29,6 +30,16 @@ class ArtifactStoreBlock(Block):
     database: SecretStr = Field(
         default=SecretStr(""), description="SQLAlchemy URL of its index, for a remote store."
     )
+
+    @field_validator("url")
+    @classmethod
+    def _without_password(cls, url: str) -> str:
+        if has_password(url):
+            raise ValueError(
+                "Prefect shows the URL of the store's folder; give its keys in the environment, as "
+                "AWS_SECRET_ACCESS_KEY for s3:// or as FSSPEC_PROTOCOL_OPTION for any filesystem"
+            )
+        return url
 
     def open(self) -> ArtifactStore:
         """Open the store.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
@@ -39,6 +40,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.private_folder import make_private_file
 from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
@@ -184,6 +186,20 @@ class Database:
     def is_of_one_machine(self) -> bool:
         """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
         return self.engine.dialect.name == "sqlite"
+
+    def keep_private(self) -> None:
+        """Keep the file of a SQLite database from other users; its log then has the same mode.
+
+        Raises:
+            DatabaseRefused: If there can be no such file.
+        """
+        file = self.engine.url.database
+        if not self.is_of_one_machine or not file:
+            return
+        try:
+            make_private_file(Path(file))
+        except OSError as error:
+            raise DatabaseRefused(f"{file}: {error}; name another with --database") from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -97,6 +97,7 @@ def _claimed(
     address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
 ) -> str:
     """Tie folder and index to each other, or check that they are; return the store's id."""
+    database.keep_private()
     try:
         bring_up_to_date(database)
     except DatabaseLost as error:
@@ -130,7 +131,11 @@ def _claim(
     store_id = uuid4().hex
     connection.execute(
         insert(store_table).values(
-            id=store_id, schema=SCHEMA, url=address.url, budget_bytes=budget_bytes, policy=policy
+            id=store_id,
+            schema=SCHEMA,
+            url=masked(address.url),
+            budget_bytes=budget_bytes,
+            policy=policy,
         )
     )
     if files.is_local:

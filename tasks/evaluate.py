@@ -15,6 +15,7 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
 from prefect_tune.storage.files import StoreRefused
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
 from prefect_tune.tasks.iterative_node import IterativeNode
@@ -103,8 +104,8 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
             raise cause  # noqa: B904 - with the cause that it has
         return Failure(
             kind="memory" if isinstance(cause, MemoryError) else "error",
-            message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
-            traceback="".join(traceback.format_exception(cause)),
+            message=masked(f"{type(cause).__name__}: {cause}".split("\n", 1)[0]),
+            traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=begun.own_seconds(),

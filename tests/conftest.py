@@ -58,12 +58,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def server(home: Path) -> Iterator[str]:  # noqa: ARG001 - it is where the server lives
+def server(home: Path) -> Iterator[str]:
     """The API URL of a real Prefect server; flows of the test process use it."""
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from processes import server_of
 
     from prefect_tune.deployments.server import local_server
 
     # The heartbeat of a flow run is waited for at its end, a second each time.
     with local_server() as url, temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        assert server_of(home)  # and thereby know its secret
         yield url

@@ -1,24 +1,36 @@
 """Runs that a Prefect server has recorded."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from processes import SECRETS
+
+
+@contextmanager
+def client_of(url: str | None) -> Iterator[Any]:
+    """A client of the server at an address; of that of the settings where there is none."""
+    named = {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: SECRETS.get(url)} if url else {}
+    with temporary_settings(named), get_client(sync_client=True) as client:
+        yield client
 
 
 def flow_runs(url: str | None = None) -> list[FlowRun]:
-    with _Client(url) as client:
-        return client.read_flow_runs()
+    with client_of(url) as client:
+        found: list[FlowRun] = client.read_flow_runs()
+    return found
 
 
 def task_runs(flow_run_id: UUID, url: str | None = None) -> list[TaskRun]:
     found: list[TaskRun] = []
     only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-    with _Client(url) as client:
+    with client_of(url) as client:
         while page := client.read_task_runs(flow_run_filter=only, limit=200, offset=len(found)):
             found += page
     return found
@@ -26,18 +38,3 @@ def task_runs(flow_run_id: UUID, url: str | None = None) -> list[TaskRun]:
 
 def states(runs: list[TaskRun]) -> Counter[str]:
     return Counter(run.state_name or "none" for run in runs)
-
-
-class _Client:
-    def __init__(self, url: str | None) -> None:
-        self._settings = temporary_settings({PREFECT_API_URL: url} if url else {})
-        self._client: Any = None
-
-    def __enter__(self) -> Any:
-        self._settings.__enter__()
-        self._client = get_client(sync_client=True)
-        return self._client.__enter__()
-
-    def __exit__(self, *args: object) -> None:
-        self._client.__exit__(*args)
-        self._settings.__exit__(*args)

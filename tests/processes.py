@@ -16,6 +16,8 @@ import psutil
 
 from prefect_tune.tasks.worker.note_file import read_text
 
+SECRETS: dict[str, str] = {}
+"""Those of the embedded servers that tests have looked for, by their URLs."""
 COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
 
 
@@ -67,6 +69,8 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
     ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE", "OMP_", "OPENBLAS_", "MKL_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     named = {"PREFECT_API_URL": server} if server else {}
+    if secret := SECRETS.get(server or ""):
+        named["PREFECT_API_AUTH_STRING"] = secret
     return {**inherited, **named, "PREFECT_TUNE_HOME": str(home)}
 
 
@@ -80,8 +84,9 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def runs_trial(pid: int) -> bool:
     """Whether a worker of this machine has noted where its trial is."""
-    note = Path(tempfile.gettempdir(), "dask-scratch-space", f"trial-{pid}.note")
-    return "step" in json.loads(read_text(note) or "{}")
+    base = Path(tempfile.gettempdir(), f"prefect-tune-{os.getuid()}")
+    notes = base.glob(f"*/dask-scratch-space/trial-{pid}.note")
+    return any("step" in json.loads(read_text(note) or "{}") for note in notes)
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
@@ -99,6 +104,7 @@ def server_of(home: Path) -> dict[str, Any] | None:
     if not note.exists():
         return None
     server: dict[str, Any] = json.loads(note.read_text())
+    SECRETS[server["url"]] = (home / "server" / "auth").read_text().strip()
     return server if psutil.pid_exists(server["pid"]) else None
 
 

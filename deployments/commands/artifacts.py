@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from prefect_tune.storage.cache.entry import Entry
     from prefect_tune.storage.store import ArtifactStore
 
+from prefect_tune.deployments.views.plain import echo
+
 __all__ = ["artifacts"]
 
 
@@ -115,7 +117,7 @@ def artifacts_export(
         if as_json:
             print_json({"out": file, "key": entry.key, "part": part})
         else:
-            click.echo(f"{part} of {entry.step} ({entry.algorithm}) is in {file}")
+            echo(f"{part} of {entry.step} ({entry.algorithm}) is in {file}")
 
 
 @artifacts.command("stats")
@@ -182,7 +184,7 @@ def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: st
         if as_json:
             print_json(document)
         else:
-            click.echo(f"{evicted} evicted; the cache holds {format_bytes(document['size_bytes'])}")
+            echo(f"{evicted} evicted; the cache holds {format_bytes(document['size_bytes'])}")
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":

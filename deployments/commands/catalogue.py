@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
+from prefect_tune.deployments.views.plain import echo
+
 __all__ = ["methods", "spaces"]
 
 
@@ -61,15 +63,15 @@ def methods(name: str | None, *, as_json: bool) -> None:
             print_json(rows if name is None else rows[0])
             return
         for row in rows:
-            click.echo(f"{row['name']:<12}{row['purpose']}")
+            echo(f"{row['name']:<12}{row['purpose']}")
             for line in _properties(row) if name is not None else ():
-                click.echo(f"{'':<12}{line}")
+                echo(f"{'':<12}{line}")
             for option in row["options"]:
-                click.echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
+                echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
                 if name is not None:
                     indent = " " * 16
                     text = option["meaning"]
-                    click.echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
+                    echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
 
 
 def _method(method: "Method") -> dict[str, Any]:
@@ -139,30 +141,30 @@ def _plain(value: Any) -> Any:
 def _print_spaces(rows: list[dict[str, Any]]) -> None:
     form = "{:<29}{:<9}{:<9}{:>7}{:>10}{:>17}  {}"
     headings = ("space", "data", "predicts", "paths", "can run", "hyperparameters", "steps")
-    click.echo(form.format(*headings))
+    echo(form.format(*headings))
     for row in rows:
         steps = " x ".join(str(len(step["algorithms"])) for step in row["steps"])
         counts = (row["n_paths"], row["n_feasible_paths"], row["n_hyperparameters"])
-        click.echo(form.format(row["name"], row["data"], row["target"], *counts, steps))
+        echo(form.format(row["name"], row["data"], row["target"], *counts, steps))
 
 
 def _print_space(document: dict[str, Any]) -> None:
-    click.echo(
+    echo(
         f"{document['name']} takes {document['data']} and predicts {document['target']}: "
         f"{document['n_paths']:,} paths, of which {document['n_feasible_paths']:,} can run, and "
         f"{document['n_hyperparameters']} hyperparameters"
     )
     for step in document["steps"]:
-        click.echo(f"\n{step['name']}")
+        echo(f"\n{step['name']}")
         for algorithm, hyperparameters in step["hyperparameters"].items():
-            click.echo(f"  {algorithm}")
+            echo(f"  {algorithm}")
             for h in hyperparameters:
                 values = (
                     ", ".join(map(str, h["choices"]))
                     if "choices" in h
                     else f"{h['range'][0]:g} to {h['range'][1]:g}" + (" (log)" if h["log"] else "")
                 )
-                click.echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
+                echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
 
 
 def _options(options: type) -> list[dict[str, Any]]:

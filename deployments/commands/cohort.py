@@ -5,6 +5,7 @@ import click
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json, written_folder
+from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["cohort"]
 
@@ -37,5 +38,5 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
             counts = {"patients": len(made.labels), "events": len(made.events)}
             print_json({"out": out, "labels": LABELS, **counts, "truth": dict(made.truth)})
         else:
-            click.echo(f"{len(made.labels)} patients with {len(made.events)} events in {out}")
-            click.echo(f"tune on them: prefect-tune run {out} --labels {LABELS}")
+            echo(f"{len(made.labels)} patients with {len(made.events)} events in {out}")
+            echo(f"tune on them: prefect-tune run {out} --labels {LABELS}")

@@ -1,33 +1,42 @@
 """Errors as a command reports them: one message and an exit code, no traceback."""
 
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 
-import click
+from prefect_tune.deployments.views.plain import echo
 
-__all__ = ["is_of_server", "reported_errors"]
+__all__ = ["is_of_server", "print_traceback", "reported_errors"]
 
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Report a user's own mistake with exit code 2, a failure with 1, and an interrupt with 130."""
+    """Report a user's own mistake with exit code 2, a failure with 1, a signal with 128 and it."""
     try:
         yield
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        echo("interrupted", err=True)
+        sys.exit(getattr(interrupt, "exit_code", 130))
     except Exception as error:
         if _is_mistake(error):
-            click.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
             sys.exit(2)
         if _is_failure(error):
-            click.echo(f"Failed: {error}", err=True)
+            echo(f"Failed: {error}", err=True)
             sys.exit(1)
         if is_of_server(error):
-            click.echo(f"Failed: the Prefect server does not answer: {error!r}", err=True)
+            echo(f"Failed: the Prefect server does not answer: {error!r}", err=True)
             sys.exit(1)
         raise
+
+
+def print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print what no command expects, as `sys.excepthook` does, but without passwords."""
+    echo("".join(traceback.format_exception(kind, error, trace)), err=True)
 
 
 def is_of_server(error: Exception) -> bool:

@@ -1,16 +1,15 @@
 """Running a flow from a command, and following it."""
 
 from collections.abc import Callable
-from signal import SIGINT, signal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import click
 
 from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.notes import Note
     from prefect_tune.flows.study.plan import Execution
+
+from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["Preparation", "run_flow"]
 
@@ -53,9 +52,10 @@ def run_flow(
 
     What was prepared is handed over to the flow, whose parameters are those of the command.
     """
+    from prefect_tune.flows.interrupts import interrupts_taken
     from prefect_tune.flows.workers.local_workers import warmed_up
 
-    with reported_errors(), warmed_up():
+    with reported_errors(), interrupts_taken(_say_interrupted), warmed_up():
         from prefect_tune.deployments.server import launched_server
 
         with launched_server(keep=keep_server) as server:
@@ -72,9 +72,10 @@ def run_flow(
                 observer.note(preparation.title)
                 for note in preparation.notes:
                     observer.note(str(note))
-                observer.note(f"Prefect shows it at {server.url.removesuffix('/api')}")
+                observer.note(f"Prefect shows it at {server.shown}")
+                if keep_server:
+                    observer.note(f"in another shell: {server.exports}")
                 server.wait()
-                former = signal(SIGINT, _interrupt)
                 try:
                     return run(preparation)
                 except KeyboardInterrupt:
@@ -87,11 +88,7 @@ def run_flow(
                         raise
                     observer.note(f"the Prefect server went away; {preparation.title} is complete")
                     return summary
-                finally:
-                    signal(SIGINT, former)
 
 
-def _interrupt(*_: object) -> None:
-    """Say at once that the signal has come; what follows takes some seconds."""
-    click.echo("interrupted: ending the trials under way ...", err=True)
-    raise KeyboardInterrupt
+def _say_interrupted() -> None:
+    echo("interrupted: ending the trials under way ...", err=True)

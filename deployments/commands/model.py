@@ -6,6 +6,7 @@ from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, written
 from prefect_tune.deployments.commands.store import existing_store
+from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["export", "predict"]
 
@@ -45,7 +46,7 @@ def predict(
         if as_json:
             print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
         else:
-            click.echo(f"{len(frame)} predictions in {out}")
+            echo(f"{len(frame)} predictions in {out}")
 
 
 @click.command()
@@ -70,4 +71,4 @@ def export(
         else:
             members = [str(member["trial"]) for member in about["members"]]
             trials = f"trial {members[0]}" if len(members) == 1 else f"trials {', '.join(members)}"
-            click.echo(f"the model of {trials} is in {file}")
+            echo(f"the model of {trials} is in {file}")

@@ -42,7 +42,9 @@ def written_folder(out: str) -> Iterator[Path]:
 
 def print_json(document: Any) -> None:
     """Print a document as JSON to standard output."""
-    click.echo(json.dumps(document, indent=2))
+    from prefect_tune.storage.privacy.masking import masked_values
+
+    click.echo(json.dumps(masked_values(document), indent=2))
 
 
 def print_summary(

@@ -23,6 +23,8 @@ from prefect_tune.flows.preparation.options import OPTIONS
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
 
+from prefect_tune.deployments.views.plain import echo
+
 __all__ = ["retry", "run"]
 
 
@@ -108,7 +110,7 @@ def retry(
         from prefect_tune.flows.study.summary import summarize
 
         if numbers is None and not failed_trials(opened, study):
-            click.echo(f"no trial of study {study} has failed", err=True)
+            echo(f"no trial of study {study} has failed", err=True)
             print_summary(summarize(opened, study), as_json=as_json, notes=True)
             return
 

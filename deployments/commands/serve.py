@@ -3,6 +3,7 @@
 import click
 
 from prefect_tune.deployments.commands.errors import reported_errors
+from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["serve"]
 
@@ -14,7 +15,9 @@ def serve(*, limit: int) -> None:
 
     Runs until interrupted. Schedules stay active or paused as they are set in Prefect.
     """
-    with reported_errors():
+    from prefect_tune.flows.interrupts import interrupts_taken
+
+    with reported_errors(), interrupts_taken(lambda: echo("stopping ...", err=True)):
         from prefect_tune.deployments.serve import serve_deployments
 
-        serve_deployments(limit=limit, say=lambda text: click.echo(text, err=True))
+        serve_deployments(limit=limit, say=lambda text: echo(text, err=True))

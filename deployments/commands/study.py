@@ -6,6 +6,7 @@ from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, print_summary
 from prefect_tune.deployments.commands.store import existing_store
+from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["show", "study", "trials"]
 
@@ -77,4 +78,4 @@ def study_rm(name: str, *, as_json: bool, store: str | None, database: str | Non
         if as_json:
             print_json({"study": name, "records": records})
         else:
-            click.echo(f"removed study {name} and {len(records)} records that only it used")
+            echo(f"removed study {name} and {len(records)} records that only it used")

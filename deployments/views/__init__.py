@@ -1,5 +1,5 @@
 """Text for people: a file a subject.
 
 `study` and `trials`, `artifact` and the whole `store`, `comparison` of methods; `live` follows a
-study that runs. All print to one `console`.
+study that runs. All print to one `console`, to which nothing is markup, what is `plain`.
 """

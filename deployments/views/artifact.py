@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from prefect_tune.deployments.views.console import CONSOLE, uncut_column
+from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
 from prefect_tune.flows.units import counted, format_bytes, format_seconds
 
 __all__ = ["print_artifact", "print_artifacts"]
@@ -44,8 +44,8 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
 def print_artifact(document: Mapping[str, Any]) -> None:
     """Print one artifact: its origin, its files and their contents, and its users."""
     state = "" if document["is_present"] else ", evicted: only its facts are left"
+    CONSOLE.print(line(bold(document["key"])))
     CONSOLE.print(
-        f"[bold]{document['key']}[/]\n"
         f"  {document['step']}: {document['algorithm']}, fold {document['fold']}, made by study "
         f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
         f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
@@ -73,13 +73,14 @@ def print_artifact(document: Mapping[str, Any]) -> None:
 
 def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
     """Print one file of an artifact, with its contents in a few lines."""
-    CONSOLE.print(f"  [bold]{file['name']}[/] {format_bytes(file['size_bytes'])} {file['url']}")
+    size = format_bytes(file["size_bytes"])
+    CONSOLE.print(line("  ", bold(file["name"]), f" {size} {file['url']}"))
     if "unreadable" in contents:
         CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
     elif "type" in contents:
         CONSOLE.print(f"    {contents['type']}")
         for name, value in contents["fitted"].items():
-            CONSOLE.print(f"    {name} = {value}", markup=False)
+            CONSOLE.print(f"    {name} = {value}")
     else:
         shape = " x ".join(map(str, contents["shape"]))
         hidden = contents["columns_not_shown"]

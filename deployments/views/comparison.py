@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from prefect_tune.deployments.views.console import CONSOLE, UNITS
+from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 
@@ -17,8 +17,11 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     loss = loss_name(document["metric"]) + UNITS.get(document["metric"], "")
     if "comparison" in document:
         CONSOLE.print(
-            f"[bold]{document['comparison']}[/]: {document['data']}, space {document['space']}, "
-            f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a replicate"
+            line(
+                bold(document["comparison"]),
+                f": {document['data']}, space {document['space']}, ",
+                f"{counted(document['repeats'], 'repeat')} of {_budget(document)} a replicate",
+            )
         )
     table = Table(
         "of the budget", "method", "rank", "", f"test {loss}", f"cross-validated {loss}", "trials",

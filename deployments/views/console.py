@@ -1,17 +1,50 @@
 """Where views print, and what tables of several subjects share."""
 
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column
+from rich.text import Text
 
-__all__ = ["CONSOLE", "UNITS", "uncut_column"]
+from prefect_tune.deployments.views.plain import shown
 
-CONSOLE = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+__all__ = ["CONSOLE", "UNITS", "PlainConsole", "bold", "line", "uncut_column"]
+
 UNITS = {"error": " %"}
 """Units printed after the loss of a metric."""
+
+
+class PlainConsole(Console):
+    """A console to which no text is markup, wherever it stands: it may be other people's."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text as it is, but for what must not be shown."""
+        kept = {name: options[name] for name in ("justify", "overflow") if name in options}
+        return Text(shown(text), style=options.get("style", ""), **kept)
+
+
+def bold(text: str) -> tuple[str, str]:
+    """Return a part of a `line` that stands out."""
+    return text, "bold"
+
+
+def line(*parts: str | Text | tuple[str, str]) -> Text:
+    """Return a text whose parts may have a style."""
+    clean: list[str | Text | tuple[str, str]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            clean.append(part)
+        elif isinstance(part, str):
+            clean.append(shown(part))
+        else:
+            clean.append((shown(part[0]), part[1]))
+    return Text.assemble(*clean)
 
 
 def uncut_column(header: str) -> Column:
     """Return a column whose values are never cut, since other commands take them."""
     return Column(header, no_wrap=True, overflow="ignore")
+
+
+CONSOLE = PlainConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
+from prefect_tune.deployments.views.console import PlainConsole, bold, line
+from prefect_tune.deployments.views.plain import echo
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.privacy.masking import masked_values
 
 __all__ = ["observer_for"]
 
@@ -26,7 +27,7 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
     elif quiet:
         yield _Silent()
     elif sys.stderr.isatty():
-        console = Console(stderr=True, highlight=False)
+        console = PlainConsole(stderr=True, highlight=False)
         with Live(console=console, transient=True, refresh_per_second=4) as live:
             yield _Header(live)
     else:
@@ -51,11 +52,11 @@ class _Lines(_Silent):
 
     def note(self, text: str) -> None:
         """Print one line."""
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """One line."""
-        click.echo(f"{_outcome(trial)}  |  {_standing(progress)}", err=True)
+        echo(f"{_outcome(trial)}  |  {_standing(progress)}", err=True)
 
 
 class _JsonLines(_Silent):
@@ -63,7 +64,7 @@ class _JsonLines(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """One line."""
-        click.echo(json.dumps(trial.to_json(), separators=(",", ":")))
+        click.echo(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
 class _Header(_Silent):
@@ -85,7 +86,7 @@ class _Header(_Silent):
 
     def tick(self, progress: Progress) -> None:
         """The header."""
-        self._live.update(Text(_standing(progress), style="bold"))
+        self._live.update(line(bold(_standing(progress))))
 
 
 def _outcome(trial: Trial) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from prefect_tune.deployments.views.console import CONSOLE, UNITS, uncut_column
+from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, uncut_column
 from prefect_tune.flows.units import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.rendering import pipeline_lines
@@ -23,12 +23,12 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
         summary: As `summarize` gives it.
         notes: Whether with the method's notes.
     """
-    CONSOLE.print(f"[bold]{summary['study']}[/] ({summary['method']}, {summary['state']})")
+    CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
     result = _trials, _best, _ensemble, _constraints
     told = (_notes,) if notes else ()
     for part in (*result, _race, _decisions, *told, _cache, _next_commands):
-        for line in part(summary):
-            CONSOLE.print(f"  {line}")
+        for text in part(summary):
+            CONSOLE.print(line("  ", text))
 
 
 def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -64,19 +64,20 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _best(summary: Mapping[str, Any]) -> Iterator[str]:
+def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     incumbent, unit = summary["incumbent"], UNITS.get(summary["metric"], "")
     if incumbent is None:
         return
     scored = "cross-validated" if summary["holdout"] is None else "held-out"
-    yield (
-        f"best: trial {incumbent['trial']}{_of(incumbent)}, {scored} "
-        f"{loss_name(summary['metric'])} [bold]{incumbent['loss']:.4g}{unit}[/]"
-        f"{_tested(summary['single_best_test_loss'], unit)} "
-        f"(guessing: {summary['chance_loss']:.4g}{unit})"
+    yield line(
+        f"best: trial {incumbent['trial']}{_of(incumbent)}, {scored} ",
+        f"{loss_name(summary['metric'])} ",
+        bold(f"{incumbent['loss']:.4g}{unit}"),
+        *_tested(summary["single_best_test_loss"], unit),
+        f" (guessing: {summary['chance_loss']:.4g}{unit})",
     )
-    for line in pipeline_lines(incumbent["configuration"]):
-        yield f"  {escape(line)}"
+    for text in pipeline_lines(incumbent["configuration"]):
+        yield f"  {text}"
 
 
 def _of(best: Mapping[str, Any]) -> str:
@@ -84,7 +85,7 @@ def _of(best: Mapping[str, Any]) -> str:
     return f" ({best['fidelity']})" if best["fidelity"] else ""
 
 
-def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:
+def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     ensemble, unit = summary["ensemble"], UNITS.get(summary["metric"], "")
     if ensemble is None:
         return
@@ -92,10 +93,11 @@ def _ensemble(summary: Mapping[str, Any]) -> Iterator[str]:
     if ensemble["kind"] == "single":
         yield f"model: trial {members[0]['trial']} alone, as no ensemble was found to be better"
         return
-    held_out = f", [bold]{losses[-1]:.4g}{unit}[/] on the held-out rows" if losses else ""
-    yield (
-        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}"
-        f"{held_out}{_tested(summary['test_loss'], unit)}"
+    loss = (bold(f"{losses[-1]:.4g}{unit}"), " on the held-out rows") if losses else ()
+    yield line(
+        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}",
+        *((", ", *loss) if loss else ()),
+        *_tested(summary["test_loss"], unit),
     )
     weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in sorted(members, key=_lightness)]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
@@ -107,8 +109,9 @@ def _lightness(member: Mapping[str, Any]) -> tuple[float, int]:
     return -member["weight"], member["trial"]
 
 
-def _tested(loss: float | None, unit: str) -> str:
-    return "" if loss is None else f"; on the test rows [bold]{loss:.4g}{unit}[/]"
+def _tested(loss: float | None, unit: str) -> tuple[str | tuple[str, str], ...]:
+    """Return parts of a line."""
+    return () if loss is None else ("; on the test rows ", bold(f"{loss:.4g}{unit}"))
 
 
 def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -131,12 +134,12 @@ def _race(summary: Mapping[str, Any]) -> Iterator[str]:
 def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:
     method = METHODS.get(summary["method"])
     if method is not None:
-        yield from map(escape, method.render_decisions(summary["decisions"]))
+        yield from method.render_decisions(summary["decisions"])
 
 
 def _notes(summary: Mapping[str, Any]) -> Iterator[str]:
     for note in summary["decisions"].get("notes", ()):
-        yield f"{summary['method']}: {escape(note)}"
+        yield f"{summary['method']}: {note}"
 
 
 def _cache(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from prefect_tune.flows.interrupts import retake_interrupts
+
 __all__ = ["Handover"]
 
 Prepared = TypeVar("Prepared")
@@ -29,8 +31,12 @@ class Handover(Generic[Prepared]):
             self._held = None
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value that was prepared by equal parameters, once; None if there is none."""
+        """Return the value that was prepared by equal parameters, once; None if there is none.
+
+        Signals are the command's to handle from then on, as before.
+        """
         if self._held is None or self._held[0] != dict(parameters):
             return None
         (_, prepared), self._held = self._held, None
+        retake_interrupts()
         return prepared

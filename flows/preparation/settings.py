@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
 from prefect_tune.flows.preparation.options import flag_of
-from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.preparation.store_address import check_no_password, store_address
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
@@ -32,6 +32,8 @@ _MOST_EPOCHS = 1000
 """Each stretch looks for a checkpoint at every epoch."""
 _LARGEST_SEED = 2**32 - 2
 """scikit-learn's limit is one more, and a study uses the next seed too."""
+_OF_URLS = ("data", "labels", "test", "dask")
+"""Parameters that may be URLs, beside those of the store."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -115,6 +117,8 @@ class TuneSettings:
             BadInput, UnknownName: If one of them cannot be used.
         """
         p = dict(parameters)
+        for name in _OF_URLS:
+            check_no_password(name, p[name])
         _check_values(p)
         bounds = given_constraints(p["constraint"])
         return cls(

@@ -1,13 +1,20 @@
-"""Where the store is, from what users write after `--store` and `--database`."""
+"""Where the store is, from what users write after `--store` and `--database`.
 
+Parameters of a flow run are shown by Prefect to whoever may see the run, so none has a password.
+"""
+
+import os
 from pathlib import Path
 
 from prefect_tune.flows.home import home
 from prefect_tune.storage.opening import StoreAddress
+from prefect_tune.storage.privacy.masking import has_password
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["store_address"]
+__all__ = ["DATABASE_VARIABLE", "check_no_password", "store_address"]
 
+DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
+"""Environment variable of the flow's process that names the database where no parameter does."""
 _BLOCK = "block:"
 
 
@@ -15,15 +22,40 @@ def store_address(store: str | None, database: str | None) -> StoreAddress:
     """Return where the store is, by default below `PREFECT_TUNE_HOME`.
 
     Raises:
-        BadInput: If a Prefect block is named and cannot be loaded.
+        BadInput: If a Prefect block is named and cannot be loaded, or a URL has a password in it.
     """
+    check_no_password("store", store)
+    if database and has_password(database):
+        raise BadInput(
+            "Prefect would show its password with the run",
+            option="database",
+            value=database,
+            remedy=f"set {DATABASE_VARIABLE} to this URL instead, or name a block that holds it "
+            "with --store block:NAME",
+        )
     if store is not None and store.startswith(_BLOCK):
         return _address_in_block(store.removeprefix(_BLOCK))
     if store is None:
         store = str(home() / "store")
     elif "://" not in store:  # workers may have another working folder
         store = str(Path(store).expanduser().absolute())
-    return StoreAddress(store, database or "")
+    return StoreAddress(store, database or os.environ.get(DATABASE_VARIABLE, ""))
+
+
+def check_no_password(option: str, url: str | None) -> None:
+    """Check that a URL names no password or key.
+
+    Raises:
+        BadInput: If it does.
+    """
+    if url and has_password(url):
+        raise BadInput(
+            "Prefect would show its password with the run",
+            option=option,
+            value=url,
+            remedy="give it in the environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
+            "FSSPEC_PROTOCOL_OPTION for any filesystem",
+        )
 
 
 def _address_in_block(name: str) -> StoreAddress:

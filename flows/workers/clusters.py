@@ -18,7 +18,7 @@ from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 if TYPE_CHECKING:
-    from distributed import LocalCluster
+    from distributed import SpecCluster
 
 __all__ = ["started_pool", "workers_started_early"]
 
@@ -27,9 +27,7 @@ _CONNECT_SECONDS = 10
 _START_SECONDS = 120
 """How long local workers may take to start."""
 # A flow's parameters are plain values: a cluster can only be handed to it beside them.
-_EARLY_CLUSTER: ContextVar["Future[LocalCluster] | None"] = ContextVar(
-    "early_cluster", default=None
-)
+_EARLY_CLUSTER: ContextVar["Future[SpecCluster] | None"] = ContextVar("early_cluster", default=None)
 
 
 @contextmanager
@@ -100,7 +98,7 @@ def _external_pool(
 
 
 @contextmanager
-def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
+def _local_cluster(n_workers: int | None) -> Iterator["SpecCluster"]:
     """Yield the cluster that was started early, else one of our own."""
     early = _EARLY_CLUSTER.get()
     if early is not None:

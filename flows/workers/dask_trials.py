@@ -26,6 +26,7 @@ from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Failure, Trial
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.readiness import make_ready
@@ -302,7 +303,7 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
     data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
-    return TrialOutcome(None, Failure("error", str(state.message), cost_seconds=seconds), 1)
+    return TrialOutcome(None, Failure("error", masked(str(state.message)), cost_seconds=seconds), 1)
 
 
 def _final_state(failure: Failure) -> State[Any]:

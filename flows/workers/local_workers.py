@@ -9,18 +9,23 @@ Light to import: the process to fork from can be started before anything else.
 
 import logging
 import os
+import signal
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, get_context
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
+from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 if TYPE_CHECKING:
-    from distributed import LocalCluster
+    from distributed import SpecCluster
 
 __all__ = ["local_cluster", "local_settings", "warmed_up"]
 
@@ -37,6 +42,9 @@ _ENVIRONMENT: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
+_LONGEST_FOLDER = 70
+"""Names of sockets have at most 107 bytes, and `multiprocessing` adds some thirty to a folder's."""
+_OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": _METHOD,
     # On a busy machine, a worker may take long to come back.
@@ -73,7 +81,7 @@ def warmed_up() -> Iterator[None]:
 
 def _warm_up() -> None:
     if _METHOD == "forkserver":
-        with _environment():
+        with _environment(), _terminal_ignored():
             get_context(_METHOD).set_forkserver_preload([*_PRELOAD, "distributed.nanny"])
             forkserver.ensure_running()
 
@@ -90,32 +98,81 @@ def local_settings() -> Iterator[None]:
         yield
 
 
-def local_cluster(n_workers: int | None) -> "LocalCluster":
+def local_cluster(n_workers: int | None) -> "SpecCluster":
     """Start a cluster of worker processes with one thread each, by default one per core."""
     import distributed  # noqa: PLC0415 - heavy; see above
 
+    from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415
+        ClosedScheduler,
+        ClosedWorker,
+        new_security,
+    )
+
     _warm_up()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
+    listening = {"host": "127.0.0.1", "protocol": "tls://", "security": new_security()}
+    worker = {
+        "cls": distributed.Nanny,
+        "options": {
+            **listening,
+            "worker_class": ClosedWorker,
+            "local_directory": str(_scratch_folder()),
+            "nthreads": 1,
+            "memory_limit": 0,  # nannies keep ours: see `TrialLimits`
+            "silence_logs": logging.CRITICAL,
+            "preload": [*_PRELOAD],
+        },
+    }
     with local_settings(), _environment():
-        return distributed.LocalCluster(
-            n_workers=n_workers or os.cpu_count() or 1,
-            threads_per_worker=1,
-            memory_limit=0,  # nannies keep ours: see `TrialLimits`
-            processes=True,
-            dashboard_address="127.0.0.1:0",
+        return distributed.SpecCluster(
+            scheduler={"cls": ClosedScheduler, "options": {**listening, "dashboard": False}},
+            workers=dict.fromkeys(range(n_workers or os.cpu_count() or 1), worker),
+            worker=worker,
+            security=listening["security"],
             silence_logs=logging.CRITICAL,
-            preload=[*_PRELOAD],
         )
+
+
+@contextmanager
+def _terminal_ignored() -> Iterator[None]:
+    """Let processes that the body starts ignore the terminal, as this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_TERMINAL}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _scratch_folder() -> Path:
+    """Return the folder for temporary files.
+
+    Raises:
+        BadInput: If there can be none.
+    """
+    from prefect_tune.tasks.bad_input import BadInput  # noqa: PLC0415 - heavy; see above
+
+    try:
+        return scratch_folder()
+    except OSError as error:
+        raise BadInput(f"workers have no folder for their files: {error}") from error
 
 
 @contextmanager
 def _environment() -> Iterator[None]:
     """Set the environment of workers, for processes that the body starts."""
-    former = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
+    environment = {**_ENVIRONMENT, "TMPDIR": str(_scratch_folder())}
+    former = {name: os.environ.get(name) for name in environment}
+    former_tempdir, folder = tempfile.tempdir, environment["TMPDIR"]
+    tempfile.tempdir = folder if len(folder) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - see there
+    os.environ.update(environment)
     try:
         yield
     finally:
+        tempfile.tempdir = former_tempdir
         for name, value in former.items():
             if value is None:
                 del os.environ[name]

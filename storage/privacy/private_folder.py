@@ -1,10 +1,12 @@
-"""Folders that other users of the machine cannot look into: studies hold people's data."""
+"""Folders and files that no other user of the machine can look into: studies hold people's data."""
 
 import logging
+import os
 import stat
 from pathlib import Path
+from shlex import quote
 
-__all__ = ["make_private"]
+__all__ = ["make_own", "make_private", "make_private_file"]
 
 _LOGGER = logging.getLogger(__name__)
 _SAID = set[Path]()
@@ -22,9 +24,48 @@ def make_private(folder: Path) -> None:
     except FileExistsError:
         if not folder.is_dir():
             raise
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if mode & (stat.S_IRWXG | stat.S_IRWXO) and folder not in _SAID:
-            _SAID.add(folder)
-            _LOGGER.warning(
-                f"other users can enter {folder} (mode {mode:o}); close it with: chmod 700 {folder}"
-            )
+        _say_if_open(folder, "enter", "700")
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file that only its owner may read, as `make_private` makes folders.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
+    except FileExistsError:
+        if _is_open(file.parent):
+            _say_if_open(file, "read", "600")
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def _say_if_open(path: Path, do: str, right: str) -> None:
+    """Say once that others can look into something, and how to close it."""
+    if _is_open(path) and path not in _SAID:
+        _SAID.add(path)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        closing = f"chmod {right} {quote(str(path))}"
+        _LOGGER.warning(f"other users can {do} {path} (mode {mode:o}); close it with: {closing}")
+
+
+def make_own(folder: Path) -> None:
+    """Make a folder that only its owner may enter where anyone may make one, as in `/tmp`.
+
+    Raises:
+        PermissionError: If another user was first.
+        OSError: If it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=stat.S_IRWXU)
+    except FileExistsError:
+        found = folder.lstat()  # a link may lead anywhere
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(
+                f"{folder} belongs to another user; remove it, or set TMPDIR to another folder"
+            ) from None
+        folder.chmod(stat.S_IRWXU)

@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect_api import flow_runs
+from prefect_api import client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 
 from prefect_tune.deployments.serve import declared_deployments
@@ -18,13 +16,13 @@ START = ("deployment", "run", "tune/healthcare", "--watch")
 
 
 def schedules(url: str) -> dict[str, bool]:
-    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+    with client_of(url) as client:
         found = client.read_deployment_by_name("tune/healthcare")
     return {s.slug: s.active for s in found.schedules}
 
 
 def set_active(url: str, *, active: bool) -> None:
-    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+    with client_of(url) as client:
         found = client.read_deployment_by_name("tune/healthcare")
         client.update_deployment_schedule(found.id, found.schedules[0].id, active=active)
 
@@ -48,7 +46,7 @@ def served_home(server, tmp_path_factory) -> Path:  # noqa: ARG001 - serving use
 
 def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_home) -> None:
     home = served_home
-    here = {**environment(home), "PREFECT_API_URL": server, "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    here = {**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
     command = [sys.executable, "-m", "prefect_tune.deployments", "serve"]
 
     def serve() -> subprocess.Popen[str]:
@@ -84,12 +82,12 @@ def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_ho
     second = serve()
     assert second.stderr.readline() == "starting\n"
     assert "serving tune/healthcare" in second.stderr.readline()
-    wait_for(lambda: "start one with" in second.stderr.readline())
+    wait_for(lambda: "start one in" in second.stderr.readline())
     assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest
     set_active(server, active=False)
     stop(second)
     third = serve()
-    wait_for(lambda: "start one with" in third.stderr.readline())
+    wait_for(lambda: "start one in" in third.stderr.readline())
     assert schedules(server) == {"nightly": False}
     stop(third)
     for process in (first, second, third):
@@ -103,9 +101,7 @@ def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_pa
             lines.append(process.stderr.readline())
             assert lines[-1], lines
         server = server_of(tmp_path)
-        assert (
-            f"PREFECT_API_URL={server['url']} prefect deployment run tune/healthcare" in lines[-1]
-        )
+        assert f"export PREFECT_API_URL={server['url']} PREFECT_API_AUTH_STRING=" in lines[-2]
         assert is_served(server["url"])
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)

@@ -8,7 +8,7 @@ import pytest
 from contracts.store import present, put
 
 from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused
-from prefect_tune.storage.privacy.private_folder import make_private
+from prefect_tune.storage.privacy.private_folder import make_private, make_private_file
 
 
 def test_a_store_opened_twice_is_one_store(address, store) -> None:
@@ -81,6 +81,36 @@ def test_a_closed_folder_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCapt
     make_private(tmp_path / "new")
     make_private(tmp_path / "new")
     assert caplog.messages == []
+
+
+def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path: Path) -> None:
+    for address in (
+        StoreAddress(str(tmp_path / "store")),
+        StoreAddress(str(tmp_path / "other"), f"sqlite:///{tmp_path / 'named.sqlite'}"),
+    ):
+        store = ArtifactStore(address)
+        store.index.totals()
+        store.close()
+    (tmp_path / "store").chmod(0o755)
+    files = [*(tmp_path / "store").glob("index.sqlite*"), *tmp_path.glob("named.sqlite*")]
+    assert len(files) >= 2
+    assert {mode_of(file) for file in files} == {0o600}
+
+
+@pytest.mark.parametrize(("around", "n_said"), [(0o755, 1), (0o700, 0)])
+def test_a_wider_file_is_said_once_unless_nobody_gets_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, around: int, n_said: int
+) -> None:
+    file = tmp_path / "index.sqlite"
+    file.touch()
+    file.chmod(0o644)
+    tmp_path.chmod(around)
+    with caplog.at_level(logging.WARNING):
+        make_private_file(file)
+        make_private_file(file)
+    said = f"other users can read {file} (mode 644); close it with: chmod 600 {file}"
+    assert caplog.messages == [said] * n_said
+    assert mode_of(file) == 0o644
 
 
 def test_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:

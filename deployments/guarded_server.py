@@ -1,0 +1,52 @@
+"""The process of the embedded server: Prefect's own, which ends when nobody uses it any more.
+
+    python -m prefect_tune.deployments.guarded_server FOLDER PORT
+
+Whoever used it may have been killed, and then nobody else would end it.
+"""
+
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+from threading import Thread
+from time import sleep
+
+from prefect_tune.deployments.server_users import exclusive, is_kept, is_unused, using
+
+__all__ = ["main"]
+
+_LOOK_SECONDS = 1.0
+_STOP_SECONDS = 20.0
+"""How long Prefect may take to finish what it has begun."""
+
+
+def main() -> None:
+    """Run Prefect's server in this process."""
+    folder, port = Path(sys.argv[1]), sys.argv[2]
+    os.umask(0o077)  # parameters of runs are in its database
+    Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
+    sys.argv = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    runpy.run_module("prefect", run_name="__main__", alter_sys=True)
+
+
+def _end_when_unused(folder: Path) -> None:
+    while True:
+        sleep(_LOOK_SECONDS)
+        if not folder.exists():
+            _end()
+        with exclusive(folder, wait=False) as is_ours, using(folder) as users:
+            # Nobody can start another one until this one has ended, and the locks with it.
+            if is_ours and not is_kept(folder) and is_unused(users):
+                _end()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    sleep(_STOP_SECONDS)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

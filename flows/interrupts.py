@@ -1,0 +1,111 @@
+"""Signals that end a command: Ctrl-C, `kill`, a terminal that is closed.
+
+The first one ends the study, which can be continued, and then all that was started for it. Another
+one, a second later or more, ends the process at once, with what runs below it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+
+import psutil
+
+__all__ = ["EndedBySignal", "interrupts_taken", "retake_interrupts"]
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SAME_SECONDS = 1.0
+"""Shells and service managers tell a process and its group, so that one end comes twice."""
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """A signal has come; what goes on is put back, so that it can be continued.
+
+    Attributes:
+        exit_code: What shells say of a process that the signal ended.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+class _Handler:
+    """Raises at the first signal, and ends the process at another one.
+
+    Args:
+        say: Called at once when the first has come; what follows takes some seconds.
+    """
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say, self._since = say, 0.0
+        self._terminals = [fd for fd in (0, 1, 2) if _is_terminal(fd)]
+
+    def __call__(self, number: int, _: object) -> None:
+        if self._since == 0.0:
+            self._since = monotonic()
+            if number == signal.SIGHUP:
+                self._leave_terminal()
+            self._say()
+            raise EndedBySignal(number)
+        if number != signal.SIGHUP and monotonic() - self._since > _SAME_SECONDS:
+            self._end_at_once(number)
+
+    def take(self) -> dict[int, object]:
+        """Handle the signals from now on; return who did before."""
+        ignored = {s for s in _ENDING[1:] if signal.getsignal(s) is signal.SIG_IGN}  # by `nohup`
+        return {s: signal.signal(s, self) for s in _ENDING if s not in ignored}
+
+    def _leave_terminal(self) -> None:
+        """Write no more to a terminal that is gone, which would be an error each time."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for terminal in self._terminals:
+            os.dup2(nowhere, terminal)
+
+    def _end_at_once(self, number: int) -> None:
+        """End what runs below this process, but for servers that others may use, and itself."""
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, OSError):
+                if os.getsid(child.pid) == os.getsid(0):
+                    child.kill()
+        if 2 in self._terminals:
+            sys.stderr.write(_SHOW_CURSOR)
+            sys.stderr.flush()
+        os._exit(128 + number)
+
+
+_CURRENT: list[_Handler] = []
+"""The handler of the command that runs in this process."""
+
+
+@contextmanager
+def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
+    """Raise `EndedBySignal` in the body when a signal comes; in the main thread.
+
+    Args:
+        say: Called at once when the first has come.
+    """
+    handler = _Handler(say)
+    former = handler.take()
+    _CURRENT.append(handler)
+    try:
+        yield
+    finally:
+        _CURRENT.remove(handler)
+        for number, function in former.items():
+            signal.signal(number, function)  # type: ignore[arg-type]
+
+
+def retake_interrupts() -> None:
+    """Handle signals again inside a flow run, where Prefect has put a handler in our place."""
+    if _CURRENT:
+        _CURRENT[-1].take()
+
+
+def _is_terminal(descriptor: int) -> bool:
+    with suppress(OSError):
+        return os.isatty(descriptor)
+    return False

@@ -1,0 +1,261 @@
+"""Whatever ends a command but `kill -9` leaves a study to continue, and nothing else at all."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+import pytest
+from inputs import QUICK_OPTIONS, table
+from processes import (
+    COMMAND,
+    at_a_trial,
+    environment,
+    kill,
+    run_json,
+    server_of,
+    started,
+    stop_server,
+    wait_for,
+)
+
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+OPTIONS = (*QUICK_OPTIONS, "--target", "target", "--trials", 40, "--workers", 2)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Scene"]:
+    table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
+    with TemporaryDirectory() as temporary:  # names of sockets in there must not be long
+        monkeypatch.setenv("TMPDIR", temporary)
+        monkeypatch.setattr("tempfile.tempdir", None)
+        yield Scene(tmp_path, Path(temporary))
+
+
+class Scene:
+    """A home, a folder for temporary files, and data that a trial needs a while for."""
+
+    def __init__(self, folder: Path, temporary: Path) -> None:
+        self.home, self.temporary = folder / "home", temporary
+        self.data = folder / "slow.parquet"
+
+    def command(self, name: str = "run", study: str = "s") -> tuple[object, ...]:
+        return (name, self.data, *OPTIONS, "--study", study)
+
+    def ledger(self) -> Ledger:
+        return Ledger(ArtifactStore(StoreAddress(str(self.home / "store"))).database)
+
+    def n_told(self, study: str = "s") -> int:
+        if not (self.home / "store" / "index.sqlite").exists():
+            return 0
+        trials = self.ledger().trials(study)
+        return sum(t["state"] in ("complete", "failed") for t in trials)
+
+    def family(self, pid: int) -> list[psutil.Process]:
+        """A command and all that was started for it."""
+        server = wait_for(lambda: server_of(self.home))
+        whole = psutil.Process(pid).children(recursive=True)
+        assert server["pid"] in {p.pid for p in whole}
+        return [psutil.Process(pid), *whole]
+
+    def assert_nothing_left(self, family: list[psutil.Process], seconds: float = 5.0) -> None:
+        _, alive = psutil.wait_procs(family, timeout=seconds)
+        assert [p.cmdline() for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+        assert server_of(self.home) is None
+        left = [p.name for p in self.temporary.rglob("*")]
+        assert left == [f"prefect-tune-{os.getuid()}", "lock"]
+
+    def assert_can_go_on(self, study: str = "s") -> None:
+        ledger = self.ledger()
+        assert ledger.study(study).state == "interrupted"
+        assert "running" not in {t["state"] for t in ledger.trials(study)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene, number) -> None:
+    with started(*scene.command(), home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        family = scene.family(process.pid)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 128 + number
+    assert said.endswith("the same command with --study s continues it\ninterrupted\n")
+    assert "Traceback" not in said
+    scene.assert_nothing_left(family)
+    scene.assert_can_go_on()
+    summary = run_json(*scene.command()[:-2], "--study", "s", "--trials", 3, home=scene.home)
+    assert summary["state"] == "complete"
+
+
+def test_a_service_manager_that_tells_each_process_ends_it_as_well(scene) -> None:
+    with started(*scene.command(), home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        family = scene.family(process.pid)
+        for member in family:
+            member.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 143, said
+    assert "Traceback" not in said
+    scene.assert_nothing_left(family)
+    scene.assert_can_go_on()
+
+
+@pytest.mark.parametrize("how", ["closed", "ctrl-c"])
+def test_a_terminal_ends_it(scene, how) -> None:
+    """A real terminal, whose signals reach all processes of the command at once."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [*COMMAND, *map(str, scene.command())]
+        os.execve(sys.executable, command, environment(scene.home))  # noqa: S606 - our own
+    said = b""
+
+    def read() -> None:
+        nonlocal said
+        os.set_blocking(terminal, False)
+        with suppress(OSError):  # nothing now
+            said += os.read(terminal, 100_000)
+
+    def is_told() -> bool:
+        read()
+        return scene.n_told() >= 1
+
+    wait_for(is_told)
+    family = scene.family(pid)
+    if how == "closed":
+        os.close(terminal)
+    else:
+        os.write(terminal, b"\x03")
+    status: list[int] = []
+
+    def has_ended() -> bool:
+        if how != "closed":
+            read()
+        done, code = os.waitpid(pid, os.WNOHANG)
+        status.append(code)
+        return done == pid
+
+    wait_for(has_ended, 90)
+    assert os.waitstatus_to_exitcode(status[-1]) == (129 if how == "closed" else 130)
+    if how != "closed":
+        read()
+        os.close(terminal)
+        assert b"--study s continues it" in said
+    assert b"Traceback" not in said
+    scene.assert_nothing_left(family)
+    scene.assert_can_go_on()
+
+
+def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> None:
+    with started(*scene.command(), home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        family = scene.family(process.pid)
+        workers = [p for p in family if p.pid in at_a_trial()]
+        for worker in workers:
+            worker.suspend()  # so that the first one takes its time
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "interrupted" in process.stderr.readline())
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+    assert process.returncode == 143
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    summary = run_json(*scene.command()[:-2], "--study", "s", "--trials", 3, home=scene.home)
+    assert summary["state"] == "complete"
+    scene.assert_nothing_left([])
+
+
+def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scene) -> None:
+    with started(*scene.command(), home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        server = psutil.Process(server_of(scene.home)["pid"])
+        kill(process.pid)
+        process.wait()
+    psutil.wait_procs([server], timeout=10)
+    assert not server.is_running()
+    assert len(list(scene.temporary.rglob("*"))) > 2
+    summary = run_json(*scene.command()[:-2], "--study", "s", "--trials", 3, home=scene.home)
+    assert summary["state"] == "complete"
+    scene.assert_nothing_left([])
+
+
+def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with started(*scene.command(), "--keep-server", home=scene.home) as process:
+            wait_for(at_a_trial)
+            server = server_of(scene.home)
+            process.send_signal(number)
+            process.wait(90)
+        assert server_of(scene.home) == server
+        assert psutil.Process(server["pid"]).is_running()
+    stop_server(scene.home)
+    assert server_of(scene.home) is None
+
+
+def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
+    program = (
+        "import time\nfrom prefect_tune import local_server\n"
+        "with local_server():\n    print('up', flush=True)\n    time.sleep(600)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=environment(scene.home),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "up\n"
+    server = psutil.Process(server_of(scene.home)["pid"])
+    process.terminate()
+    process.communicate()
+    assert process.returncode == -signal.SIGTERM
+    psutil.wait_procs([server], timeout=10)
+    assert not server.is_running()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_serving_ends_with_its_server(scene, number) -> None:
+    with started("serve", home=scene.home) as process:
+        wait_for(lambda: "prefect deployment run" in process.stderr.readline())
+        family = scene.family(process.pid)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    assert said.endswith("interrupted\n")
+    scene.assert_nothing_left(family)
+
+
+def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
+    options = ("--methods", "random,tpe", "--space", "small", "--repeats", 1, "--workers", 2)
+    command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
+    return (*command, "--name", "c"), lambda: bool(at_a_trial())
+
+
+def retried(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
+    options = ("--study", "s", "--trials", 4, "--trial-timeout", "0.4s", "--workers", 2)
+    run_json("run", scene.data, *QUICK_OPTIONS, "--target", "target", *options, home=scene.home)
+    return ("retry", "s", "--trial-timeout", "5m"), lambda: bool(at_a_trial())
+
+
+@pytest.mark.parametrize("scenario", [compared, retried])
+def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
+    command, is_at_work = scenario(scene)
+    with started(*command, home=scene.home) as process:
+        wait_for(is_at_work)
+        family = scene.family(process.pid)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 143, said
+    assert "Traceback" not in said
+    assert "continues it" in said
+    scene.assert_nothing_left(family)

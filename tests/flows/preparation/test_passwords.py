@@ -1,0 +1,100 @@
+"""A URL with a password in a parameter is refused before any work, with a way out that works."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from command_line import CommandLine
+from inputs import QUICK_OPTIONS, write_table
+from prefect_api import flow_runs
+from processes import run_json
+from pydantic import ValidationError
+from services import Postgres
+
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.store_address import DATABASE_VARIABLE, store_address
+from prefect_tune.storage.blocks import ArtifactStoreBlock
+from prefect_tune.storage.opening import StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+
+DATABASE = "postgresql+psycopg://ann:hidden@db/tune"
+SHOWN = "postgresql+psycopg://ann:***@db/tune"
+
+
+def test_a_database_with_a_password_is_refused_with_the_way_out() -> None:
+    with pytest.raises(BadInput) as refused:
+        store_address("s3://bucket/store", DATABASE)
+    assert str(refused.value) == (
+        f"--database {SHOWN}: Prefect would show its password with the run; set "
+        "PREFECT_TUNE_DATABASE to this URL instead, or name a block that holds it with "
+        "--store block:NAME"
+    )
+
+
+def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) -> None:
+    monkeypatch.setenv(DATABASE_VARIABLE, DATABASE)
+    assert store_address("s3://bucket/store", None) == StoreAddress("s3://bucket/store", DATABASE)
+    other = "postgresql+psycopg://ann@db/other"
+    assert store_address("s3://bucket/store", other).database == other
+
+
+@pytest.mark.parametrize("option", ["store", "data", "labels", "test", "dask"])
+@pytest.mark.parametrize(
+    "url", ["s3://KEY:hid/den@bucket/x", "https://host/x?sig=hidden", "ftp://ann:hidden@host/x"]
+)
+def test_so_is_any_other_url(option, url) -> None:
+    given = dict.fromkeys(OPTIONS) | {"data": "cohort:demo", option: url}
+    with pytest.raises(BadInput, match=f"^--{option} .*in the environment instead") as refused:
+        TuneSettings.parse(given)
+    assert "hid" not in str(refused.value)
+
+
+def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() -> None:
+    block = ArtifactStoreBlock(url="s3://bucket/store", database=DATABASE)
+    assert block.address == StoreAddress("s3://bucket/store", DATABASE)
+    assert "hidden" not in repr(block)
+    assert "hidden" not in json.dumps(block.model_dump(mode="json"))
+    with pytest.raises(ValidationError, match="give its keys in the environment") as refused:
+        ArtifactStoreBlock(url="s3://KEY:hidden@bucket/store")
+    assert "give its keys" in str(refused.value)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "retry", "show"])
+@pytest.mark.usefixtures("server")
+def test_commands_refuse_before_a_flow_run_begins(tmp_path, command) -> None:
+    given = {
+        "run": ("run", write_table(tmp_path), "--target", "target"),
+        "compare": ("compare", write_table(tmp_path), "--target", "target", "--methods", "random"),
+        "retry": ("retry", "s"),
+        "show": ("show", "s"),
+    }[command]
+    before = len(flow_runs())
+    done = CommandLine(tmp_path / "home")(*given, "--database", DATABASE)
+    assert done.exit_code == 2, done.output
+    assert "set PREFECT_TUNE_DATABASE to this URL instead" in done.stderr
+    assert "hidden" not in done.output
+    assert len(flow_runs()) == before
+
+
+@pytest.fixture
+def postgres(tmp_path) -> Iterator[Postgres]:
+    server = Postgres(tmp_path / "postgres")
+    yield server
+    server.stop()
+
+
+def test_a_study_with_the_variable_leaves_the_password_nowhere(
+    server, tmp_path, monkeypatch, postgres
+) -> None:
+    url = postgres.new_database()
+    joint = "&" if "?" in url else "?"
+    monkeypatch.setenv(DATABASE_VARIABLE, f"{url}{joint}password=hiddenword")
+    home, data = tmp_path / "home", write_table(tmp_path)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 1, "--workers", 1)
+    summary = run_json("run", data, *options, home=home, server=server)
+    assert summary["state"] == "complete"
+    assert run_json("show", "s", home=home)["n_trials"] == 1
+    assert "hiddenword" not in json.dumps([r.model_dump(mode="json") for r in flow_runs()])
+    files = [p for p in home.rglob("*") if p.is_file()]
+    assert [p for p in files if b"hiddenword" in p.read_bytes()] == []

@@ -1,0 +1,101 @@
+"""Nobody without the cluster's key gets in, on any port, whatever the clock says."""
+
+import os
+import pickle
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from base64 import b64encode
+from contextlib import ExitStack
+
+import distributed
+import psutil
+import pytest
+from other_user import run_as_other_user
+
+from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+
+RUN_CODE = """
+for protocol, security in {"tcp": None, "tls": distributed.Security.temporary()}.items():
+    address = sys.argv[1].replace("tls://", f"{protocol}://")
+    try:
+        with distributed.Client(address, security=security, timeout=3) as client:
+            print("ran as", client.submit(os.getuid).result(timeout=5))
+    except (OSError, TimeoutError) as error:
+        print("refused", protocol, repr(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local_settings(), local_cluster(1) as cluster:
+        yield cluster
+
+
+def listening_ports() -> list[int]:
+    me = psutil.Process()
+    family = [me, *me.children(recursive=True)]
+    return [c.laddr.port for p in family for c in p.net_connections("tcp") if c.status == "LISTEN"]
+
+
+def answer(port: int, *, tls: bool) -> bytes:
+    """What comes back for a request, with a certificate of no use if need be."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        try:
+            if tls:
+                connection = opened.enter_context(context.wrap_socket(connection))
+            connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            return connection.recv(1_000)
+        except (ssl.SSLError, ConnectionError):
+            return b""
+
+
+def test_another_user_runs_no_code_on_the_scheduler_and_its_nodes(cluster) -> None:
+    nanny = cluster.workers[0]
+    for address in (cluster.scheduler_address, nanny.address, nanny.worker_address):
+        said = run_as_other_user("import os, sys, distributed", RUN_CODE, address).splitlines()
+        assert len(said) == 2
+        assert all(line.startswith("refused") for line in said), said
+
+
+@pytest.mark.usefixtures("cluster")
+def test_no_port_answers_who_has_no_key() -> None:
+    ports = listening_ports()
+    assert len(ports) >= 3  # scheduler, nanny, worker
+    assert {answer(port, tls=tls) for port in ports for tls in (False, True)} == {b""}
+
+
+def test_its_own_client_is_let_in_and_so_is_a_worker_that_comes_back(cluster) -> None:
+    with distributed.Client(cluster) as client:
+        ((address, pid),) = client.run(os.getpid).items()
+        assert address.startswith("tls://")
+        client.restart_workers([address], timeout=60)
+        client.wait_for_workers(1, timeout=60)
+        ((address, other),) = client.run(os.getpid).items()
+        assert other != pid
+        assert address.startswith("tls://")
+
+
+@pytest.mark.skipif(not shutil.which("faketime"), reason="needs faketime")
+@pytest.mark.parametrize("step", ["-3h", "+400d"])
+def test_the_key_is_good_whatever_the_clock_says(cluster, step) -> None:
+    program = (
+        "import base64, pickle, sys, distributed\n"
+        "security = pickle.loads(base64.b64decode(sys.stdin.read()))\n"
+        "with distributed.Client(sys.argv[1], security=security, timeout=30) as client:\n"
+        "    print(client.submit(sum, (1, 2)).result(timeout=30))\n"
+    )
+    done = subprocess.run(
+        ["faketime", "-f", step, sys.executable, "-c", program, cluster.scheduler_address],
+        input=b64encode(pickle.dumps(cluster.security)).decode(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "3", done.stderr
