@@ -82,11 +82,17 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return [p for p in servers if p.ppid() in pids]
 
 
+def at_a_trial() -> set[int]:
+    """The workers of this machine, by process, that have noted where their trial is."""
+    base = Path(tempfile.gettempdir(), f"prefect-tune-{os.getuid()}")
+    notes = base.glob("*/dask-scratch-space/trial-*.note")
+    named = {int(note.stem.removeprefix("trial-")): read_text(note) for note in notes}
+    return {pid for pid, text in named.items() if "step" in json.loads(text or "{}")}
+
+
 def runs_trial(pid: int) -> bool:
     """Whether a worker of this machine has noted where its trial is."""
-    base = Path(tempfile.gettempdir(), f"prefect-tune-{os.getuid()}")
-    notes = base.glob(f"*/dask-scratch-space/trial-{pid}.note")
-    return any("step" in json.loads(read_text(note) or "{}") for note in notes)
+    return pid in at_a_trial()
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
