@@ -5,7 +5,9 @@ in Prefect: the night after a restart runs like any other.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -19,6 +21,7 @@ from prefect.schedules import Schedule
 from prefect.types.entrypoint import EntrypointType
 
 from prefect_tune.deployments.server import launched_server
+from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
 from prefect_tune.flows.tuning import tune
 
 __all__ = ["serve_deployments"]
@@ -44,7 +47,34 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
             f"  {server.exports}\n"
             "  prefect deployment run tune/healthcare --watch"
         )
-        asyncio.run(runner.start())
+        asyncio.run(_run_until_signal(runner))
+
+
+async def _run_until_signal(runner: Runner) -> None:
+    """Run until a signal comes; raising from a handler would break into the event loop anywhere.
+
+    Raises:
+        EndedBySignal: When it has come, and the runner has ended.
+    """
+    running = asyncio.create_task(runner.start())
+    await asyncio.sleep(0)  # it takes SIGTERM first
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    numbers: list[int] = []
+
+    def end(number: int) -> None:
+        numbers.append(number)
+        came.set()
+
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, end, number)
+    ended = asyncio.create_task(came.wait())
+    await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    if numbers:
+        raise EndedBySignal(numbers[0])
 
 
 def declared_deployments() -> list[dict[str, Any]]:

@@ -174,7 +174,7 @@ class Launched:
 
     @property
     def exports(self) -> str:
-        """What lets `prefect` in another shell use it."""
+        """The line after which `prefect` in another shell uses it."""
         named = f"export PREFECT_API_URL={self.url}"
         if self.folder is None:
             return named

@@ -9,15 +9,18 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Timer
 from time import monotonic
 
 import psutil
 
-__all__ = ["EndedBySignal", "interrupts_taken", "retake_interrupts"]
+__all__ = ["ENDING_SIGNALS", "EndedBySignal", "interrupts_taken", "retake_interrupts"]
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""All but the last, where `nohup` has it ignored."""
 _SAME_SECONDS = 1.0
 """Shells and service managers tell a process and its group, so that one end comes twice."""
+_AGAIN_SECONDS = 0.01
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -42,6 +45,7 @@ class _Handler:
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0
+        self._is_said = False
         self._terminals = [fd for fd in (0, 1, 2) if _is_terminal(fd)]
 
     def __call__(self, number: int, _: object) -> None:
@@ -49,15 +53,28 @@ class _Handler:
             self._since = monotonic()
             if number == signal.SIGHUP:
                 self._leave_terminal()
-            self._say()
+            if not self._is_said:
+                self._is_said = True
+                self._say()
             raise EndedBySignal(number)
         if number != signal.SIGHUP and monotonic() - self._since > _SAME_SECONDS:
             self._end_at_once(number)
 
     def take(self) -> dict[int, object]:
         """Handle the signals from now on; return who did before."""
-        ignored = {s for s in _ENDING[1:] if signal.getsignal(s) is signal.SIG_IGN}  # by `nohup`
-        return {s: signal.signal(s, self) for s in _ENDING if s not in ignored}
+        ignored = {
+            s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
+        }  # by `nohup`
+        return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
+
+    def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
+        """Raise once more what Python has ignored: it was raised while an object was let go."""
+        error = ignored.exc_value
+        if not isinstance(error, EndedBySignal):
+            sys.__unraisablehook__(ignored)
+            return
+        self._since = 0.0
+        Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
 
     def _leave_terminal(self) -> None:
         """Write no more to a terminal that is gone, which would be an error each time."""
@@ -89,11 +106,13 @@ def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
         say: Called at once when the first has come.
     """
     handler = _Handler(say)
-    former = handler.take()
+    former, former_hook = handler.take(), sys.unraisablehook
+    sys.unraisablehook = handler.raise_again
     _CURRENT.append(handler)
     try:
         yield
     finally:
+        sys.unraisablehook = former_hook
         _CURRENT.remove(handler)
         for number, function in former.items():
             signal.signal(number, function)  # type: ignore[arg-type]

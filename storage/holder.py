@@ -54,12 +54,18 @@ class Holder:
 
     def is_dead(self) -> bool:
         """Return whether it certainly no longer runs; False for processes of other machines."""
-        if self.host != _host():
-            return False
+        return self.host == _host() and not self._runs()
+
+    def is_alive(self) -> bool:
+        """Return whether it certainly runs; False for processes of other machines."""
+        return self.host == _host() and self._runs()
+
+    def _runs(self) -> bool:
         try:
-            return process_start(self.pid) != self.started
+            is_same = process_start(self.pid) == self.started
+            return is_same and psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
-            return True
+            return False
 
     def to_text(self) -> str:
         """Return all fields as canonical JSON."""

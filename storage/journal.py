@@ -89,8 +89,9 @@ class Journal:
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
         with self._database.read() as connection:
             rows = connection.execute(select(table.folder, table.place, table.holder, is_old))
+            holders = [(row, Holder.from_text(row.holder)) for row in rows]
             return [
                 (row.folder, row.place)
-                for row in rows
-                if row.is_old or Holder.from_text(row.holder).is_dead()
+                for row, holder in holders
+                if holder.is_dead() or (row.is_old and not holder.is_alive())
             ]

@@ -1,7 +1,8 @@
-"""Leases: who is making which artifact and who runs which study, by the database's clock.
+"""Leases: who is making which artifact and who runs which study.
 
-A holder renews its leases while it lives. When it dies they expire; when it died on this machine,
-nobody needs to wait for that.
+A holder renews its leases while it lives. Of one on this machine everybody here knows whether it
+lives, and no clock is asked, as clocks are set. One elsewhere has died when its lease has expired,
+by the database's clock.
 """
 
 import threading
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import sleep
 from typing import Generic, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import Column, Double, String, Table, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
@@ -51,6 +53,14 @@ _HOLDER = (
     .where(lease_table.c.name == bindparam("of_name"))
     .with_for_update(read=True)
 )
+_HAS_EXPIRED = (lease_table.c.expires < epoch()).label("has_expired")
+_STANDING = (_HAS_EXPIRED, (lease_table.c.expires > _EXPIRES).label("is_too_long"))
+"""Whether a lease has expired, and whether it was made before the clock was set back."""
+
+
+_BOOKS: "WeakSet[LeaseBook]" = WeakSet()
+"""All of this process."""
+_BOOKS_LOCK = threading.Lock()
 
 
 class LeaseLost(RuntimeError):  # noqa: N818 - it says what happened
@@ -72,6 +82,8 @@ class LeaseBook:
         self._lock = threading.Lock()
         self._renewer: Heartbeat | None = None
         self._is_closed = False
+        with _BOOKS_LOCK:
+            _BOOKS.add(self)
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
@@ -86,14 +98,30 @@ class LeaseBook:
         row = {"name": name, "holder": holder, "lease_seconds": self._lease_seconds}
         if insert_new(connection, lease_table, row, expires=_EXPIRES):
             return True
-        query = select(table.holder, (table.expires < epoch()).label("is_over"))
-        other = connection.execute(query.where(table.name == name).with_for_update()).first()
-        if other is None or not (other.is_over or Holder.from_text(other.holder).is_dead()):
+        query = select(table.holder, *_STANDING).where(table.name == name)
+        seconds = {"lease_seconds": self._lease_seconds}
+        other = connection.execute(query.with_for_update(), seconds).first()
+        if other is None:
             return False
         mine = update(lease_table).where(table.name == name)
-        seconds = {"lease_seconds": self._lease_seconds}
-        connection.execute(mine.values(holder=holder, expires=_EXPIRES), seconds)
-        return True
+        if self._is_over(name, Holder.from_text(other.holder), has_expired=other.has_expired):
+            connection.execute(mine.values(holder=holder, expires=_EXPIRES), seconds)
+            return True
+        if other.is_too_long:  # who lives renews it, and the lease of who does not ends
+            connection.execute(mine.values(expires=_EXPIRES), seconds)
+        return False
+
+    def _is_over(self, name: str, holder: Holder, *, has_expired: bool) -> bool:
+        """Return whether a lease may be taken from its holder."""
+        if holder == Holder.this_process():
+            with _BOOKS_LOCK:
+                books = list(_BOOKS)
+            return has_expired and not any(book.renews(self._database, name) for book in books)
+        return holder.is_dead() or (has_expired and not holder.is_alive())
+
+    def renews(self, database: Database, name: str) -> bool:
+        """Return whether it holds a lease of a database, and renews it."""
+        return self._database.url == database.url and name in self._held and not self._is_closed
 
     def _renew_from_now(self, name: str) -> None:
         with self._lock:
@@ -113,14 +141,14 @@ class LeaseBook:
             self._held.discard(name)
 
     def holder(self, name: str) -> Holder | None:
-        """Return who holds a lease, unless it has expired."""
+        """Return who holds a lease, unless it may be taken."""
+        query = select(lease_table.c.holder, _HAS_EXPIRED).where(lease_table.c.name == name)
         with self._database.read() as connection:
-            row = connection.execute(
-                select(lease_table.c.holder).where(
-                    lease_table.c.name == name, lease_table.c.expires >= epoch()
-                )
-            ).first()
-        return Holder.from_text(row.holder) if row else None
+            row = connection.execute(query).first()
+        holder = Holder.from_text(row.holder) if row else None
+        if row is None or holder is None:
+            return None
+        return None if self._is_over(name, holder, has_expired=row.has_expired) else holder
 
     @contextmanager
     def turn(self, name: str, look: Callable[[Connection], Found]) -> Iterator["Turn[Found]"]:

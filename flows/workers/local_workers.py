@@ -49,6 +49,8 @@ _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": _METHOD,
     # On a busy machine, a worker may take long to come back.
     "distributed.deploy.lost-worker-timeout": "1h",
+    # Nannies know whether their workers live; the scheduler would ask the clock, which may be set.
+    "distributed.scheduler.worker-ttl": None,
     # Whether to start the trial of a worker that died again is the search's decision.
     "distributed.scheduler.allowed-failures": 0,
     # The store keeps matrices; a worker out of memory is ended, not slowed down.

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
+import psutil
 import pytest
 from processes import wait_for
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.journal import publication_table
 from prefect_tune.storage.lease import LeaseBook, lease_table
+from prefect_tune.storage.process_start import process_start
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -106,6 +109,86 @@ def test_a_holder_that_was_killed_here_is_not_waited_for(store) -> None:
     process.stdout.close()
     assert book.acquire("a")
     book.close()
+
+
+def set_clock_forward(store: ArtifactStore, seconds: float) -> None:
+    """Let the database's clock say so much more, by letting all leases end so much earlier."""
+    with store.database.write() as connection:
+        connection.execute(update(lease_table).values(expires=lease_table.c.expires - seconds))
+
+
+@pytest.mark.parametrize("seconds", [3_600, -3_600])
+@pytest.mark.parametrize("how", ["elsewhere", "here"])
+def test_who_lives_keeps_a_lease_whatever_the_clock_says(store, holding, how, seconds) -> None:
+    book, mine = LeaseBook(store.database), LeaseBook(store.database)
+    if how == "here":
+        assert mine.acquire("a")
+        holder = Holder.this_process()
+    else:
+        holder = Holder(Holder.this_process().host, holding.pid, process_start(holding.pid))
+    set_clock_forward(store, seconds)
+    assert not book.acquire("a")
+    assert book.holder("a") == holder
+    mine.close()
+    book.close()
+
+
+@pytest.fixture
+def holding(store, how):
+    """A process that holds a lease, and does not renew it soon."""
+    program = textwrap.dedent(f"""
+        import time
+        from prefect_tune.storage.database import Database
+        from prefect_tune.storage.lease import LeaseBook
+        book = LeaseBook(Database({store.database.url!r}), lease_seconds=600)
+        print(book.acquire("a"), flush=True)
+        time.sleep(600)
+    """)
+    if how == "here":
+        yield None
+        return
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "True\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("how", ["elsewhere"])
+def test_one_that_ended_and_was_not_waited_for_holds_nothing(store, holding) -> None:
+    book = LeaseBook(store.database)
+    holding.kill()  # and nobody has asked yet how it ended
+    while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
+        sleep(0.01)
+    assert book.acquire("a")
+    book.close()
+
+
+def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_back(store) -> None:
+    elsewhere = Holder("another/machine", 1, 1.0)
+    assert not elsewhere.is_dead()
+    assert not elsewhere.is_alive()
+    book = LeaseBook(store.database, lease_seconds=0.5)
+    book.close()  # it will not renew
+    assert book.acquire("a")
+    with store.database.write() as connection:
+        connection.execute(update(lease_table).values(holder=elsewhere.to_text()))
+    set_clock_forward(store, -3_600)
+    assert not book.acquire("a")
+    while not book.acquire("a"):
+        sleep(0.05)
+
+
+def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(store) -> None:
+    store.index.journal.begin("cache/aa", "place")
+    with store.database.write() as connection:
+        started = publication_table.c.started
+        connection.execute(update(publication_table).values(started=started - 100 * 86_400))
+    assert store.index.journal.abandoned() == []
+    elsewhere = Holder("another/machine", 1, 1.0).to_text()
+    with store.database.write() as connection:
+        connection.execute(update(publication_table).values(holder=elsewhere))
+    assert store.index.journal.abandoned() == [("cache/aa", "place")]
 
 
 def make_or_wait(url: str, log: str) -> None:

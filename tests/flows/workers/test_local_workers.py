@@ -62,3 +62,8 @@ def test_a_worker_that_its_nanny_has_not_heard_of_yet_is_ended_once_it_has() -> 
         client.run(unheard, nanny=True)
         client.run(end_worker, address, workers=[address], nanny=True)
         wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values(), 30)
+
+
+def test_the_scheduler_gives_no_worker_up_because_the_clock_was_set() -> None:
+    with local_settings(), local_cluster(1) as cluster:
+        assert cluster.scheduler.worker_ttl is None

@@ -1,0 +1,121 @@
+"""The clock of the machine is set while a study runs: nothing changes."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import time
+
+import pytest
+from inputs import QUICK_OPTIONS, table
+from processes import environment, run, server_of, started, stop_server, wait_for
+
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+PATCHED = """
+import sqlite3.dbapi2, time
+from pathlib import Path
+
+_time, _checked, _offset = time.time, -1.0, 0.0
+
+def offset():
+    global _checked, _offset
+    if time.monotonic() - _checked > 0.2:
+        _checked, _offset = time.monotonic(), float(Path({file!r}).read_text() or 0)
+    return _offset
+
+time.time = lambda: _time() + offset()
+_connect = sqlite3.dbapi2.connect
+
+def connect(*arguments, **options):
+    connection = _connect(*arguments, **options)
+    days = lambda _: 2440587.5 + time.time() / 86400.0
+    connection.create_function("julianday", 1, days)
+    return connection
+
+sqlite3.connect = sqlite3.dbapi2.connect = connect
+"""
+"""Python's clock and SQLite's, in every process; libfaketime does not bear Python's sleep."""
+
+
+@pytest.fixture
+def set_clock(tmp_path, monkeypatch):
+    """Sets the clock of all processes that are started from here, while they run."""
+    offset, folder = tmp_path / "offset", tmp_path / "patched"
+    offset.write_text("0")
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(PATCHED.format(file=str(offset)))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    def set_to(seconds: float) -> None:
+        aside = tmp_path / "aside"
+        aside.write_text(str(seconds))
+        aside.replace(offset)
+        program = "import time; print(time.time())"
+        there = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        assert abs(float(there.stdout) - time() - seconds) < 60
+
+    return set_to
+
+
+def told(home: Path, study: str) -> list[dict]:
+    if not (home / "store" / "index.sqlite").exists():
+        return []
+    trials = Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database).trials(study)
+    return [t for t in trials if t["state"] in ("complete", "failed")]
+
+
+def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> None:
+    home = tmp_path / "home"
+    table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 2_000)
+    command = ("run", tmp_path / "slow.parquet", *options, "--budget", "1h", "--workers", 2)
+    with started(*command, home=home) as process:
+        wait_for(lambda: told(home, "s"))
+        server = server_of(home)
+        for offset in (3_600, -3_600, 0):
+            set_clock(offset)
+            n_told = len(told(home, "s"))
+            wait_for(lambda n=n_told: len(told(home, "s")) > n or process.poll() is not None)
+            assert process.poll() is None, "it ended before the clock was set thrice"
+            other = run(*command, home=home)
+            assert other.returncode == 2, other.stderr
+            assert f"study 's' is being run by process {process.pid}" in other.stderr
+            assert server_of(home) == server
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 143, said
+    assert "started again" not in said
+    trials = told(home, "s")
+    assert {t["state"] for t in trials} == {"complete"}
+    assert {t["attempts"] for t in trials} == {1}
+    assert server_of(home) is None
+
+
+def test_five_starts_after_a_step_share_the_server_that_runs(tmp_path, set_clock) -> None:
+    home = tmp_path / "home"
+    hold = "import sys\nfrom prefect_tune import local_server\n"
+    first = "with local_server(keep=True) as url: print(url)"
+    subprocess.run([sys.executable, "-c", hold + first], env=environment(home), check=True)
+    server = server_of(home)
+    set_clock(3_600)
+    wait = "with local_server(keep=True) as url: print(url, flush=True); input()"
+    users = [
+        subprocess.Popen(
+            [sys.executable, "-c", hold + wait],
+            env=environment(home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(5)
+    ]
+    assert [user.stdout.readline().strip() for user in users] == [server["url"]] * 5
+    assert server_of(home) == server
+    for user in users:
+        user.communicate("\n")
+        assert user.returncode == 0
+    stop_server(home)
+    assert server_of(home) is None
