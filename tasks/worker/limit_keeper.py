@@ -137,15 +137,16 @@ class LimitKeeper(NannyPlugin):
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
-        if seconds > self._limits.seconds:
-            message = f"took more than {self._limits.seconds:g} s (--trial-timeout)"
-            await self._end_trial(nanny, self._worker, note, "timeout", message)
-        elif memory_bytes := self._worker.tree.bytes_above(limit_bytes):
+        # Memory first: where a look comes late, it says more.
+        if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
             )
             await self._end_trial(nanny, self._worker, note, "memory", message)
+        elif seconds > self._limits.seconds:
+            message = f"took more than {self._limits.seconds:g} s (--trial-timeout)"
+            await self._end_trial(nanny, self._worker, note, "timeout", message)
 
     async def _end_trial(
         self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str
