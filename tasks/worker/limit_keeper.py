@@ -137,16 +137,17 @@ class LimitKeeper(NannyPlugin):
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         times = note.get("times", 1.0)
-        if seconds > times * self._limits.seconds:
-            of = "" if times == 1 else f"{times:g} times "
-            message = f"took more than {times * self._limits.seconds:g} s ({of}--trial-timeout)"
-            await self._end_trial(nanny, self._worker, note, "timeout", message)
-        elif memory_bytes := self._worker.tree.bytes_above(limit_bytes):
+        # Memory first: where a look comes late, it says more.
+        if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
             )
             await self._end_trial(nanny, self._worker, note, "memory", message)
+        elif seconds > times * self._limits.seconds:
+            of = "" if times == 1 else f"{times:g} times "
+            message = f"took more than {times * self._limits.seconds:g} s ({of}--trial-timeout)"
+            await self._end_trial(nanny, self._worker, note, "timeout", message)
 
     async def _end_trial(
         self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str

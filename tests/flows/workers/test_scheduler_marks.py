@@ -13,7 +13,7 @@ from uuid import uuid4
 import distributed
 import pytest
 from external_clusters import ExternalCluster, external_cluster
-from processes import wait_for
+from processes import runs_trial, wait_for
 
 from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -59,7 +59,7 @@ def killed_flow(external: ExternalCluster, client: distributed.Client) -> Iterat
         [sys.executable, "-c", FLOW, external.address], env={**os.environ, "PYTHONPATH": TESTS}
     )
     try:
-        wait_for(lambda: any(client.processing().values()))
+        wait_for(lambda: any(map(runs_trial, client.run(os.getpid, on_error="ignore").values())))
     finally:
         flow.send_signal(signal.SIGKILL)
         flow.wait()

@@ -71,8 +71,8 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "method": "random",
         "trials": 12,
         "workers": 2,
-        "trial_timeout": "8s",
-        "trial_memory": "1GB",
+        "trial_timeout": "12s",
+        "trial_memory": "700MB",
         "task_runs": "steps",
     }
 
@@ -102,8 +102,8 @@ def test_other_trials_do_not_notice(trials) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "kind", "message", "attempts"),
     [
-        ("hangs", "timeout", "took more than 8 s (--trial-timeout)", 1),
-        ("eats", "memory", "more than 1 GB (--trial-memory)", 1),
+        ("hangs", "timeout", "took more than 12 s (--trial-timeout)", 1),
+        ("eats", "memory", "more than 0.7 GB (--trial-memory)", 1),
         ("dies", "crashed", "the worker process died in 2 attempts", 2),
     ],
 )
@@ -115,7 +115,7 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
         assert (trial["state"], trial["attempts"]) == ("failed", attempts)
         assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
         assert message in failure["message"]
-        assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
+        assert failure["cost_seconds"] > (12 if kind == "timeout" else 0)
 
 
 def test_a_failure_says_what_each_step_took_until_then_and_what_was_served(trials) -> None:
@@ -136,7 +136,7 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
     assert all(r.state is not None and r.state.is_final() for r in task_runs(run.id))
     hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
     assert hung.state_name == "TimedOut"
-    assert hung.state.message.startswith("fit model, fold 0: took more than 8 s")
+    assert hung.state.message.startswith("fit model, fold 0: took more than 12 s")
 
 
 def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
