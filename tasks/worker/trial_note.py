@@ -21,7 +21,7 @@ import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.trial import StepCost
-from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text
+from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text, sweep
 from prefect_tune.tasks.worker.parent_death import lead_group
 
 __all__ = [
@@ -146,7 +146,9 @@ def read_note(path: Path) -> Mapping[str, Any]:
 
 @cache
 def _note_file(worker_folder: str, pid: int) -> NoteFile:
-    file = NoteFile(note_path(worker_folder, pid))
+    path = note_path(worker_folder, pid)
+    sweep(path.parent, "trial-*.note")
+    file = NoteFile(path)
     Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
     return file
 
