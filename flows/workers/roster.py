@@ -116,7 +116,7 @@ class Roster:
         for nanny in left:
             del self._seen[nanny]
         if left:
-            self.note(f"{_workers(len(left))} left; {_workers(self.n_workers)} remain")
+            self.note(f"{_workers(len(left))} left; those that remain: {self.n_workers}")
         for address, nanny in here.items():
             if nanny not in self._seen and nanny not in self._refused | self._checks.keys():
                 check = self._checking.submit(self.check, self.client, address)

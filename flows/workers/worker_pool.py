@@ -194,9 +194,8 @@ class WorkerPool:
     def prepare(self, make_ready: Callable[[], None]) -> None:
         """Call a function on each worker once, and let `reserved` hand the workers out."""
         self.count_slots()
-        workers = self._find_workers()
-        self._runner.prepare_workers(make_ready, workers)
-        nannies = {self._describe_workers()[address]["nanny"] for address in workers}
+        self._runner.prepare_workers(make_ready, list(self._find_nannies()))
+        nannies = set(self._find_nannies().values())
         for nanny in sorted(nannies)[: self.n_slots]:
             self._free_nannies.put(nanny)
 
@@ -241,11 +240,7 @@ class WorkerPool:
 
     def _find_workers(self) -> list[str]:
         """Find the workers that we may use, without those that are about to go."""
-        if self._roster is not None:
-            nannies = self._roster.addresses
-        else:
-            workers = self._describe_workers()
-            nannies = {address: worker["nanny"] for address, worker in workers.items()}
+        nannies = self._find_nannies()
         self._leaving.intersection_update(nannies)
         return [
             address
@@ -254,6 +249,13 @@ class WorkerPool:
             and nanny not in self._benched
             and self._nanny in (None, nanny)
         ]
+
+    def _find_nannies(self) -> Mapping[str, str]:
+        """Return the nanny of each worker that is there and may be used, by its address."""
+        if self._roster is not None:
+            return self._roster.addresses
+        workers = self._describe_workers()
+        return {address: worker["nanny"] for address, worker in workers.items()}
 
     def _describe_workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of its workers, by their addresses."""

@@ -6,16 +6,20 @@ never read, but the one before it.
 """
 
 import errno
+import fcntl
 import os
 import struct
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from time import time
 
-__all__ = ["PLACE_BYTES", "NoteFile", "read_text"]
+__all__ = ["PLACE_BYTES", "NoteFile", "read_text", "sweep"]
 
 PLACE_BYTES = 128 * 1024
 """Room for a text with its header."""
+_KEPT_SECONDS = 3_600
+"""How long the file of a killed writer may still be read."""
 _HEADER = struct.Struct("<QLL")
 """Number of the text, its length in bytes, and the checksum of number and text."""
 
@@ -35,6 +39,7 @@ class NoteFile:
         self._number = 0
         path.unlink(missing_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep`
         try:
             self._place(bytes(2 * PLACE_BYTES), 0)
             os.fsync(self._file)  # or blocks may be found only later
@@ -85,6 +90,15 @@ def read_text(path: Path) -> str | None:
             if number > newest and _checksum(number, content) == checksum:
                 newest, text = number, content.decode()
     return text
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Remove the files of writers that were killed an hour ago or more."""
+    for path in folder.glob(pattern):
+        with suppress(OSError), path.open("rb") as file:
+            if time() - os.fstat(file.fileno()).st_mtime > _KEPT_SECONDS:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def _checksum(number: int, content: bytes) -> int:

@@ -22,7 +22,7 @@ from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.trial import StepCost
 from prefect_tune.storage.waiting.waited_seconds import Waits
-from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text
+from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text, sweep
 from prefect_tune.tasks.worker.parent_death import lead_group
 
 __all__ = [
@@ -166,7 +166,9 @@ def read_note(path: Path) -> Mapping[str, Any]:
 
 @cache
 def _note_file(worker_folder: str, pid: int) -> NoteFile:
-    file = NoteFile(note_path(worker_folder, pid))
+    path = note_path(worker_folder, pid)
+    sweep(path.parent, "trial-*.note")
+    file = NoteFile(path)
     Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
     return file
 

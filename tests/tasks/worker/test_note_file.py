@@ -69,6 +69,21 @@ def test_a_text_that_does_not_fit_is_refused_and_the_former_stays(tmp_path) -> N
     assert read_text(note.path) == "former"
 
 
+def test_files_of_writers_that_were_killed_long_ago_are_swept_and_no_others(tmp_path) -> None:
+    of_living, of_killed, fresh = (tmp_path / f"{name}.note" for name in ("a", "b", "c"))
+    note = NoteFile(of_living)
+    make = "import os, sys; from pathlib import Path\n"
+    make += "from prefect_tune.tasks.worker.note_file import NoteFile\n"
+    make += "NoteFile(Path(sys.argv[1])); os._exit(0)"
+    for path in (of_killed, fresh):
+        subprocess.run([sys.executable, "-c", make, str(path)], check=True)
+    for path in (of_living, of_killed):
+        os.utime(path, (0, 0))
+    note_file.sweep(tmp_path, "*.note")
+    assert set(tmp_path.iterdir()) == {of_living, fresh}
+    note.remove()
+
+
 def _write_many(path: Path) -> None:
     note = NoteFile(path)
     for number in range(20_000):
