@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -164,11 +164,10 @@ class Database:
         file = self.engine.url.database
         try:
             if self.engine.dialect.name == "sqlite" and file:
-                make_private_file(Path(file))  # and SQLite gives its log the same mode
+                with suppress(OSError):  # SQLite says it
+                    make_private_file(Path(file))  # and SQLite gives its log the same mode
             with self.write() as connection:
                 metadata.create_all(connection)
-        except OSError as error:
-            raise DatabaseRefused(f"{file}: {error}; name another with --database") from error
         except DatabaseLost as error:
             raise DatabaseRefused(f"{error}; name another with --database") from error
 
