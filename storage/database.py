@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -188,18 +188,11 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def keep_private(self) -> None:
-        """Keep the file of a SQLite database from other users; its log then has the same mode.
-
-        Raises:
-            DatabaseRefused: If there can be no such file.
-        """
+        """Keep the file of a SQLite database from other users; its log then has the same mode."""
         file = self.engine.url.database
-        if not self.is_of_one_machine or not file:
-            return
-        try:
-            make_private_file(Path(file))
-        except OSError as error:
-            raise DatabaseRefused(f"{file}: {error}; name another with --database") from error
+        if self.is_of_one_machine and file:
+            with suppress(OSError):  # SQLite says it
+                make_private_file(Path(file))
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -24,8 +24,7 @@ RUN_ELSEWHERE = {
     "deployments/demo": "test_the_demo_runs",
     'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",
     "prefect-tune serve": "deployments/test_serve.py",
-    "PREFECT_API_URL=http://127.0.0.1:4200/api prefect deployment run tune/healthcare "
-    "--param trials=40 --watch": "deployments/test_serve.py",
+    "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
 }
 
 
