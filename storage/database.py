@@ -31,6 +31,7 @@ from sqlalchemy.exc import (
     NoSuchModuleError,
     OperationalError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
@@ -61,6 +62,9 @@ _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
 _RETRY_SECONDS = 0.5
+_CROWDED = ("too many clients", "too many connections", "remaining connection slots")
+"""Of which PostgreSQL says one when it has no connection left; psycopg gives no code then."""
+_CROWDED_WAY_OUT = "; each process of a study keeps one connection: raise max_connections"
 
 Value = TypeVar("Value")
 
@@ -142,6 +146,8 @@ class Database:
             if not parsed.database:
                 options["poolclass"] = StaticPool
         else:
+            # A server has some hundred connections for all processes, so threads share one.
+            options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
             options["pool_pre_ping"] = True
         try:
             self.engine: Engine = create_engine(parsed, **options)
@@ -154,6 +160,11 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @property
+    def is_of_one_machine(self) -> bool:
+        """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
+        return self.engine.dialect.name == "sqlite"
 
     def create_tables(self) -> None:
         """Create the tables that do not exist yet.
@@ -191,16 +202,23 @@ class Database:
         except IntegrityError:
             raise
         except DBAPIError as error:
-            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}") from error
+            way_out = _CROWDED_WAY_OUT if _is_crowded(error) else ""
+            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}{way_out}") from error
+        except PoolTimeout as error:
+            raise DatabaseLost(
+                f"the database {self.engine.url}: another thread of this process has used the "
+                f"connection for {BUSY_SECONDS} s"
+            ) from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait for a server that answered before and does not now."""
-        until = monotonic() + (BUSY_SECONDS if self._was_reached else 0)
+        """Return a connection; wait for one to be free, and for a server that answered before."""
+        until = monotonic() + BUSY_SECONDS
         while True:
             try:
                 connection = engine.connect()
-            except OperationalError:
-                if monotonic() > until:
+            except OperationalError as error:
+                is_waited_for = self._was_reached or _is_crowded(error)
+                if not is_waited_for or monotonic() > until:
                     raise
                 sleep(_RETRY_SECONDS)
             else:
@@ -210,6 +228,11 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def _is_crowded(error: DBAPIError) -> bool:
+    """Return whether a server refuses a connection because it has too many."""
+    return any(text in str(error.orig) for text in _CROWDED)
 
 
 def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:

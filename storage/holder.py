@@ -1,9 +1,9 @@
-"""Processes, told apart from any other that ever ran."""
+"""Processes, told apart from any other that ever ran, and the machines that they run on."""
 
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,25 @@ import psutil
 from prefect_tune.storage.key import canonical_json
 from prefect_tune.storage.process_start import process_start
 
-__all__ = ["Holder"]
+__all__ = ["Holder", "Machine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine since its boot, whatever it is called in its containers.
+
+    Attributes:
+        boot: Id of the boot; the name where the system has none.
+        name: Its name, for people.
+    """
+
+    boot: str
+    name: str = field(compare=False)
+
+    @classmethod
+    def this_one(cls) -> "Machine":
+        """Return the machine that this process runs on."""
+        return cls(_boot_id() or socket.gethostname(), socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +79,15 @@ def _holder(pid: int) -> Holder:
 @cache
 def _host() -> str:
     """Return a name of the machine since its boot, and of its namespace of process ids."""
-    namespace, boot = Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")
+    namespace = Path("/proc/self/ns/pid")
     parts = [
         socket.gethostname(),
         str(namespace.readlink()) if namespace.is_symlink() else "",
-        boot.read_text().strip() if boot.exists() else "",
+        _boot_id(),
     ]
     return "/".join(parts)
+
+
+def _boot_id() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text().strip() if boot.exists() else ""

@@ -36,6 +36,18 @@ class Postgres:
         engine.dispose()
         return self._uri.replace("/postgres?", f"/{name}?")
 
+    def limit_connections(self, n: int) -> None:
+        """Let it have so many connections at most; all that it has end."""
+        engine = create_engine(self._uri, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"ALTER SYSTEM SET max_connections = {n}"))
+        engine.dispose()
+        self.restart()
+
+    def log(self) -> str:
+        """All that it has said."""
+        return Path(self._server.log).read_text()
+
     def restart(self) -> None:
         """Stop it, all connections with it, and start it again a second later."""
         self._server._stop()

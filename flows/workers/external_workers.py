@@ -9,7 +9,7 @@ import distributed
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
-from prefect_tune.tasks.worker.readiness import worker_environment
+from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["check_external_workers"]
@@ -75,8 +75,15 @@ def _check_environment(
     if isinstance(environment, Exception):
         raise BadInput(f"worker {address} cannot run this study: {environment}")
     for name, here in ours.items():
-        if environment[name] != here:
-            raise BadInput(f"worker {address} has {name} {environment[name]}, the flow has {here}")
+        if environment[name] == here:
+            continue
+        if name == INDEX_MACHINE:
+            raise BadInput(
+                f"worker {address} runs on {environment[name].name}, and the index of the store is "
+                f"a SQLite file, which is safe on one machine alone, {here.name}; name a database "
+                "that all workers reach, with --database postgresql+psycopg://user@host/name"
+            )
+        raise BadInput(f"worker {address} has {name} {environment[name]}, the flow has {here}")
 
 
 def _check_process(address: str, worker: Mapping[str, Any], limits: TrialLimits) -> None:

@@ -5,12 +5,16 @@ from typing import Any
 
 import sklearn
 
+from prefect_tune.storage.holder import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.study_context import StudyContext, open_store
 
-__all__ = ["make_ready", "worker_environment"]
+__all__ = ["INDEX_MACHINE", "make_ready", "worker_environment"]
+
+INDEX_MACHINE = "machine of the index"
+"""Where processes must run that share the index of the store; None for anywhere."""
 
 
 def make_ready(context: StudyContext) -> None:
@@ -37,4 +41,5 @@ def worker_environment(context: StudyContext) -> dict[str, Any]:
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
         "signing key with the fingerprint": key_fingerprint(),
+        INDEX_MACHINE: Machine.this_one() if store.database.is_of_one_machine else None,
     }

@@ -12,6 +12,7 @@ from processes import wait_for
 from sqlalchemy import event, text
 
 from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook, LeaseLost
 
 CHANGES = {
@@ -99,25 +100,24 @@ def paused_after_its_check(store: ArtifactStore, pause) -> Iterator[None]:
         event.remove(store.database.engine, "after_cursor_execute", look)
 
 
-def waits_or_has_taken(store: ArtifactStore) -> bool:
+def waits_or_has_taken(lookout: Database) -> bool:
     """Whether the other process waits for a lock, or has taken over already."""
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    with store.database.read() as connection:
-        if connection.execute(waiting).scalar():
-            return True
-    return store.leases.holder("study s") is not None
+    with lookout.read() as connection:
+        is_waiting = connection.execute(waiting).scalar()
+    return bool(is_waiting) or LeaseBook(lookout).holder("study s") is not None
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_who_wants_to_take_over_waits_for_what_the_holder_has_begun(store, other, change) -> None:
     let_lease_expire(store)
-    old = Ledger(store.database, lease="study s")
+    old, lookout = Ledger(store.database, lease="study s"), Database(store.database.url)
 
     def take_over() -> None:
         if not other.is_told:
             other.take_over()
-            wait_for(lambda: waits_or_has_taken(store))
-            assert store.leases.holder("study s") is None, "taken over before the commit"
+            wait_for(lambda: waits_or_has_taken(lookout))
+            assert LeaseBook(lookout).holder("study s") is None, "taken over before the commit"
 
     with paused_after_its_check(store, take_over):
         CHANGES[change](old)
@@ -128,6 +128,7 @@ def test_who_wants_to_take_over_waits_for_what_the_holder_has_begun(store, other
         with pytest.raises(LeaseLost, match="another one has taken over study s"):
             refused(old)
     assert [e.body["by"] for e in old.events("s")] == asks
+    lookout.close()
 
 
 def test_a_lease_that_has_expired_and_that_nobody_took_is_still_held(store) -> None:
