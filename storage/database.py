@@ -52,8 +52,11 @@ __all__ = [
     "upsert",
 ]
 
-SCHEMA = 1
-"""Number of the schema; a database with a higher one was written by a newer version."""
+SCHEMA = 2
+"""Number of the schema; a database with a higher one was written by a newer version.
+
+`storage.migrations` upgrades those with a lower one.
+"""
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
@@ -165,18 +168,6 @@ class Database:
     def is_of_one_machine(self) -> bool:
         """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
         return self.engine.dialect.name == "sqlite"
-
-    def create_tables(self) -> None:
-        """Create the tables that do not exist yet.
-
-        Raises:
-            DatabaseRefused: If the database cannot be reached or written.
-        """
-        try:
-            with self.write() as connection:
-                metadata.create_all(connection)
-        except DatabaseLost as error:
-            raise DatabaseRefused(f"{error}; name another with --database") from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -9,10 +9,18 @@ from uuid import uuid4
 
 from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
+from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import SCHEMA, Database, DatabaseRefused, store_table
+from prefect_tune.storage.database import (
+    SCHEMA,
+    Database,
+    DatabaseLost,
+    DatabaseRefused,
+    store_table,
+)
 from prefect_tune.storage.files import RECORDS, Files, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
+from prefect_tune.storage.migrations.upgrade import bring_up_to_date, lock_tables
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.private_folder import make_private
 
@@ -89,30 +97,22 @@ def _claimed(
     address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
 ) -> str:
     """Tie folder and index to each other, or check that they are; return the store's id."""
-    where = files.path(_CLAIM_FILE)
-    database.create_tables()
-    with database.write() as connection:
-        claimed = _read_claim(files, where)
-        row = connection.execute(select(store_table)).first()
-        if claimed is not None:
-            _check_format(f"the store {address.url}", claimed["format"])
-        if row is not None:
-            _check_format(f"the database {database.url}", row.schema, SCHEMA)
-        if row is None and claimed is None:
-            store_id = uuid4().hex
-            connection.execute(
-                insert(store_table).values(
-                    id=store_id,
-                    schema=SCHEMA,
-                    url=address.url,
-                    budget_bytes=budget_bytes,
-                    policy=policy,
-                )
-            )
-            if files.is_local:
-                Path(files.path(RECORDS)).mkdir(exist_ok=True)
-            _write_claim(address, files, {"format": ARTIFACT_FORMAT, "index": store_id})
-            return store_id
+    try:
+        bring_up_to_date(database)
+    except DatabaseLost as error:
+        raise DatabaseRefused(f"{error}; name another with --database") from error
+    with database.read() as connection:
+        claimed, row = _read_claim(files), connection.execute(select(store_table)).first()
+    if row is None or claimed is None:  # it is new, or another process is just claiming it
+        with database.write() as connection:
+            lock_tables(connection)
+            claimed, row = _read_claim(files), connection.execute(select(store_table)).first()
+            if row is None and claimed is None:
+                return _claim(address, files, connection, budget_bytes, policy)
+    if claimed is not None:
+        _check_format(f"the store {address.url}", claimed["format"])
+    if row is not None:
+        _check_format(f"the database {database.url}", row.schema, SCHEMA)
     if row is None or claimed is None or row.id != claimed["index"]:
         whose = f"the store at {row.url}" if row else "no store"
         raise StoreRefused(
@@ -123,6 +123,22 @@ def _claimed(
     return str(row.id)
 
 
+def _claim(
+    address: StoreAddress, files: Files, connection: Connection, budget_bytes: int, policy: str
+) -> str:
+    """Tie a new folder and a new index to each other; return the store's id."""
+    store_id = uuid4().hex
+    connection.execute(
+        insert(store_table).values(
+            id=store_id, schema=SCHEMA, url=address.url, budget_bytes=budget_bytes, policy=policy
+        )
+    )
+    if files.is_local:
+        Path(files.path(RECORDS)).mkdir(exist_ok=True)
+    _write_claim(address, files, {"format": ARTIFACT_FORMAT, "index": store_id})
+    return store_id
+
+
 def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
     if found > known:
         raise StoreRefused(
@@ -131,7 +147,8 @@ def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
         )
 
 
-def _read_claim(files: Files, where: str) -> dict[str, Any] | None:
+def _read_claim(files: Files) -> dict[str, Any] | None:
+    where = files.path(_CLAIM_FILE)
     try:
         claim: dict[str, Any] = json.loads(files.filesystem.cat_file(where))
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Double,
+    Index,
     String,
     Table,
     delete,
@@ -55,6 +56,7 @@ record_user_table = Table(
     metadata,
     Column("record", String, primary_key=True),
     Column("study", String, primary_key=True),
+    Index("record_users_by_study", "study", "record"),
 )
 
 

@@ -1,0 +1,18 @@
+"""Migrations of the database, by Alembic: older ones are upgraded as they are opened.
+
+`upgrade` makes the tables of a new database and upgrades an older one, in one transaction under a
+lock; `running` has Alembic do it. `versions` has one file for each change of the tables.
+
+To add one: change the table where it is declared; raise `SCHEMA` in `storage.database` by one, to
+N; write `versions/rN_what_it_does.py`,
+
+    from alembic import op
+    revision, down_revision = "N", "N-1"
+    def upgrade() -> None:
+        op.add_column("trials", Column("loss", Double, nullable=True))
+
+and name it in the docstring of `versions`. A test compares what all of them make with the tables as
+they are declared, on SQLite and PostgreSQL. Columns and tables are only added, as processes of the
+version before may be at work; what they write must be good for the next one. With a release, keep a
+small store of it in `tests/data`, and a test that continues its studies.
+"""
