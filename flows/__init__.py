@@ -2,7 +2,8 @@
 
 The flows are `tuning`, `retrying` and `comparing`. `session` takes a study through a flow run:
 `missing_quantities` are measured, `search` is the loop over its trials, `final_model` is made of
-its choice by `refitting`. `preparation` turns parameters into a study, `study` is a study in the
-ledger, `workers` run its trials, and `comparison` sets studies of several methods side by side.
-`progress` is what a study under way tells its observers; `units` and `home` serve all.
+its choice by `refitting`, and `lost_predictions` are made again for that. `preparation` turns
+parameters into a study, `study` is a study in the ledger, `workers` run its trials, and
+`comparison` sets studies of several methods side by side. `progress` is what a study under way
+tells its observers; `units` and `home` serve all.
 """

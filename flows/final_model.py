@@ -1,9 +1,11 @@
 """The final model of a study: what the search has chosen, fitted on all training rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from prefect_tune.flows.lost_predictions import restore_predictions
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import refit_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
@@ -36,7 +38,8 @@ def fit_final_model(
         RefitFailed: If a trial cannot be fitted on all training rows; names it.
     """
     incumbent = _incumbent(study)
-    choice = _choice(study, incumbent)
+    restore = partial(restore_predictions, study, running, context, observer)
+    choice = _choice(study, incumbent, restore)
     if _is_fitted(study, choice, incumbent):
         study.set_result(ensemble=choice.ensemble)
         return
@@ -92,7 +95,7 @@ class _Choice:
         return {"kind": "method", "members": self.members} if self.is_ensemble else None
 
 
-def _choice(study: Study, incumbent: Trial) -> _Choice:
+def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
     """Choose what the final model is made of, as the user says, or else the method."""
     declared = study.optimizer.method.ensemble
     rule = study.plan.ensemble or (EnsembleRule(declared) if declared else None)
@@ -101,7 +104,8 @@ def _choice(study: Study, incumbent: Trial) -> _Choice:
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
     with one_thread():
-        chosen = None if rule.kind == "single" else choose_ensemble(study, rule.kind, rule.size)
+        is_single = rule.kind == "single"
+        chosen = None if is_single else choose_ensemble(study, rule.kind, rule.size, restore)
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)

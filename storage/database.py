@@ -43,6 +43,7 @@ __all__ = [
     "Database",
     "DatabaseLost",
     "DatabaseRefused",
+    "DiskFull",
     "StoreLost",
     "epoch",
     "in_chunks",
@@ -112,6 +113,10 @@ class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
+
+
+class DiskFull(StoreLost):
+    """There is no room for records; waiting does not make any."""
 
 
 class DatabaseLost(StoreLost):

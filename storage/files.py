@@ -25,8 +25,19 @@ from prefect_tune.storage.key import digest
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.signing import sign, signing_key
 
-__all__ = ["RECORDS", "Damaged", "Files", "Part", "StoreRefused", "new_place", "place_of"]
+__all__ = [
+    "FREE_BYTES_KEPT",
+    "RECORDS",
+    "Damaged",
+    "Files",
+    "Part",
+    "StoreRefused",
+    "new_place",
+    "place_of",
+]
 
+FREE_BYTES_KEPT = 1000**3
+"""Neither cache nor records grow when the disk has no more than this left: the ledger needs it."""
 
 RECORDS = "records"
 """Area of what is never evicted; made with the store, and never again."""

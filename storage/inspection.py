@@ -161,7 +161,8 @@ def verify(store: ArtifactStore) -> Verification:
         except StoreLost:  # its study was removed meanwhile
             continue
         known.add(f"records/{record}/{place_of(parts)}")
-        _note(found, record, _damage(store, f"records/{record}", parts))
+        damage = _damage(store, f"records/{record}", parts)
+        _note(found, record, damage if damage and store.records.exists(record) else None)
     found.orphans = sorted(folder for folder in folders if folder not in known)
     return found
 

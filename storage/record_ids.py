@@ -4,12 +4,17 @@ Keys stand below their first two digits, so no folder holds all of them.
 """
 
 __all__ = [
+    "PREDICTIONS",
     "dataset_record",
     "model_record",
     "predictions_record",
     "quantity_record",
     "split_record",
 ]
+
+
+PREDICTIONS = "predictions/"
+"""How the ids of held-out predictions begin."""
 
 
 def dataset_record(digest: str) -> str:
@@ -24,7 +29,7 @@ def split_record(digest: str) -> str:
 
 def predictions_record(key: str) -> str:
     """Return the id of the record that holds the held-out predictions of a model."""
-    return f"predictions/{key[:2]}/{key}"
+    return f"{PREDICTIONS}{key[:2]}/{key}"
 
 
 def quantity_record(key: str, quantity: str) -> str:

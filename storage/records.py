@@ -26,13 +26,22 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import (
     Database,
+    DiskFull,
     Document,
     StoreLost,
     in_chunks,
     insert_new,
     metadata,
 )
-from prefect_tune.storage.files import RECORDS, Damaged, Files, Part, new_place, place_of
+from prefect_tune.storage.files import (
+    FREE_BYTES_KEPT,
+    RECORDS,
+    Damaged,
+    Files,
+    Part,
+    new_place,
+    place_of,
+)
 from prefect_tune.storage.journal import (
     Journal,
     Publication,
@@ -87,9 +96,11 @@ class Records:
 
         Raises:
             StoreLost: If it cannot be written.
+            DiskFull: If it would take the last gigabyte of the disk.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
+        self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
             published = self._files.publish(folder, place, encoded)
@@ -116,6 +127,16 @@ class Records:
             self._files.delete(f"{_folder(record)}/{place}")
         if study is not None:
             self.link([record], study)
+
+    def _check_room(self, size_bytes: int) -> None:
+        free_bytes = self._files.free_bytes()
+        if free_bytes < FREE_BYTES_KEPT + size_bytes:
+            raise DiskFull(
+                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and below "
+                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; make room, for instance "
+                "with `prefect-tune artifacts prune` or `prefect-tune study rm`, and start the "
+                "study again: it goes on where it was"
+            )
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the named parts of a record, or all of them.

@@ -12,7 +12,7 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.eviction import Evicted
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.files import Files, Part, new_place
+from prefect_tune.storage.files import FREE_BYTES_KEPT, Files, Part, new_place
 from prefect_tune.storage.journal import Publication
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Turn
@@ -21,8 +21,6 @@ __all__ = ["PROVENANCE_FILE", "ArtifactWriter", "Made"]
 
 PROVENANCE_FILE = "provenance.json"
 """File beside an artifact's parts that holds all its key was computed from."""
-FREE_BYTES_KEPT = 1000**3
-"""The cache stops growing when the disk has no more than this left."""
 
 Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 """Parts as bytes, with their descriptions."""

@@ -60,5 +60,9 @@ class FoldRows:
         dataset = self.fold.dataset
         return dataset.rows(self.fold.training), dataset.rows(self.fold.held_out)
 
+    def held_out_matrix(self) -> Any:
+        """Return the held-out rows."""
+        return self.fold.dataset.rows(self.fold.held_out)
+
     def release(self) -> None:
         """Do nothing: rows belong to the data set."""

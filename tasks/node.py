@@ -5,6 +5,7 @@ last is read, and one that was evicted is not made again when a later one is sti
 node hands on is in canonical form whether it was made, read, or never kept.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
@@ -19,7 +20,7 @@ from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
+from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer, predict
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.fold import Fold, FoldRows
@@ -84,7 +85,11 @@ class Node:
     @property
     def is_there(self) -> bool:
         """Whether it can be served."""
-        return self._entry is not None and self._entry.is_present and self._has_record()
+        return self._is_kept and self._has_record()
+
+    @property
+    def _is_kept(self) -> bool:
+        return self._entry is not None and self._entry.is_present
 
     @property
     def predictions_key(self) -> str:
@@ -116,6 +121,8 @@ class Node:
     def obtain(self) -> None:
         """Take it from the cache, or make it; whoever needs it first makes it."""
         if self.fold.context.use_cache:
+            if self.is_model and self._is_kept and not self._has_record():
+                self._predict_as_kept()
             self._entry, self._made = self.fold.store.get_or_make(
                 self._new_entry(), self.lineage, self._make, self._has_record
             )
@@ -128,6 +135,10 @@ class Node:
     def matrices(self) -> tuple[Any, Any]:
         """Return the training and the held-out matrix."""
         return self.part("train"), self.part("held_out")
+
+    def held_out_matrix(self) -> Any:
+        """Return the held-out matrix."""
+        return self.part("held_out")
 
     def part(self, name: str) -> Any:
         """Return one part, read from the cache or made again."""
@@ -183,7 +194,7 @@ class Node:
         )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:
-        if self._entry is None or not self._entry.is_present or name not in self._entry.parts:
+        if self._entry is None or not self._is_kept or name not in self._entry.parts:
             return None
         started = perf_counter()
         read = self.fold.store.read(self._entry, [name])
@@ -205,7 +216,21 @@ class Node:
 
     def _predict_again(self) -> None:
         """Make and keep again predictions that were lost."""
-        self._made = self._make()
+        if not self._predict_as_kept():
+            self._made = self._make()
+
+    def _predict_as_kept(self) -> bool:
+        """Predict once more with the model that the cache has; return whether it has it."""
+        read = self._read("estimator")
+        if read is None:
+            return False
+        classes = np.array(self.fold.dataset.classes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as when it was fitted
+            held_out = self.parent.held_out_matrix()
+            self._record(predict(read["estimator"], held_out, classes))
+        self.parent.release()
+        return True
 
     def _recorded(self) -> Predictions:
         parts = self.fold.store.records.get(self.record)

@@ -1,6 +1,6 @@
 """An ensemble of a study's trials, chosen by their held-out predictions after the search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.flows.study.ensemble_rule import EnsembleKind
+from prefect_tune.flows.study.kept_predictions import BEST_OF_ENSEMBLES
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
@@ -59,11 +60,14 @@ class ChosenEnsemble:
 
 
 def choose_ensemble(
-    study: Study, kind: EnsembleKind, size: int | None = None
+    study: Study,
+    kind: EnsembleKind,
+    size: int | None = None,
+    restore: Callable[[Sequence[Trial]], None] = lambda _: None,
 ) -> ChosenEnsemble | None:
     """Choose an ensemble of full trials that meet the constraints.
 
-    Predictions come from the store; nothing is trained.
+    Predictions come from the store.
 
     Args:
         study: The study.
@@ -73,6 +77,7 @@ def choose_ensemble(
             the best (`auto`).
         size: How many greedy selection picks at most, and never more than there are trials; by
             default 32.
+        restore: Makes the predictions of trials again, best first, as far as it can.
 
     Returns:
         The ensemble, or None when no trial qualifies.
@@ -86,7 +91,8 @@ def choose_ensemble(
         return None
     if kind == "single":
         return _alone(feasible[0])
-    candidates = feasible[:CANDIDATES] if kind == "greedy" else feasible
+    candidates = feasible[: CANDIDATES if kind == "greedy" else BEST_OF_ENSEMBLES]
+    restore([trial for trial in candidates if _has_lost_predictions(study, trial)])
     trials, held_out = _held_out(study, candidates)
     notes = _notes(kind, held_out, len(candidates) - len(trials))
     if not trials:
@@ -159,6 +165,12 @@ def _held_out(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldO
         dataset, split, study.problem.find_metric(), tuple(predictions for _, predictions in found)
     )
     return [trial for trial, _ in found], held_out
+
+
+def _has_lost_predictions(study: Study, trial: Trial) -> bool:
+    assert trial.evaluation is not None  # noqa: S101 - it is complete
+    records = study.store.records
+    return not all(records.exists(predictions_record(key)) for key in trial.evaluation.predictions)
 
 
 def _predictions(study: Study, trial: Trial, sizes: Sequence[int]) -> tuple[Predictions, ...]:

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from prefect_tune.flows.study.clock import StudyClock
+from prefect_tune.flows.study.kept_predictions import KeptPredictions
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import read_trials, replayed_optimizer
@@ -82,6 +83,7 @@ class Study:
         self._begun = {trial.query.configuration for trial in self.trials.values()}
         self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
+        self._kept: KeptPredictions | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
@@ -175,6 +177,8 @@ class Study:
             self._pin_incumbent()
         if self._stretch_pins is not None:
             self._stretch_pins.tell(trial)
+        if self._kept is not None:
+            self._kept.tell(trial, self.incumbent)
 
     def retry(self, number: int) -> None:
         """Let a failed trial wait for another start."""
@@ -235,6 +239,7 @@ class Study:
         with self._clock.running():
             self._pin_incumbent()
             self._pin_stretches()
+            self._keep_predictions()
             try:
                 yield
                 self._note_incumbent()  # the last ask may have changed what is predicted
@@ -262,6 +267,19 @@ class Study:
             owner, model = f"{study_lease(self.name)} stretches", self.optimizer.space.steps[-1]
             self._stretch_pins = StretchPins(self.store.index.pins, owner, model.name, _PIN_SECONDS)
             self._stretch_pins.begin(self.trials.values())
+
+    def _keep_predictions(self) -> None:
+        optimizer, rule = self.optimizer, self.plan.ensemble
+        kind = rule.kind if rule else optimizer.method.ensemble
+        self._kept = KeptPredictions(
+            self.store.records,
+            self.name,
+            study_lease(self.name),
+            optimizer.history.violation,
+            uses_all=kind in {"agnostic", "auto"} or optimizer.bootstraps is not None,
+            can_go_on=optimizer.can_go_on,
+        )
+        self._kept.begin(self.trials.values(), self.incumbent)
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())

@@ -2,11 +2,13 @@
 
 import logging
 import multiprocessing
+import os
 import resource
 import shutil
 import signal
 import socketserver
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +21,14 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+from inputs import write_table
 from services import Postgres, s3_server
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
 from prefect_tune.storage import StoreAddress, StoreLost, writer
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.database import BUSY_SECONDS
+from prefect_tune.storage.database import BUSY_SECONDS, DiskFull
 from prefect_tune.storage.inspection import verify
 from prefect_tune.tasks.study_context import StudyContext, open_store
 
@@ -265,3 +268,29 @@ def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, monkeypatch,
         assert not found.damaged
         open_store(address).close()
         open_store.cache_clear()
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[Path]:
+    """A disk of little more than the gigabyte that is never filled."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1050000000", "tmpfs", str(disk)], check=True
+    )
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(small_disk) -> None:
+    context = context_of(small_disk, data=write_table(small_disk.parent))
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(60_000_000))
+    with pytest.raises(DiskFull, match=r"has 0\.\d\d GB left, .* artifacts prune.* study rm"):
+        evaluate(context, draw(context, 3))  # and not a failed trial
+    assert store_of(context).records.used_by("test") == []
+    assert store_of(context).index.journal.under_way() == []
+    filler.unlink()
+    assert result(evaluate(context, draw(context, 3))) == expected(context)
+    assert verify(store_of(context)).is_sound

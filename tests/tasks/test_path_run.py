@@ -16,7 +16,7 @@ from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.record_ids import quantity_record
+from prefect_tune.storage.record_ids import predictions_record, quantity_record
 from prefect_tune.tasks import node
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
@@ -392,3 +392,43 @@ def test_two_trials_of_one_prefix_at_once_make_it_once(tmp_path) -> None:
     made = [s.key for e in came for s in e.steps if not s.hit]
     assert len(made) == len(set(made)) == 15
     assert np.isfinite(came[0].loss)
+
+
+def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
+    """Drop them as a study does that does not need them any more."""
+    records = store_of(context).records
+    records.release(context.study, [predictions_record(key) for key in evaluation.predictions])
+    assert not records.exists(predictions_record(evaluation.predictions[0]))
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, seed)
+    first = evaluate(context, query)
+    kept = [node_predictions(context, key) for key in first.predictions]
+    drop_predictions(context, first)
+    again = evaluate(context, query)
+    assert results(again) == results(first)
+    assert all(step.hit for step in again.steps)  # nothing was fitted
+    for key, (label, score) in zip(first.predictions, kept, strict=True):
+        same_label, same_score = node_predictions(context, key)
+        assert (same_label == label).all()
+        assert (same_score is None and score is None) or (same_score == score).all()
+    assert verify(store_of(context)).is_sound
+
+
+def test_predictions_whose_model_is_gone_too_are_made_again(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 3)
+    first = evaluate(context, query)
+    drop_predictions(context, first)
+    forget_models(context)
+    again = evaluate(context, query)
+    assert results(again) == results(first)
+    assert {step.step for step in again.steps if not step.hit} == {"fit model"}
+
+
+def node_predictions(context: StudyContext, key: str) -> tuple:
+    parts = store_of(context).records.get(predictions_record(key))
+    return parts["label"], parts.get("score")

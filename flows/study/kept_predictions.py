@@ -1,0 +1,138 @@
+"""Held-out predictions of a study that stay in the store: those that something may still use.
+
+All others go while the study runs, and are made again on demand: from the model, or by fitting it
+once more where the cache has dropped that too.
+"""
+
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.record_ids import PREDICTIONS, predictions_record
+from prefect_tune.storage.records import Records
+
+__all__ = ["BEST_OF_ENSEMBLES", "KeptPredictions"]
+
+_BEST = 50
+"""More than greedy selection picks from, in case constraints change what is best."""
+BEST_OF_ENSEMBLES = 1000
+"""Where all trials may be members: the others are too bad to be the best in any bootstrap."""
+_LAST = 10
+_MOST_CONFIGURATIONS = 200
+"""The newest configurations that a method may go on with; as many have their models pinned."""
+_TRIALS_PER_DROP = 20
+"""Predictions go in groups, as each transaction costs as much as some ten trials add to it."""
+
+Rank = tuple[bool, bool, float, int]
+
+
+class KeptPredictions:
+    """The trials whose predictions stay: the best, the last, and those that may go on.
+
+    What one more trial costs does not depend on how many there are.
+
+    Args:
+        records: Of the store.
+        study: Name of the study.
+        lease: Lease that this process must hold.
+        violation: By how much a trial violates the constraints; `<= 0` within all.
+        uses_all: Whether an ensemble may be made of all trials.
+        can_go_on: Whether stopped trials may be gone on with.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        study: str,
+        lease: str,
+        violation: Callable[[Trial], float],
+        *,
+        uses_all: bool,
+        can_go_on: bool,
+    ) -> None:
+        self._records, self._study, self._lease = records, study, lease
+        self._violation, self._can_go_on = violation, can_go_on
+        self._n_best = BEST_OF_ENSEMBLES if uses_all else _BEST
+        self._best: list[tuple[Rank, Trial]] = []
+        self._last: deque[Trial] = deque()
+        self._stopped: dict[Configuration, Trial] = {}
+        self._uses: Counter[str] = Counter()
+        self._dropped: set[str] = set()
+        self._n_told = 0
+
+    def begin(self, trials: Iterable[Trial], incumbent: Trial | None) -> None:
+        """Take the trials so far, in the order of asking; drop what former sessions left."""
+        for trial in trials:
+            self._take(trial)
+        linked = self._records.used_by(self._study, PREDICTIONS)
+        self._dropped.intersection_update(map(_key, linked))
+        self._drop(incumbent)
+
+    def tell(self, trial: Trial, incumbent: Trial | None) -> None:
+        """Take the outcome of a trial; drop what is not needed any more, every few trials.
+
+        Args:
+            trial: The trial.
+            incumbent: The method's choice now, which need not be among the best.
+        """
+        self._take(trial)
+        self._n_told += 1
+        if self._n_told % _TRIALS_PER_DROP == 0:
+            self._drop(incumbent)
+
+    def _drop(self, incumbent: Trial | None) -> None:
+        doomed = sorted(self._dropped.difference(_keys(incumbent)))
+        self._records.release(self._study, [predictions_record(key) for key in doomed], self._lease)
+        self._dropped.difference_update(doomed)
+
+    def _take(self, trial: Trial) -> None:
+        if trial.evaluation is None:
+            return
+        self._hold(trial)
+        self._last.append(trial)
+        if len(self._last) > _LAST:
+            self._let_go(self._last.popleft())
+        self._hold(trial)
+        insort(self._best, (self._rank(trial), trial), key=lambda ranked: ranked[0])
+        if len(self._best) > self._n_best:
+            self._let_go(self._best.pop()[1])
+        if self._can_go_on:
+            self._take_stretch(trial)
+
+    def _take_stretch(self, trial: Trial) -> None:
+        configuration = trial.query.configuration
+        if former := self._stopped.pop(configuration, None):
+            self._let_go(former)
+        if trial.state == TrialState.STOPPED:
+            self._hold(trial)
+            self._stopped[configuration] = trial
+            if len(self._stopped) > _MOST_CONFIGURATIONS:
+                self._let_go(self._stopped.pop(next(iter(self._stopped))))
+
+    def _rank(self, trial: Trial) -> Rank:
+        loss = inf if trial.loss is None else trial.loss
+        is_part = trial.state != TrialState.COMPLETE
+        return is_part, self._violation(trial) > 0, loss, trial.number
+
+    def _hold(self, trial: Trial) -> None:
+        self._uses.update(_keys(trial))
+        self._dropped.difference_update(_keys(trial))
+
+    def _let_go(self, trial: Trial) -> None:
+        for key in _keys(trial):
+            self._uses[key] -= 1
+            if self._uses[key] == 0:
+                del self._uses[key]
+                self._dropped.add(key)
+
+
+def _keys(trial: Trial | None) -> Sequence[str]:
+    return () if trial is None or trial.evaluation is None else trial.evaluation.predictions
+
+
+def _key(record: str) -> str:
+    return record.rsplit("/", 1)[-1]
