@@ -16,16 +16,23 @@ from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.record_ids import model_record
+from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.refit import Refitted
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["fit_final_model"]
+
+_MOST_OTHERS = 3
+"""Of the next best trials, how many are tried where the best cannot be fitted in time."""
 
 
 def fit_final_model(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
     """Fit the incumbent or an ensemble, unless that is what the study's model already is.
+
+    Where that cannot be fitted on all training rows within limits, the next best trial is taken.
 
     Args:
         study: A study whose search has ended.
@@ -35,29 +42,33 @@ def fit_final_model(
 
     Raises:
         StudyFailed: If there is no incumbent.
-        RefitFailed: If a trial cannot be fitted on all training rows; names it.
+        RefitFailed: If no trial of the best ones can be fitted on all training rows; names one.
     """
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
     choice = _choice(study, incumbent, restore)
+    if _is_replaced(study, choice):
+        return
     if _is_fitted(study, choice, incumbent):
         study.set_result(ensemble=choice.ensemble)
         return
     for text in _notes(study, choice):
         observer.note(text)
-    refitted, seconds = refit_model(study, running, context, choice.weighted, incumbent)
+    fitted, refitted, seconds = _fitted(study, running, context, choice, observer)
+    best = fitted.single_best(incumbent)
     study.set_result(
-        members=choice.members,
-        single_best=incumbent.number,
-        ensemble=choice.ensemble,
+        members=fitted.members,
+        single_best=best.number,
+        ensemble=fitted.ensemble,
         test_loss=refitted.test_loss,
         single_best_test_loss=refitted.single_best_test_loss,
         refit_seconds=seconds,
+        instead_of=None if fitted == choice else _attempt(study, choice),
     )
-    alone = f", trial {incumbent.number} alone {refitted.single_best_test_loss:.4g}"
+    alone = f", trial {best.number} alone {refitted.single_best_test_loss:.4g}"
     observer.note(
         f"final model saved; {loss_name(study.plan.metric)} on the test rows "
-        f"{refitted.test_loss:.4g}{alone if choice.is_ensemble else ''} "
+        f"{refitted.test_loss:.4g}{alone if fitted.is_ensemble else ''} "
         f"(fitted in {format_seconds(seconds)})"
     )
 
@@ -86,6 +97,10 @@ class _Choice:
         """Whether there are several members."""
         return len(self.weighted) > 1
 
+    def single_best(self, incumbent: Trial) -> Trial:
+        """Return the trial that is tested alone beside it."""
+        return incumbent if self.is_ensemble else self.weighted[0][0]
+
     @property
     def ensemble(self) -> dict[str, Any] | None:
         """The ensemble as JSON values, and a trial that was preferred to one; None otherwise."""
@@ -109,6 +124,57 @@ def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]],
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)
+
+
+def _fitted(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    choice: _Choice,
+    observer: Observer,
+) -> tuple[_Choice, Refitted, float]:
+    """Fit what was chosen, or else the best trial that can be fitted.
+
+    Returns:
+        What was fitted, the outcome, and the seconds that it took.
+
+    Raises:
+        RefitFailed: If none of the best trials can be.
+    """
+    incumbent = _incumbent(study)
+    candidates = [choice, *_instead(study, choice, incumbent)]
+    for position, candidate in enumerate(candidates, 1):
+        best, weighted = candidate.single_best(incumbent), candidate.weighted
+        try:
+            return candidate, *refit_model(study, running, context, weighted, best)
+        except RefitFailed as error:
+            if position == len(candidates):
+                raise
+            number = candidates[position].weighted[0][0].number
+            observer.note(f"{error}; trial {number} is fitted instead")
+    raise AssertionError("there is always a candidate")
+
+
+def _instead(study: Study, choice: _Choice, incumbent: Trial) -> list[_Choice]:
+    """Return what to fit where a choice cannot be: single trials, the best first."""
+    history = study.optimizer.history
+    full = [t for t in history.complete if history.violation(t) <= 0]
+    ranked = sorted(full or history.stopped, key=lambda t: (t.loss, t.number))
+    others = [t for t in ranked if t.number != incumbent.number][:_MOST_OTHERS]
+    singles = [incumbent, *others] if choice.is_ensemble else others
+    return [_Choice(((trial, 1.0),)) for trial in singles]
+
+
+def _is_replaced(study: Study, choice: _Choice) -> bool:
+    """Return whether the study's model was taken instead of this, within the same limits."""
+    is_same = study.result.get("instead_of") == _attempt(study, choice)
+    return is_same and study.store.records.is_whole(model_record(study.name))
+
+
+def _attempt(study: Study, choice: _Choice) -> dict[str, Any]:
+    """Return what could not be fitted within which limits, as JSON values."""
+    limits = study.plan.trial_limits()
+    return {"members": choice.members, "limits": [limits.seconds, limits.memory_bytes]}
 
 
 def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:

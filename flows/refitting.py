@@ -13,7 +13,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.evaluate import Report
 from prefect_tune.tasks.final_model import Member, RefitFailed
-from prefect_tune.tasks.refit import Refitted, member_pins, refit, refit_member
+from prefect_tune.tasks.refit import REFIT_TIMES, Refitted, member_pins, refit, refit_member
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["refit_model"]
@@ -42,8 +42,8 @@ def refit_model(
         The outcome, and the seconds that it took.
 
     Raises:
-        RefitFailed: If a member cannot be fitted, or the worker of a task died in each attempt;
-            names the trial.
+        RefitFailed: If a member cannot be fitted or takes too long, or the worker of a task died in
+            each attempt; names the trial.
         StoreLost: If the store cannot go on.
     """
     started = perf_counter()
@@ -55,23 +55,27 @@ def refit_model(
         "what": what, "members": [*members, *alone], "context": context,
         "single_best": single_best.number,
     }  # fmt: skip
-    pins = study.store.index.pins
+    pins, limit_seconds = study.store.index.pins, REFIT_TIMES * study.plan.trial_limits().seconds
     pins.release_beginning(member_pins(study.name))  # of a session that was killed
     try:
         if len(members) == 1 or not context.use_cache:
-            refitted: Refitted = running.run(refit, parameters)
+            limit_seconds *= len(members) + len(alone)
+            refitted: Refitted = running.run(refit, parameters, limit_seconds=limit_seconds)
             return refitted, perf_counter() - started
         asked = study.plan.execution.task_runs
         report: Report = "steps" if asked == "auto" else asked
-        running.run_all([_job(member, context, report) for member in _in_turn(members)])
-        with suppress(RefitFailed):  # it is only to be compared with
-            running.run_all([_job(member, context, report) for member in alone])
-        refitted = running.run(refit, {**parameters, "report": "trial"})
+        jobs = [_job(member, context, report) for member in _in_turn(members)]
+        running.run_all(jobs, limit_seconds=limit_seconds)
+        with suppress(RefitFailed, TimeoutError):  # it is only to be compared with
+            jobs = [_job(member, context, report) for member in alone]
+            running.run_all(jobs, limit_seconds=limit_seconds)
+        put_together = {**parameters, "report": "trial"}
+        refitted = running.run(refit, put_together, limit_seconds=limit_seconds)
     except StoreLost:
         raise
-    except RuntimeError as error:
-        remedy = "; --ensemble single takes the best trial alone" if len(members) > 1 else ""
-        raise RefitFailed(f"{error}{remedy}") from error
+    except (RuntimeError, TimeoutError) as error:
+        is_named = isinstance(error, RefitFailed) or len(members) > 1
+        raise RefitFailed(f"{error}" if is_named else f"refit of {what}: {error}") from error
     finally:
         pins.release_beginning(member_pins(study.name))
     return refitted, perf_counter() - started

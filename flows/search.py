@@ -12,14 +12,14 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]
 
-MAX_ATTEMPTS = 2
-"""How often a trial is started whose worker dies; the second death is its own doing."""
+_MOST_DEATHS = 2
+"""Of a trial's workers; the second death is its own doing."""
 _TICK_SECONDS = 0.5
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
@@ -60,23 +60,21 @@ def search(
 
 def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progress:
     """Return where a study stands."""
-    trials = list(study.trials.values())
-    metric = study.problem.find_metric()
-    hits = [step for t in trials if t.evaluation for step in t.evaluation.steps if step.hit]
+    metric, totals = study.problem.find_metric(), study.trials.totals
     return Progress(
         study=study.name,
         metric=metric.name,
         unit=metric.unit,
-        n_trials=sum(t.is_told for t in trials),
-        n_failed=sum(t.state == TrialState.FAILED for t in trials),
+        n_trials=totals.told,
+        n_failed=totals.failed,
         n_running=n_running,
         trials_total=stop_rule.trials,
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
         incumbent=study.incumbent,
-        cache_hits=len(hits),
-        seconds_saved=sum(step.seconds - step.load_seconds for step in hits),
-        n_stopped=sum(t.state == TrialState.STOPPED for t in trials),
+        cache_hits=totals.cache_hits,
+        seconds_saved=totals.seconds_saved,
+        n_stopped=totals.stopped,
         can_go_on=study.optimizer.can_go_on,
         n_begun=study.n_begun,
     )
@@ -161,14 +159,14 @@ class _Search:
         return None if n_trials is None else max(n_trials - self.study.n_begun, 0)
 
     def _budget(self) -> Budget:
-        trials = self.study.trials.values()
+        totals = self.study.trials.totals
         seconds = self.stop_rule.seconds
         return Budget(
-            trials_spent=sum(t.is_told for t in trials),
+            trials_spent=totals.told,
             trials_left=self._trials_left(),
-            seconds_spent=sum(t.cost_seconds for t in trials),
+            seconds_spent=totals.cost_seconds,
             seconds_left=None if seconds is None else self._seconds_left() * self.running.n_slots,
-            ask_seconds=sum(self.study.ask_seconds),
+            ask_seconds=self.study.asking_seconds,
             n_workers=self.running.n_slots,
             last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),
         )
@@ -184,27 +182,41 @@ class _Search:
         """Tell the outcome of a trial; one whose worker died is started once more.
 
         Raises:
-            StoreLost: If the store cannot go on.
+            StoreLost: If no worker can go on.
         """
         trial, outcome = ended.trial, ended.outcome
         if outcome is not None and outcome.lost:
-            self.study.put_back(trial)
-            raise StoreLost(outcome.lost)
+            self._put_back(trial, outcome)
+            return
         if outcome is not None and outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
         elif ended.failure is not None and ended.failure.kind != "crashed":
             trial = trial.failed(ended.failure)
-        elif trial.attempts < MAX_ATTEMPTS:
-            self.study.put_back(trial)
+        elif trial.deaths + 1 < _MOST_DEATHS:
+            self.study.put_back_dead(trial)
             text = f"the worker of trial {trial.number} died; the trial is started again"
             self.observer.note(text)
             return
         else:
             failure = ended.failure or Failure("crashed", "")
-            message = f"the worker process died in {trial.attempts} attempts"
-            trial = trial.failed(replace(failure, message=message))
+            message = f"the worker process died in {_MOST_DEATHS} attempts"
+            trial = trial.died().failed(replace(failure, message=message))
         self.study.tell(trial)
         self.waits = False
         self.observer.ended(trial, self._progress())
+
+    def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
+        """Let a trial wait whose worker cannot go on, and use the worker no more.
+
+        Raises:
+            StoreLost: If no other can go on.
+        """
+        self.study.put_back(trial)
+        if self.running.bench(outcome.worker) == 0:
+            raise StoreLost(outcome.lost)
+        self.observer.note(
+            f"worker {outcome.worker} is not used any more, and trial {trial.number} waits for "
+            f"another: {outcome.lost}"
+        )

@@ -171,7 +171,7 @@ class Optimizer(ABC):
         """
         if number not in self.history or self.history[number].failure is None:
             raise ValueError(f"trial {number} has not failed, so there is nothing to retry")
-        self.history.record(self.history[number].waiting())
+        self.history.record(self.history[number].retried())
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
         """Take quantities of a trial with a loss that were not measured when it was told.

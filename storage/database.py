@@ -1,13 +1,13 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from time import monotonic, sleep
 from typing import Any, TypeVar
 
+import orjson
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -28,6 +28,8 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     IntegrityError,
+    InterfaceError,
+    InternalError,
     NoSuchModuleError,
     OperationalError,
 )
@@ -37,6 +39,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
     "SCHEMA",
@@ -48,6 +51,7 @@ __all__ = [
     "epoch",
     "in_chunks",
     "insert_new",
+    "is_outage",
     "metadata",
     "store_table",
     "upsert",
@@ -65,11 +69,11 @@ BUSY_SECONDS = 60
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
-_RETRY_SECONDS = 0.5
 _CROWDED = ("too many clients", "too many connections", "remaining connection slots")
 """Of which PostgreSQL says one when it has no connection left; psycopg gives no code then."""
 _CROWDED_WAY_OUT = "; each process of a study keeps one connection: raise max_connections"
 
+Result = TypeVar("Result")
 Value = TypeVar("Value")
 
 metadata = MetaData()
@@ -123,6 +127,12 @@ class DatabaseLost(StoreLost):
     """The database does not answer, or cannot be written."""
 
 
+def is_outage(error: BaseException) -> bool:
+    """Return whether an error says that a database does not answer now, and may later."""
+    cause = error.__cause__ if isinstance(error, DatabaseLost) else error
+    return isinstance(cause, OperationalError | InterfaceError | InternalError)
+
+
 class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
     """The database cannot be used; the message says why and names the remedy."""
 
@@ -148,7 +158,7 @@ class Database:
                 f"the database {url!r} is not a SQLAlchemy URL; write for instance "
                 "postgresql+psycopg://user@host/name"
             ) from error
-        options: dict[str, Any] = {"json_serializer": _to_json}
+        options: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": _from_json}
         if parsed.get_backend_name() == "sqlite":
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
@@ -184,6 +194,23 @@ class Database:
         with self._named(), self._connected(self.engine) as connection, connection.begin():
             yield connection
 
+    def transact(self, change: Callable[[Connection], Result]) -> Result:
+        """Make a change in a transaction of its own, again if the database goes away meanwhile.
+
+        Args:
+            change: The change; made twice it must be as good as once, as the first one may have
+                been committed.
+
+        Raises:
+            DatabaseLost: If the database does not answer in the time of an outage.
+        """
+
+        def once() -> Result:
+            with self.write() as connection:
+                return change(connection)
+
+        return through_outage(once, lambda error: is_outage(error) and self._was_reached)
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection whose statements each see the newest committed state."""
@@ -207,28 +234,27 @@ class Database:
             ) from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait for one to be free, and for a server that answered before."""
-        until = monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                connection = engine.connect()
-            except OperationalError as error:
-                is_waited_for = self._was_reached or _is_crowded(error)
-                if not is_waited_for or monotonic() > until:
-                    raise
-                sleep(_RETRY_SECONDS)
-            else:
-                self._was_reached = True
-                return connection
+        """Return a connection; wait, once, for one to be free or a server that answered before."""
+
+        def is_waited_for(error: BaseException) -> bool:
+            return is_outage(error) and (self._was_reached or _is_crowded(error))
+
+        try:
+            connection = through_outage(engine.connect, is_waited_for)
+        except DBAPIError:
+            self._was_reached = False
+            raise
+        self._was_reached = True
+        return connection
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
 
-def _is_crowded(error: DBAPIError) -> bool:
+def _is_crowded(error: BaseException) -> bool:
     """Return whether a server refuses a connection because it has too many."""
-    return any(text in str(error.orig) for text in _CROWDED)
+    return any(text in str(error) for text in _CROWDED)
 
 
 def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
@@ -286,6 +312,13 @@ def _dialect(name: str) -> Any:
 
 def _to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # it has a NaN or an infinity
+        return json.loads(text)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -5,6 +5,7 @@ replaced: a reader sees all of one publication or nothing of it, and deleting on
 the next.
 """
 
+import errno
 import hmac
 import mmap
 import posixpath
@@ -12,6 +13,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,17 +21,21 @@ from uuid import uuid4
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.signing import sign, signing_key
+from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
     "FREE_BYTES_KEPT",
     "RECORDS",
     "Damaged",
     "Files",
+    "FilesLost",
     "Part",
     "StoreRefused",
     "new_place",
@@ -41,6 +47,16 @@ FREE_BYTES_KEPT = 1000**3
 
 RECORDS = "records"
 """Area of what is never evicted; made with the store, and never again."""
+
+
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
+}
+"""Options of filesystems, by protocol: what is away is waited for by one policy, which is ours."""
+_OUTAGES_OF_MOUNTS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN}
+"""Errors of network mounts whose server does not answer."""
+_CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
+"""Libraries behind fsspec whose errors are not all translated to `OSError`."""
 
 
 class Damaged(Exception):  # noqa: N818 - it says what is the matter
@@ -56,6 +72,10 @@ class StoreRefused(ValueError):  # noqa: N818 - it says what happened
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
+
+
+class FilesLost(StoreLost):
+    """The files of a store do not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +113,12 @@ class Files:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self.filesystem, self.root = fsspec.core.url_to_fs(url)
+            options = _OPTIONS.get(get_protocol(url), {})
+            self.filesystem, self.root = fsspec.core.url_to_fs(url, **options)
         except (ImportError, ValueError) as error:
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
+        self._answered = True
 
     def path(self, *names: str) -> str:
         """Return a path below the root."""
@@ -146,7 +168,7 @@ class Files:
             self._move_in(place, target, files)
         else:  # nobody knows the place before all is there
             for name, data in files.items():
-                self.filesystem.pipe_file(posixpath.join(target, name), bytes(data))
+                self._call("pipe_file", posixpath.join(target, name), bytes(data))
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
@@ -190,7 +212,7 @@ class Files:
         try:
             # What is checked must be what is unpickled, so a pickle is read into memory first.
             is_mapped = self.is_local and part.codec != "pickle"
-            data = _mapped(path) if is_mapped else self.filesystem.cat_file(path)
+            data = _mapped(path) if is_mapped else self._call("cat_file", path)
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
         if len(data) != part.size_bytes or digest(data) != part.digest:
@@ -220,8 +242,33 @@ class Files:
             with suppress(OSError):
                 for above in list(Path(folder).parents)[:-2]:
                     Path(self.path(str(above))).rmdir()
-        elif self.filesystem.exists(path):
-            self.filesystem.rm(path, recursive=True)
+        elif self._call("exists", path):
+            self._call("rm", path, recursive=True)
+
+    def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Call the filesystem, through outages.
+
+        Raises:
+            FilesLost: If it does not answer in the time of an outage.
+        """
+        call = partial(getattr(self.filesystem, operation), *arguments, **options)
+        try:
+            answer = through_outage(call, lambda error: self._answered and self._is_outage(error))
+        except Exception as error:
+            if not self._is_outage(error):
+                raise
+            self._answered = False
+            raise FilesLost(f"the store {self.url} does not answer: {error}") from error
+        self._answered = True
+        return answer
+
+    def _is_outage(self, error: BaseException) -> bool:
+        """Return whether an error says that the files cannot be reached now, and may be later."""
+        if self.is_local:
+            return isinstance(error, OSError) and error.errno in _OUTAGES_OF_MOUNTS
+        is_answer = isinstance(error, FileNotFoundError | PermissionError | FileExistsError)
+        is_of_client = type(error).__module__.partition(".")[0] in _CLIENTS
+        return (isinstance(error, OSError) and not is_answer) or is_of_client
 
     def free_bytes(self) -> float:
         """Return the free bytes of the disk; infinity where the filesystem has no such number."""

@@ -74,8 +74,7 @@ class Journal:
     def finish(self, places: Sequence[str]) -> None:
         """Note that places are written or deleted, or never will be."""
         if places:
-            with self._database.write() as connection:
-                end_publications(connection, places)
+            self._database.transact(lambda connection: end_publications(connection, places))
 
     def under_way(self) -> list[Publication]:
         """Return all publications under way."""

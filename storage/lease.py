@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.database import Database, epoch, insert_new, metadata
 from prefect_tune.storage.heartbeat import Heartbeat
 from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.waiting.waited_seconds import waiting
 
 __all__ = ["LEASE_SECONDS", "LeaseBook", "LeaseLost", "Turn", "check_held"]
 
@@ -105,8 +106,7 @@ class LeaseBook:
     def release(self, name: str) -> None:
         """Give a lease back; giving back one that was lost meanwhile does nothing."""
         self._forget(name)
-        with self._database.write() as connection:
-            _give_back(connection, name)
+        self._database.transact(lambda connection: _give_back(connection, name))
 
     def _forget(self, name: str) -> None:
         with self._lock:
@@ -130,15 +130,22 @@ class LeaseBook:
             name: Of the lease.
             look: What else to do in the transaction that takes it.
         """
-        pause, longest = _POLL_SECONDS
-        while (turn := self._taken(name, look)) is None:
-            sleep(pause)
-            pause = min(pause * 1.5, longest)
+        turn = self._taken(name, look)
+        if turn is None:
+            with waiting():
+                turn = self._waited_for(name, look)
         try:
             yield turn
         finally:
             if not turn.is_over:
                 self.release(name)
+
+    def _waited_for(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found]":
+        pause, longest = _POLL_SECONDS
+        while (turn := self._taken(name, look)) is None:
+            sleep(pause)
+            pause = min(pause * 1.5, longest)
+        return turn
 
     def _taken(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found] | None":
         with self._database.write() as connection:

@@ -5,7 +5,7 @@ was running when its process died is known. Documents are JSON values: the ledge
 they mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -14,6 +14,8 @@ from sqlalchemy import (
     Column,
     Double,
     Integer,
+    Row,
+    Select,
     String,
     Table,
     delete,
@@ -25,10 +27,20 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from prefect_tune.storage.database import Database, Document, epoch, metadata, upsert
+from prefect_tune.storage.database import (
+    Database,
+    Document,
+    epoch,
+    insert_new,
+    metadata,
+    upsert,
+)
 from prefect_tune.storage.lease import check_held
 
 __all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
+
+_ROWS_AT_ONCE = 500
+"""Documents held at the same time where they are read one by one."""
 
 study_table = Table(
     "studies",
@@ -117,6 +129,7 @@ class Ledger:
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
+        self._last_sequence: dict[str, int] = {}
 
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
@@ -160,11 +173,13 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+        statement = update(study_table).where(study_table.c.name == name).values(**values)
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
-            connection.execute(
-                update(study_table).where(study_table.c.name == name).values(**values)
-            )
+            connection.execute(statement)
+
+        self._database.transact(change)
 
     def delete_study(self, name: str) -> None:
         """Remove a study with its events, memo, trials and sessions.
@@ -203,23 +218,29 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+        event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
-            last = connection.execute(
-                select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
-            ).scalar()
-            connection.execute(
-                insert(event_table).values(
-                    study=study,
-                    sequence=0 if last is None else last + 1,
-                    kind=kind,
-                    body=dict(body),
-                    at=epoch(),
-                )
-            )
+            if "sequence" in event:  # it may have been committed before the database went away
+                insert_new(connection, event_table, event, at=epoch())
+            else:
+                event["sequence"] = self._next_sequence(connection, study)
+                connection.execute(insert(event_table).values(**event, at=epoch()))
             self._set_trial(connection, study, trial)
             if memo is not None:
                 upsert(connection, memo_table, {"study": study, "body": dict(memo)})
+
+        self._database.transact(change)
+        self._last_sequence[study] = event["sequence"]
+
+    def _next_sequence(self, connection: Connection, study: str) -> int:
+        """Return the place of the next event; who holds the lease is the only one to append."""
+        last = self._last_sequence.get(study) if self._lease else None
+        if last is None:
+            query = select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
+            last = connection.execute(query).scalar()
+        return 0 if last is None else last + 1
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
         """Return the last memo of a study, if there is one."""
@@ -234,9 +255,12 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
             self._set_trial(connection, study, trial)
+
+        self._database.transact(change)
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
         """Return all events of a study, or those of one kind, in order."""
@@ -250,13 +274,40 @@ class Ledger:
         with self._database.read() as connection:
             return [LedgerEvent(*row) for row in connection.execute(query)]
 
-    def trials(self, study: str) -> list[Mapping[str, Any]]:
-        """Return all trials of a study, by number."""
+    def asking_seconds(self, study: str) -> float:
+        """Return the seconds that all asks of a study took."""
+        seconds = func.sum(event_table.c.body["seconds"].as_float())
+        query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
+        with self._database.read() as connection:
+            return float(connection.execute(query).scalar() or 0.0)
+
+    def each_event(self, study: str) -> Iterator[LedgerEvent]:
+        """Yield all events of a study in order, without holding them all."""
+        table = event_table.c
+        query = select(table.sequence, table.kind, table.body, table.at)
+        for row in self._each(query.where(table.study == study).order_by(table.sequence)):
+            yield LedgerEvent(row.sequence, row.kind, row.body, row.at)
+
+    def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
+        """Yield all trials of a study, by number, without holding them all."""
+        table = trial_table.c
+        query = select(table.body).where(table.study == study).order_by(table.number)
+        for row in self._each(query):
+            yield row.body
+
+    def _each(self, query: Select[Any]) -> Iterator[Row[Any]]:
+        with self._database.read() as connection:
+            yield from connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+
+    def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
+        """Return all trials of a study, or those in some states, by number."""
         query = (
             select(trial_table.c.body)
             .where(trial_table.c.study == study)
             .order_by(trial_table.c.number)
         )
+        if states:
+            query = query.where(trial_table.c.state.in_(states))
         with self._database.read() as connection:
             return list(connection.execute(query).scalars())
 
@@ -280,26 +331,18 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+        lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
-            connection.execute(
-                update(session_table).where(session_table.c.id == session).values(seconds=seconds)
-            )
+            connection.execute(lasted)
+
+        self._database.transact(change)
 
     def _check_lease(self, connection: Connection) -> None:
         if self._lease is not None:
             check_held(connection, self._lease)
 
     def _set_trial(self, connection: Connection, study: str, trial: Mapping[str, Any]) -> None:
-        number, state = trial["number"], trial["state"]
-        here = (trial_table.c.study == study, trial_table.c.number == number)
-        if connection.execute(select(trial_table.c.number).where(*here)).first() is None:
-            connection.execute(
-                insert(trial_table).values(
-                    study=study, number=number, state=state, body=dict(trial)
-                )
-            )
-        else:
-            connection.execute(
-                update(trial_table).where(*here).values(state=state, body=dict(trial))
-            )
+        values = {"number": trial["number"], "state": trial["state"], "body": dict(trial)}
+        upsert(connection, trial_table, {"study": study, **values})

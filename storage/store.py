@@ -20,7 +20,7 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.files import Damaged, Files, StoreRefused, new_place
+from prefect_tune.storage.files import Damaged, Files, FilesLost, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import LeaseBook, Turn
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
@@ -119,6 +119,8 @@ class ArtifactStore:
         except Damaged as error:
             self._found_damaged(entry, error)
             return None
+        except FilesLost:
+            raise
         except Exception as error:  # it may be whole, and another time or elsewhere be read
             self._writer.warn_once(
                 f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40]

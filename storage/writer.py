@@ -12,7 +12,7 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.eviction import Evicted
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.files import FREE_BYTES_KEPT, Files, Part, new_place
+from prefect_tune.storage.files import FREE_BYTES_KEPT, Files, FilesLost, Part, new_place
 from prefect_tune.storage.journal import Publication
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Turn
@@ -78,6 +78,8 @@ class ArtifactWriter:
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
             return self._written(entry, made, lineage, turn)
+        except FilesLost:
+            raise
         except Exception as error:  # a locked database
             self._warn_not_kept(entry, error)
             return replace(entry, is_present=False)
@@ -93,6 +95,8 @@ class ArtifactWriter:
         try:
             encoded = self._encoded(entry, made, lineage)
             entry, reason = self._published(entry, encoded, lineage)
+        except FilesLost:
+            raise
         except Exception as error:  # a full disk, a value that no codec takes
             self._warn_not_kept(entry, error)
             reason = "it could not be written"

@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any, Literal
 
 from prefect import task
@@ -14,7 +13,10 @@ from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.trial import Evaluation, Failure
-from prefect_tune.storage.database import DatabaseLost, StoreLost
+from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
+from prefect_tune.storage.files import StoreRefused
+from prefect_tune.storage.waiting.outage import through_outage
+from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
 from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.measuring import measure, measure_risks
 from prefect_tune.tasks.node import Node
@@ -22,7 +24,7 @@ from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.trial_note import this_worker, trial_noted
+from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_noted
 
 __all__ = ["Report", "ReportedSteps", "RunStep", "TrialOutcome", "evaluate", "evaluate_query"]
 
@@ -63,16 +65,23 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
         The evaluation, or why there is none: whatever goes wrong in a trial is a result.
 
     Raises:
-        StoreLost: If the study's records are gone or cannot be written.
+        StoreLost: If the store cannot be reached from here in the time of an outage, or the study's
+            records are gone or cannot be written.
     """
     try:
-        return _evaluated(context, query, run_step)
-    except DatabaseLost:  # it may have been restarted under a transaction
-        return _evaluated(context, query, run_step)
+        with waits_counted(note_waits):
+            return through_outage(lambda: _evaluated(context, query, run_step), _is_outage)
+    except StoreRefused as error:  # the flow could open it
+        raise StoreLost(str(error)) from error
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Return whether a transaction or the opening of the store failed, and may not a bit later."""
+    return isinstance(error, StoreRefused) or (isinstance(error, DatabaseLost) and is_outage(error))
 
 
 def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
-    started = perf_counter()
+    begun = begin()
     path_run: PathRun | None = None
     try:
         with one_thread():
@@ -81,24 +90,24 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
             with path_run.pinned() if context.use_cache else nullcontext():
                 for position in range(len(path_run.steps)):
                     outcome = run_step(path_run, position, outcome)
-                return _evaluation(path_run, started)
+                return _evaluation(path_run, begun)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
-        if isinstance(cause, StoreLost):
-            raise cause from None
+        if isinstance(cause, StoreLost | StoreRefused):
+            raise cause  # noqa: B904 - with the cause that it has
         return Failure(
             kind="memory" if isinstance(cause, MemoryError) else "error",
             message=f"{type(cause).__name__}: {cause}".split("\n", 1)[0],
             traceback="".join(traceback.format_exception(cause)),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
-            cost_seconds=perf_counter() - started,
+            cost_seconds=begun.own_seconds(),
             steps=path_run.costs() if path_run else (),
         )
 
 
-def _evaluation(path_run: PathRun, started: float) -> Evaluation:
+def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
     learning = path_run.learning
     models = [path_run.nodes(fold)[-1] for fold in path_run.folds]
     if learning is None:
@@ -110,7 +119,7 @@ def _evaluation(path_run: PathRun, started: float) -> Evaluation:
     constraints = measure(path_run, path_run.context.quantities)
     risks = measure_risks(path_run, models)
     path_run.store.index.flush()
-    cost_seconds = perf_counter() - started
+    cost_seconds = begun.own_seconds()
     steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
     saved += sum(model.earlier_seconds for model in models if not model.hit)

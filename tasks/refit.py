@@ -14,7 +14,10 @@ from prefect_tune.tasks.evaluate import Report, ReportedSteps
 from prefect_tune.tasks.final_model import Member, fit_member, keep_model
 from prefect_tune.tasks.study_context import StudyContext
 
-__all__ = ["MemberRefitted", "Refitted", "member_pins", "refit", "refit_member"]
+__all__ = ["REFIT_TIMES", "MemberRefitted", "Refitted", "member_pins", "refit", "refit_member"]
+
+REFIT_TIMES = 3
+"""How many times as long as a trial a fit on all training rows may take."""
 
 
 @dataclass(frozen=True, slots=True)

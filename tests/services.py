@@ -48,10 +48,10 @@ class Postgres:
         """All that it has said."""
         return Path(self._server.log).read_text()
 
-    def restart(self) -> None:
-        """Stop it, all connections with it, and start it again a second later."""
+    def restart(self, seconds: float = 1.0) -> None:
+        """Stop it, all connections with it, and start it again after some seconds."""
         self._server._stop()
-        sleep(1)
+        sleep(seconds)
         self._server.ensure_postgres_running()
 
     def stop(self) -> None:

@@ -77,7 +77,7 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
         "incumbent": None,
         "incumbent_loss": None,
     }
-    rows, asking, configurations = [row], 0.0, set[str]()
+    rows, asking, configurations = [row], 0.0, set[bytes]()
     losses: dict[int, float] = {}
     for event in ledger.events(study):
         if event.kind == Asked.kind:

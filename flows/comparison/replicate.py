@@ -22,13 +22,10 @@ from prefect_tune.optimizers.trials.bootstraps import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.final_model import Member, RefitFailed
-from prefect_tune.tasks.refit import refit
+from prefect_tune.tasks.refit import REFIT_TIMES, refit
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]
-
-_REFIT_TIMES = 3
-"""How many times as long as a trial a fit on all training rows may take."""
 
 
 class Interrupted(Exception):  # noqa: N818 - it says what happened
@@ -103,7 +100,7 @@ def _score(
         Interrupted: If the session is to end.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
-    limit_seconds = _REFIT_TIMES * study.plan.trial_limits().seconds
+    limit_seconds = REFIT_TIMES * study.plan.trial_limits().seconds
     numbers = _incumbents(study, replicate)
     for number in numbers:
         members = [{"trial": number, "weight": 1}]
@@ -163,5 +160,5 @@ def _message(study: Study, incumbent: Trial) -> str:
         + (f" ({fidelity})" if fidelity else "")
         + (f", on the test rows {test:.4g}" if test is not None else "")
         + f"; {n_told} trials{stretches}, {n_failed} failed, in {format_seconds(study.seconds())} "
-        f"({format_seconds(sum(study.ask_seconds))} of asking)"
+        f"({format_seconds(study.asking_seconds)} of asking)"
     )

@@ -4,15 +4,17 @@ Whoever only looks at a study needs neither its space nor the libraries of its m
 incumbent found here is the one that `History` finds among the same trials.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
+
+import orjson
 
 from prefect_tune.optimizers.trials.constraint import Constraint, violation
 from prefect_tune.optimizers.trials.state import TrialState
 
-__all__ = ["Standing", "TrialDocument", "standing_of"]
+__all__ = ["Standing", "TrialDocument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class TrialDocument:
         return configuration
 
     @property
-    def configuration_text(self) -> str:
+    def configuration_text(self) -> bytes:
         """The configuration as text, the same for all of its stretches."""
-        return json.dumps(self.configuration, sort_keys=True)
+        return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
 
     @property
     def is_full(self) -> bool:
@@ -75,24 +77,34 @@ class TrialDocument:
         return float(outcome.get("cost_seconds", 0.0))
 
 
-@dataclass(frozen=True, slots=True)
 class Standing:
-    """The best of some trials.
+    """The best of some trials, which are added one by one.
+
+    Args:
+        constraints: Met by an incumbent.
 
     Attributes:
         incumbent: The best full trial that meets all constraints.
-        nearest_infeasible: Where none does, the full trial that is nearest to it.
     """
 
-    incumbent: TrialDocument | None
-    nearest_infeasible: TrialDocument | None
+    def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
+        self._constraints = constraints
+        self.incumbent: TrialDocument | None = None
+        self._nearest: TrialDocument | None = None
+        self._ranks: tuple[tuple[float, ...], tuple[float, ...]] = ((inf,) * 2, (inf,) * 3)
 
+    @property
+    def nearest_infeasible(self) -> TrialDocument | None:
+        """Where no trial meets all constraints, the full one that is nearest to it."""
+        return self._nearest if self.incumbent is None else None
 
-def standing_of(trials: Iterable[TrialDocument], constraints: Sequence[Constraint]) -> Standing:
-    """Return the incumbent of trials, or what comes nearest to one."""
-    full = [(violation(constraints, t.quantities), t) for t in trials if t.is_full]
-    feasible = [t for excess, t in full if excess <= 0]
-    if feasible:
-        return Standing(min(feasible, key=lambda t: (t.loss, t.number)), None)
-    nearest = min(full, key=lambda pair: (pair[0], pair[1].loss, pair[1].number), default=None)
-    return Standing(None, nearest[1] if nearest else None)
+    def add(self, trial: TrialDocument) -> None:
+        """Take a trial."""
+        if not trial.is_full:
+            return
+        excess, (best, nearest) = violation(self._constraints, trial.quantities), self._ranks
+        rank = (trial.loss, float(trial.number))
+        if excess <= 0 and rank < best:
+            self.incumbent, self._ranks = trial, (rank, nearest)
+        elif excess > 0 and (excess, *rank) < nearest:
+            self._nearest, self._ranks = trial, (best, (excess, *rank))

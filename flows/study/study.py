@@ -13,7 +13,7 @@ from prefect_tune.flows.study.clock import StudyClock
 from prefect_tune.flows.study.kept_predictions import KeptPredictions
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.replayed import read_trials, replayed_optimizer
+from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.study.stretch_pins import StretchPins
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
@@ -52,6 +52,7 @@ class Study:
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds of each ask.
+        asking_seconds: Their sum.
         result: Its result so far, as the ledger has it.
 
     Raises:
@@ -76,11 +77,9 @@ class Study:
                 "knows otherwise",
                 remedy="continue it with the version that made it",
             )
-        self.optimizer, self.ask_seconds = replayed_optimizer(
-            store, self.ledger, name, self.plan, space
-        )
-        self.trials = {trial.number: trial for trial in read_trials(self.ledger, name, space)}
-        self._begun = {trial.query.configuration for trial in self.trials.values()}
+        replayed = replayed_study(store, self.ledger, name, self.plan, space)
+        self.optimizer, self.trials, self.ask_seconds = replayed
+        self.asking_seconds = sum(self.ask_seconds)
         self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
         self._kept: KeptPredictions | None = None
@@ -110,7 +109,7 @@ class Study:
     @property
     def n_begun(self) -> int:
         """Configurations begun so far; going on with one counts as no other."""
-        return len(self._begun)
+        return len(self.trials.configurations)
 
     @property
     def incumbent(self) -> Trial | None:
@@ -123,12 +122,8 @@ class Study:
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
         """Return the first trial that waits to be started, of some numbers or of all."""
-        waiting = (
-            t
-            for t in self.trials.values()
-            if t.state == TrialState.WAITING and (only is None or t.number in only)
-        )
-        return min(waiting, key=lambda t: t.number, default=None)
+        waiting = (t for t in self.trials.waiting if only is None or t.number in only)
+        return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:
         """Ask for a new trial, which waits; in one thread, as cores belong to the trials.
@@ -142,13 +137,13 @@ class Study:
             query = self.optimizer.ask(budget)
         seconds = perf_counter() - started
         self.ask_seconds.append(seconds)
+        self.asking_seconds += seconds
         trial = Trial(self.n_asked, query)
         event = Asked(trial.number, query, budget)
         body = {**event.to_json(), "seconds": seconds}
         memo = self.optimizer.memo
         self.ledger.append(self.name, event.kind, body, trial.to_json(), memo)
-        self.trials[trial.number] = trial
-        self._begun.add(query.configuration)
+        self.trials.keep(trial)
         return trial
 
     def start(self, trial: Trial) -> Trial:
@@ -159,6 +154,10 @@ class Study:
         """Note that a trial was cut and waits for another start; nothing is told."""
         return self._set(trial.waiting())
 
+    def put_back_dead(self, trial: Trial) -> Trial:
+        """Note that the worker of a trial died of itself, and the trial waits for another start."""
+        return self._set(trial.died())
+
     def put_back_running(self) -> None:
         """Put back all trials that are running; for when no worker runs any."""
         for trial in list(self.trials.values()):
@@ -168,7 +167,7 @@ class Study:
     def tell(self, trial: Trial) -> None:
         """Note the outcome of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
-        self.trials[trial.number] = trial
+        self.trials.keep(trial)
         chosen = None if self.incumbent is None else self.incumbent.number
         body = {**trial.to_json(), "elapsed_seconds": self.seconds(), "incumbent": chosen}
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
@@ -182,10 +181,10 @@ class Study:
 
     def retry(self, number: int) -> None:
         """Let a failed trial wait for another start."""
-        trial = self.trials[number].waiting()
+        trial = self.trials[number].retried()
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)
-        self.trials[number] = trial
+        self.trials.keep(trial)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
         """Note quantities of a complete trial that were measured after it was told."""
@@ -193,7 +192,7 @@ class Study:
         trial = self.trials[number].measured(constraints)
         event = ConstraintsMeasured(number, constraints)
         self.ledger.append(self.name, event.kind, event.to_json(), trial.to_json())
-        self.trials[number] = trial
+        self.trials.keep(trial)
         self._note_incumbent()
 
     def without_quantities(self) -> list[Trial]:
@@ -283,5 +282,5 @@ class Study:
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())
-        self.trials[trial.number] = trial
+        self.trials.keep(trial)
         return trial

@@ -3,10 +3,12 @@
 Light to import, and quick: it reads the ledger's documents and builds neither space nor history.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from prefect_tune.flows.study.documents import Standing, TrialDocument, standing_of
+from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -17,9 +19,6 @@ from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["summarize"]
 
-_ASK = "ask"
-"""Kind of the events that say how long an ask took; `Asked.kind`."""
-
 
 def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     """Return study, method, state, trials, incumbent, ensemble, test losses, cache and seconds.
@@ -29,10 +28,11 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     """
     stored = find_study(store, name)
     ledger = Ledger(store.database)
-    trials = [TrialDocument(document) for document in ledger.trials(name)]
     plan = StudyPlan.from_stored(stored)
     constraints = [bounded.constraint for bounded in plan.bounds]
-    standing = standing_of(trials, constraints)
+    summed, incumbent = _Summed(Standing(constraints)), stored.result.get("incumbent")
+    for document in ledger.each_trial(name):
+        summed.add(TrialDocument(document), incumbent)
     return {
         "study": stored.name,
         "method": plan.method,
@@ -40,39 +40,84 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "space": plan.space,
         "data": plan.source.data,
         "state": _state(store, stored),
-        "n_trials": sum(t.state.is_told for t in trials),
-        "n_stopped": sum(t.state == TrialState.STOPPED for t in trials),
-        "n_failed": sum(t.state == TrialState.FAILED for t in trials),
-        "n_waiting": sum(not t.state.is_told for t in trials),
-        "n_begun": len({t.configuration_text for t in trials}),
-        "incumbent": _in_brief(_incumbent(stored, trials, standing), plan),
+        "n_trials": sum(n for state, n in summed.states.items() if state.is_told),
+        "n_stopped": summed.states[TrialState.STOPPED],
+        "n_failed": summed.states[TrialState.FAILED],
+        "n_waiting": sum(n for state, n in summed.states.items() if not state.is_told),
+        "n_begun": len(summed.configurations),
+        "incumbent": _in_brief(summed.incumbent, plan),
         "constraints": {c.name: c.bound for c in constraints},
-        "nearest_infeasible": _in_brief(standing.nearest_infeasible, plan),
+        "nearest_infeasible": _in_brief(summed.standing.nearest_infeasible, plan),
         **_final_model(stored.result),
         "holdout": plan.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
-        "cache": _cache(store, name, trials),
+        "cache": {
+            "hits": summed.hits,
+            "misses": summed.misses,
+            "size_bytes": store.index.bytes_present(summed.keys, name),
+            "seconds_saved": summed.seconds_saved,
+        },
         "seconds": {
             "total": stored.seconds,
-            "evaluating": sum(t.cost_seconds for t in trials),
-            "asking": sum(e.body["seconds"] for e in ledger.events(name, _ASK)),
+            "evaluating": summed.cost_seconds,
+            "asking": ledger.asking_seconds(name),
         },
     }
+
+
+@dataclass
+class _Summed:
+    """Sums over the trials of a study, of which only the best are held.
+
+    Attributes:
+        standing: The best of them.
+        states: How many are in each state.
+        configurations: Those begun.
+        keys: Of all that their steps made or were served.
+        hits: Steps of folds that were served; a passthrough counts as neither hit nor miss.
+        misses: Steps of folds that were made.
+        seconds_saved: What hits saved.
+        cost_seconds: What the trials took.
+        said: The trial that the method has chosen, where it is not the best full one.
+    """
+
+    standing: Standing
+    states: Counter[TrialState] = field(default_factory=Counter)
+    configurations: set[bytes] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    hits: int = 0
+    misses: int = 0
+    seconds_saved: float = 0.0
+    cost_seconds: float = 0.0
+    said: TrialDocument | None = None
+
+    @property
+    def incumbent(self) -> TrialDocument | None:
+        """The trial that the method has chosen: the best full one, unless it said another."""
+        return self.said or self.standing.incumbent
+
+    def add(self, trial: TrialDocument, said: int | None) -> None:
+        """Take a trial; `said` is the number of the one that the method has chosen."""
+        self.standing.add(trial)
+        self.states[trial.state] += 1
+        self.configurations.add(trial.configuration_text)
+        self.cost_seconds += trial.cost_seconds
+        if trial.number == said:
+            self.said = trial
+        for step in trial.steps:
+            self.keys.add(step["key"])
+            if step["hit"]:
+                self.hits += 1
+                self.seconds_saved += step["seconds"] - step["load_seconds"]
+            else:
+                self.misses += 1
 
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Return where a study stands; one whose process was killed while running is interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
-
-
-def _incumbent(
-    stored: StoredStudy, trials: Sequence[TrialDocument], standing: Standing
-) -> TrialDocument | None:
-    """Return the trial that the method has chosen: the best full one, unless it said another."""
-    said = stored.result.get("incumbent")
-    return standing.incumbent if said is None else next(t for t in trials if t.number == said)
 
 
 def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,16 +138,4 @@ def _in_brief(trial: TrialDocument | None, plan: StudyPlan) -> dict[str, Any] | 
         "fidelity": fidelity_text(trial.document["query"], plan.folds, plan.epochs),
         "constraints": dict(trial.quantities),
         "configuration": trial.configuration,
-    }
-
-
-def _cache(store: ArtifactStore, study: str, trials: Sequence[TrialDocument]) -> dict[str, Any]:
-    """Return what the cache did for trials; a passthrough step counts as neither hit nor miss."""
-    steps = [step for trial in trials for step in trial.steps]
-    hits = [step for step in steps if step["hit"]]
-    return {
-        "hits": len(hits),
-        "misses": len(steps) - len(hits),
-        "size_bytes": store.index.bytes_present((step["key"] for step in steps), study),
-        "seconds_saved": sum(step["seconds"] - step["load_seconds"] for step in hits),
     }

@@ -178,6 +178,10 @@ class DaskTrials:
             lambda _, task_run_id=future.task_run_id: self._done.put(task_run_id)
         )
 
+    def bench(self, worker: str) -> int:
+        """Use a worker no more; return how many are left, or are to come back."""
+        return self._pool.bench(worker)
+
     def collect(self, timeout_seconds: float) -> list[Ended]:
         """Return the trials that have ended, after waiting at most that long for the first."""
         if self._pool.is_short:

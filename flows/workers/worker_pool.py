@@ -45,6 +45,7 @@ class WorkerPool:
         self._runner, self._nanny = runner, nanny
         self._leaving = set() if leaving is None else leaving
         self._addresses: list[str] = []
+        self._benched: set[str] = set()
         self._is_short = nanny is not None  # until its worker is known
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
 
@@ -72,7 +73,7 @@ class WorkerPool:
             parameters: Its parameters.
             preferred: Address of the worker to run it if it is free; None for any.
         """
-        if self._nanny is not None:
+        if self._nanny is not None or self._benched:
             return self._runner.submit_lean(task, parameters, self._addresses)
         if preferred is None or not self._is_free(preferred):
             return self._runner.submit_lean(task, parameters)
@@ -108,6 +109,18 @@ class WorkerPool:
         # Until then, the scheduler would send the next task there.
         while address in self._runner.client.processing() and monotonic() < until:
             sleep(_TICK_SECONDS)
+
+    def bench(self, address: str) -> int:
+        """Use a worker no more, nor any that its nanny starts; return how many are left.
+
+        Args:
+            address: The worker.
+        """
+        workers = self._describe_workers()
+        if address in workers:
+            self._benched.add(workers[address]["nanny"])
+        self._is_short = True
+        return len({worker["nanny"] for worker in workers.values()} - self._benched)
 
     def wait_for_worker(self, check: Callable[[], None]) -> None:
         """Wait until a task that is submitted now goes to a worker that stays.
@@ -164,7 +177,9 @@ class WorkerPool:
         return [
             address
             for address, worker in workers.items()
-            if address not in self._leaving and self._nanny in (None, worker["nanny"])
+            if address not in self._leaving
+            and worker["nanny"] not in self._benched
+            and self._nanny in (None, worker["nanny"])
         ]
 
     def _describe_workers(self) -> Mapping[str, Any]:

@@ -1,6 +1,9 @@
 """The trials so far, in the order of asking, as models want to see them."""
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +21,9 @@ class History:
 
     Many methods: each is a question that some model or method asks of the trials.
 
-    A trial enters when it is asked for, and each later state of it replaces the earlier one.
+    A trial enters when it is asked for, and each later state of it replaces the earlier one. That
+    takes no longer the more trials there are, nor does asking for the incumbent, for what is
+    pending or was asked for; all other questions look at all trials of their kind.
 
     Args:
         constraints: Met by an incumbent.
@@ -27,6 +32,11 @@ class History:
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
         self.constraints = tuple(constraints)
         self._trials: dict[int, Trial] = {}
+        self._positions: dict[int, int] = {}
+        self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
+        self._in_order: dict[TrialState, tuple[Trial, ...]] = {}
+        self._stretches: dict[Configuration, tuple[int, ...]] = {}
+        self._ranked: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -46,36 +56,89 @@ class History:
 
     def record(self, trial: Trial) -> None:
         """Add a trial, or replace what is known of it."""
+        former = self._trials.get(trial.number)
+        if former is None:
+            self._positions[trial.number] = len(self._trials)
+            configuration = trial.query.configuration
+            others = self._stretches.get(configuration, ())
+            self._stretches[configuration] = (*others, trial.number)
+        else:
+            self._forget(former)
         self._trials[trial.number] = trial
+        self._by_state[trial.state][trial.number] = trial
+        self._in_order.pop(trial.state, None)
+        if self._is_feasible(trial):
+            insort(self._ranked, _rank(trial))
+
+    def _forget(self, former: Trial) -> None:
+        del self._by_state[former.state][former.number]
+        self._in_order.pop(former.state, None)
+        if self._is_feasible(former):
+            del self._ranked[bisect_left(self._ranked, _rank(former))]
+
+    def _is_feasible(self, trial: Trial) -> bool:
+        return trial.state == TrialState.COMPLETE and self.violation(trial) <= 0
+
+    def _of(self, *states: TrialState) -> tuple[Trial, ...]:
+        """Return the trials of some states, in the order of asking."""
+        if len(states) == 1 and (known := self._in_order.get(states[0])) is not None:
+            return known
+        trials = [trial for state in states for trial in self._by_state[state].values()]
+        found = tuple(sorted(trials, key=lambda trial: self._positions[trial.number]))
+        if len(states) == 1:
+            self._in_order[states[0]] = found
+        return found
 
     @property
-    def asked(self) -> set[Configuration]:
+    def asked(self) -> AbstractSet[Configuration]:
         """The configurations asked for so far."""
-        return {t.query.configuration for t in self}
+        return self._stretches.keys()
 
     @property
     def pending(self) -> tuple[Trial, ...]:
         """Trials asked for whose outcome is not known yet."""
-        return tuple(t for t in self if not t.is_told)
+        return self._of(*(state for state in TrialState if not state.is_told))
 
     @property
     def complete(self) -> tuple[Trial, ...]:
         """Trials of full queries with a loss."""
-        return tuple(t for t in self if t.state == TrialState.COMPLETE)
+        return self._of(TrialState.COMPLETE)
 
     @property
     def stopped(self) -> tuple[Trial, ...]:
         """Trials with a loss that are not the whole evaluation."""
-        return tuple(t for t in self if t.state == TrialState.STOPPED)
-
-    def stretches(self, configuration: Configuration) -> tuple[Trial, ...]:
-        """Return the trials of a configuration, in the order of asking."""
-        return tuple(t for t in self if t.query.configuration == configuration)
+        return self._of(TrialState.STOPPED)
 
     @property
     def failed(self) -> tuple[Trial, ...]:
         """Trials without one."""
-        return tuple(t for t in self if t.state == TrialState.FAILED)
+        return self._of(TrialState.FAILED)
+
+    def count(self, *states: TrialState) -> int:
+        """Return how many trials are in some states."""
+        return sum(len(self._by_state[state]) for state in states)
+
+    def stretches(self, configuration: Configuration) -> tuple[Trial, ...]:
+        """Return the trials of a configuration, in the order of asking."""
+        return tuple(self._trials[n] for n in self._stretches.get(configuration, ()))
+
+    def abridged(self, n_best: int, n_last: int) -> "History":
+        """Return a history of the best feasible trials, the last ones told, and all pending ones.
+
+        Args:
+            n_best: How many of the best.
+            n_last: How many complete and failed ones, from the end of the order of asking.
+        """
+        best = (number for _, number in self._ranked[:n_best])
+        told = (TrialState.COMPLETE, TrialState.FAILED)
+        last = (t.number for t in reversed(self._trials.values()) if t.state in told)
+        pending = (trial.number for trial in self.pending)
+        abridged = History(self.constraints)
+        for number in sorted(
+            {*best, *islice(last, n_last), *pending}, key=self._positions.__getitem__
+        ):
+            abridged.record(self._trials[number])
+        return abridged
 
     @property
     def losses(self) -> NDArray[np.float64]:
@@ -88,8 +151,7 @@ class History:
 
         Of equals, the one asked for first.
         """
-        feasible = [t for t in self.complete if self.violation(t) <= 0]
-        return min(feasible, key=lambda t: (t.loss, t.number), default=None)
+        return self._trials[self._ranked[0][1]] if self._ranked else None
 
     @property
     def nearest_infeasible(self) -> Trial | None:
@@ -100,3 +162,8 @@ class History:
     def violation(self, trial: Trial) -> float:
         """Return by how much a complete trial violates the constraints; `<= 0` within all."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
+
+
+def _rank(trial: Trial) -> tuple[float, int]:
+    assert trial.evaluation is not None  # noqa: S101 - it is complete
+    return trial.evaluation.loss, trial.number

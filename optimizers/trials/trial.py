@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from sys import intern
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.query import Query
@@ -81,7 +82,7 @@ class Evaluation:
             **{
                 **document,
                 "fold_losses": tuple(document["fold_losses"]),
-                "steps": tuple(StepCost(**step) for step in document["steps"]),
+                "steps": _steps(document),
                 "curve": tuple(document["curve"]),
                 "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
                 "predictions": tuple(document["predictions"]),
@@ -120,8 +121,15 @@ class Failure:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        steps = tuple(StepCost(**step) for step in document.get("steps", ()))
-        return cls(**{**document, "steps": steps})
+        return cls(**{**document, "steps": _steps(document)})
+
+
+def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:
+    """Read steps; names and keys of many trials are the same, and kept once."""
+    return tuple(
+        StepCost(**{**step, "step": intern(step["step"]), "key": intern(step["key"])})
+        for step in document.get("steps", ())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,7 @@ class Trial:
         evaluation: The outcome, of a complete or stopped trial.
         failure: The reason, of a failed one.
         attempts: How often it was started.
+        deaths: How often its worker died of itself since it was asked for or tried again.
     """
 
     number: int
@@ -146,6 +155,7 @@ class Trial:
     evaluation: Evaluation | None = None
     failure: Failure | None = None
     attempts: int = 0
+    deaths: int = 0
 
     def __post_init__(self) -> None:
         has_ended_well = self.state in (TrialState.COMPLETE, TrialState.STOPPED)
@@ -229,6 +239,14 @@ class Trial:
         """Return the trial put back to wait for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
+    def died(self) -> Self:
+        """Return the trial put back to wait because its worker died of itself."""
+        return replace(self.waiting(), deaths=self.deaths + 1)
+
+    def retried(self) -> Self:
+        """Return a failed trial put back to wait because a user asks for it."""
+        return replace(self.waiting(), deaths=0)
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return {
@@ -238,17 +256,27 @@ class Trial:
             "evaluation": self.evaluation.to_json() if self.evaluation else None,
             "failure": self.failure.to_json() if self.failure else None,
             "attempts": self.attempts,
+            "deaths": self.deaths,
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read what `to_json` wrote, checked against a space."""
+    def from_json(
+        cls, document: Mapping[str, Any], space: Space, query: Query | None = None
+    ) -> Self:
+        """Read what `to_json` wrote, checked against a space.
+
+        Args:
+            document: What it wrote.
+            space: The space.
+            query: The query, where it has been read already.
+        """
         evaluation, failure = document["evaluation"], document["failure"]
         return cls(
             number=document["number"],
-            query=Query.from_json(document["query"], space),
+            query=query or Query.from_json(document["query"], space),
             state=TrialState(document["state"]),
             evaluation=Evaluation.from_json(evaluation) if evaluation else None,
             failure=Failure.from_json(failure) if failure else None,
             attempts=document["attempts"],
+            deaths=document.get("deaths", 0),  # not in 0.1
         )

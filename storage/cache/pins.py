@@ -30,22 +30,27 @@ class Pins:
 
     def set(self, keys: Sequence[str], owner: str, seconds: float) -> None:
         """Pin artifacts for some time, instead of those that the owner pinned before."""
-        table = pin_table.c
-        with self._database.write() as connection:
-            is_over = (table.owner == owner) | (table.expires < epoch())
+        is_over = (pin_table.c.owner == owner) | (pin_table.c.expires < epoch())
+
+        def change(connection: Connection) -> None:
             connection.execute(delete(pin_table).where(is_over))
             self._insert(connection, keys, owner, seconds)
+
+        self._database.transact(change)
 
     def change(
         self, keys: Sequence[str], released: Sequence[str], owner: str, seconds: float
     ) -> None:
         """Pin artifacts for some time and release others; the owner's other pins stay."""
         table = pin_table.c
-        with self._database.write() as connection:
+
+        def change(connection: Connection) -> None:
             for some in in_chunks([*keys, *released]):
                 is_meant = (table.owner == owner) & table.key.in_(some)
                 connection.execute(delete(pin_table).where(is_meant))
             self._insert(connection, keys, owner, seconds)
+
+        self._database.transact(change)
 
     def release(self, owner: str) -> None:
         """Release all pins of an owner."""
@@ -53,9 +58,8 @@ class Pins:
 
     def release_beginning(self, owner: str) -> None:
         """Release all pins of owners whose name begins so."""
-        with self._database.write() as connection:
-            is_meant = pin_table.c.owner.startswith(owner, autoescape=True)
-            connection.execute(delete(pin_table).where(is_meant))
+        is_meant = pin_table.c.owner.startswith(owner, autoescape=True)
+        self._database.transact(lambda c: c.execute(delete(pin_table).where(is_meant)))
 
     @staticmethod
     def _insert(connection: Connection, keys: Sequence[str], owner: str, seconds: float) -> None:

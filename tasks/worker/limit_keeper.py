@@ -11,7 +11,6 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import psutil
@@ -19,7 +18,7 @@ from distributed.diagnostics.plugin import NannyPlugin
 from distributed.system import MEMORY_LIMIT
 
 from prefect_tune.tasks.worker.trial_limits import TrialLimits, share_of_memory
-from prefect_tune.tasks.worker.trial_note import note_path, read_note
+from prefect_tune.tasks.worker.trial_note import note_path, own_seconds, read_note
 
 __all__ = ["LimitKeeper"]
 
@@ -81,7 +80,7 @@ class LimitKeeper(NannyPlugin):
         note = self._read()
         if not note:
             return
-        seconds = monotonic() - note["started"]
+        seconds = own_seconds(note)
         memory_bytes = psutil.Process(self._pid).memory_info().rss
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
@@ -129,7 +128,7 @@ class LimitKeeper(NannyPlugin):
             "message": message,
             "step": note.get("step"),
             "fold": note.get("fold"),
-            "cost_seconds": monotonic() - note["started"],
+            "cost_seconds": own_seconds(note),
             "steps": note.get("steps", []),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}

@@ -17,8 +17,17 @@ import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.storage.waiting.waited_seconds import Waits
 
-__all__ = ["note_path", "note_step", "read_note", "this_worker", "trial_noted"]
+__all__ = [
+    "note_path",
+    "note_step",
+    "note_waits",
+    "own_seconds",
+    "read_note",
+    "this_worker",
+    "trial_noted",
+]
 
 _COST_FIELDS = tuple(f.name for f in fields(StepCost))
 
@@ -87,9 +96,21 @@ def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tu
         note.write(step=step, fold=fold, steps=[_as_json(cost) for cost in costs()])
 
 
+def note_waits(waits: Waits) -> None:
+    """Note how long the trial of this process has waited for others, and whether it waits now."""
+    if (note := _NOTED.get()) is not None:
+        note.write(waited=waits.seconds, waits_since=waits.since)
+
+
 def _as_json(cost: StepCost) -> dict[str, Any]:
     # A note is written for each step and fold, and `asdict` copies all values deeply.
     return {name: getattr(cost, name) for name in _COST_FIELDS}
+
+
+def own_seconds(note: Mapping[str, Any]) -> float:
+    """Return how long the trial of a note has worked, without its waits for others."""
+    until = note.get("waits_since") or monotonic()
+    return float(until - note["started"] - note.get("waited", 0.0))
 
 
 def read_note(path: Path) -> Mapping[str, Any]:

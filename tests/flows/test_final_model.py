@@ -30,6 +30,8 @@ from prefect_tune.tasks.study_context import StudyContext
 NAME = "ended"
 LOSSES = (30.0, 20.0, 10.0, 40.0)
 BEST = 2
+LIMIT_SECONDS = 3 * 900.0
+"""Of a refit: three times as long as a trial may take by default."""
 
 
 @dataclass
@@ -39,16 +41,26 @@ class Here:
     Attributes:
         begun: Names and parameters of the tasks that were run.
         meanwhile: Called between members and what is made of them.
+        too_slow: Numbers of the trials whose refit takes longer than it may.
     """
 
     begun: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
+    too_slow: set[int] = field(default_factory=set)
 
-    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
+    def run(
+        self, task: Any, parameters: dict[str, Any], *, limit_seconds: float = LIMIT_SECONDS
+    ) -> Any:
+        n_members = len(parameters.get("members", [1]))
+        assert limit_seconds in (LIMIT_SECONDS, n_members * LIMIT_SECONDS)
+        fitted = {parameters.get("number"), *(m.number for m in parameters.get("members", ()))}
+        if fitted & self.too_slow:
+            raise TimeoutError("took too long")
         self.begun.append((task.name, dict(parameters)))
         return task.fn(**{**parameters, "report": "trial"}).data
 
-    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
+    def run_all(self, jobs: Sequence[Job], *, limit_seconds: float) -> list[Any]:
+        assert limit_seconds == LIMIT_SECONDS
         results = [self.run(job.task, dict(job.parameters)) for job in jobs]
         self.meanwhile()
         return results
@@ -185,7 +197,7 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
         raise ValueError("no")
 
     monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
-    with pytest.raises(RefitFailed, match=r"^trial 2 could not be fitted"):
+    with pytest.raises(RefitFailed, match=r"^trial 3 could not be fitted"):
         ending.end(EnsembleRule("greedy", 2))
     assert ending.pinned() == set()
 
@@ -222,3 +234,39 @@ def test_where_no_ensemble_is_better_the_methods_choice_is_the_model(ending, cho
     compared = ending.end(EnsembleRule("auto"))["ensemble"]
     assert compared["kind"] == "single"
     assert compared["members"] == [{"trial": BEST, "weight": 1.0}]
+
+
+def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
+    ending.workers.too_slow = {2, 1}
+    summary = ending.end()
+    assert ending.study.result["members"] == [{"trial": 0, "weight": 1.0}]
+    assert summary["test_loss"] == summary["single_best_test_loss"]
+    assert [note for note in ending.notes if "instead" in note] == [
+        "refit of trial 2: took too long; trial 1 is fitted instead",
+        "refit of trial 1: took too long; trial 0 is fitted instead",
+    ]
+
+
+def test_a_refit_that_took_too_long_is_tried_again_when_limits_are_raised(ending) -> None:
+    ending.workers.too_slow = {2}
+    ending.end()
+    ending.workers.too_slow = set()
+    ending.end()
+    assert ending.workers.names == []  # nothing has changed
+    ending.study.plan = replace(ending.study.plan, trial_memory_bytes=10**10)
+    ending.end()
+    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+
+
+def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    ending.workers.too_slow = {0}
+    summary = ending.end(EnsembleRule("greedy"))
+    assert summary["ensemble"] is None
+    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+
+
+def test_when_no_trial_can_be_fitted_it_is_said_of_the_last(ending) -> None:
+    ending.workers.too_slow = {0, 1, 2, 3}
+    with pytest.raises(RefitFailed, match="refit of trial 3: took too long"):
+        ending.end()

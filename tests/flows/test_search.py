@@ -12,6 +12,7 @@ from worlds import mixed_space
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
+from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
     Budget,
@@ -36,7 +37,7 @@ class WrittenStudy:
     """A study in memory, which has nothing to ask for beyond `n_configurations`."""
 
     n_configurations: int = 100
-    trials: dict[int, Trial] = field(default_factory=dict)
+    trials: StudyTrials = field(default_factory=StudyTrials)
     spent: float = 0.0
     ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
     optimizer: Any = field(default_factory=lambda: _method(can_go_on=False))
@@ -44,6 +45,10 @@ class WrittenStudy:
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
     problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
+
+    @property
+    def asking_seconds(self) -> float:
+        return sum(self.ask_seconds)
 
     @property
     def n_asked(self) -> int:
@@ -77,6 +82,9 @@ class WrittenStudy:
     def put_back(self, trial: Trial) -> Trial:
         return self._set(trial.waiting())
 
+    def put_back_dead(self, trial: Trial) -> Trial:
+        return self._set(trial.died())
+
     def put_back_running(self) -> None:
         for number in self.numbers("running"):
             self.put_back(self.trials[number])
@@ -88,7 +96,7 @@ class WrittenStudy:
         return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
 
     def _set(self, trial: Trial) -> Trial:
-        self.trials[trial.number] = trial
+        self.trials.keep(trial)
         return trial
 
 
@@ -107,13 +115,18 @@ class WrittenPool:
     under_way: list[Trial] = field(default_factory=list)
     most: int = 0
     cuts: list[str] = field(default_factory=list)
+    benched: list[str] = field(default_factory=list)
 
     @property
     def n_running(self) -> int:
         return len(self.under_way)
 
     def has_room(self) -> bool:
-        return self.n_running < self.n_slots
+        return self.n_running < self.n_slots - len(self.benched)
+
+    def bench(self, worker: str) -> int:
+        self.benched.append(worker)
+        return self.n_slots - len(self.benched)
 
     def submit(self, trial: Trial, report: str) -> None:
         assert report == "steps"
@@ -154,7 +167,8 @@ def _ended(trial: Trial, fate: str) -> Ended:
     if fate == "fails":
         return Ended(trial, TrialOutcome(None, Failure("error", "no rows"), 1))
     if fate == "store lost":
-        return Ended(trial, TrialOutcome(None, None, 1, lost="the disk is full"))
+        lost = TrialOutcome(None, None, 1, lost="the disk is full", worker=f"w{trial.attempts}")
+        return Ended(trial, lost)
     if fate == "times out":
         return Ended(trial, None, Failure("timeout", "took more than 1 s"))
     assert fate == "dies"
@@ -246,14 +260,14 @@ def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
 
 
 def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:
-    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(2)})
+    study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(2)))
     done = Searched(study=study, trials=3)
     assert [t.number for t in done.study.told] == [0, 1, 2]
     assert len(done.study.budgets) == 1
 
 
 def test_a_retry_runs_the_trials_that_it_names_and_no_others() -> None:
-    study = WrittenStudy(trials={n: Trial(n, QUERY) for n in range(4)})
+    study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, only=frozenset({1, 3}), trials=10)
     assert done.reason == "all are run again"
     assert [t.number for t in done.study.told] == [1, 3]
@@ -285,7 +299,7 @@ def test_a_second_death_is_the_trials_own_doing() -> None:
     done = Searched({(1, 1): "dies", (1, 2): "dies"}, trials=3)
     failed = done.study.trials[1]
     assert failed.failure is not None
-    assert (failed.failure.kind, failed.attempts) == ("crashed", 2)
+    assert (failed.failure.kind, failed.attempts, failed.deaths) == ("crashed", 2, 2)
     assert failed.failure.message == "the worker process died in 2 attempts"
     assert (failed.failure.step, failed.failure.fold) == ("impute", 2)
     assert [t.number for t in done.study.told].count(1) == 1
@@ -307,14 +321,33 @@ def test_a_trial_that_fails_is_told_at_once_and_ends_nothing(fate: str, kind: st
 def test_a_search_that_cannot_go_on_leaves_a_study_that_can(
     fate: str, error: type[BaseException]
 ) -> None:
-    done = Searched({(2, 1): fate, (3, 1): "hangs"}, trials=6, raises=error)
+    fates = {(2, 1): fate, (3, 1): fate}
+    done = Searched(fates, trials=6, raises=error)
+    n_starts = done.study.trials[2].attempts
     assert done.pool.cuts == ["the flow was interrupted"]
     assert done.study.numbers("running") == []
     assert done.study.numbers("waiting") == [2, 3]
     assert [t.number for t in done.study.told] == [0, 1]
     again = Searched(study=done.study, trials=6)
     assert again.study.numbers("complete") == [0, 1, 2, 3, 4, 5]
-    assert again.study.trials[2].attempts == 2
+    assert again.study.trials[2].attempts == n_starts + 1
+
+
+def test_a_worker_that_cannot_go_on_is_benched_and_its_trial_waits_for_another() -> None:
+    done = Searched({(1, 1): "store lost"}, trials=4)
+    assert done.pool.benched == ["w1"]
+    assert done.study.numbers("complete") == [0, 1, 2, 3]
+    assert done.study.trials[1].attempts == 2
+    assert done.heard.notes == [
+        "worker w1 is not used any more, and trial 1 waits for another: the disk is full"
+    ]
+
+
+def test_starts_that_were_cut_are_no_deaths() -> None:
+    done = Searched({(0, 1): "interrupt"}, trials=1, raises=KeyboardInterrupt)
+    again = Searched({(0, 2): "dies"}, study=done.study, trials=1)
+    trial = again.study.trials[0]
+    assert (trial.state, trial.attempts, trial.deaths) == ("complete", 3, 1)
 
 
 def test_no_trial_is_started_while_the_server_is_behind() -> None:

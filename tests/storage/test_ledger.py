@@ -2,9 +2,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+from services import Postgres
 from sqlalchemy import update
 
-from prefect_tune.storage import Ledger
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.lease import LeaseLost, lease_table
 
@@ -107,3 +108,32 @@ def test_only_the_last_memo_of_a_study_is_kept(ledger) -> None:
     assert ledger.memo("s") == {"walkers": [2.0]}
     ledger.delete_study("s")
     assert ledger.memo("s") is None
+
+
+def test_what_is_appended_while_the_database_is_restarted_is_there_once(
+    tmp_path, monkeypatch
+) -> None:
+    server = Postgres(tmp_path / "postgres")
+    address = StoreAddress(str(tmp_path / "store"), server.new_database())
+    store = ArtifactStore(address)
+    assert store.leases.acquire("study s")
+    ledger = Ledger(store.database, lease="study s")
+    assert ledger.create_study("s", {}, {})
+    ledger.append("s", "ask", {"number": 0}, trial(0))
+    n_restarts = 0
+    enter = Ledger._set_trial
+
+    def enter_after_a_restart(self, connection, study, entered) -> None:
+        nonlocal n_restarts
+        if n_restarts == 0:
+            n_restarts += 1
+            server.restart()  # in the middle of the transaction
+        enter(self, connection, study, entered)
+
+    monkeypatch.setattr(Ledger, "_set_trial", enter_after_a_restart)
+    ledger.append("s", "tell", {"number": 0}, trial(0, "complete"))
+    assert n_restarts == 1
+    assert [(e.sequence, e.kind) for e in ledger.events("s")] == [(0, "ask"), (1, "tell")]
+    assert [t["state"] for t in ledger.trials("s")] == ["complete"]
+    store.close()
+    server.stop()

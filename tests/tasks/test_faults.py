@@ -6,23 +6,19 @@ import os
 import resource
 import shutil
 import signal
-import socketserver
 import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from time import sleep
-from urllib.parse import urlsplit
+from time import monotonic, sleep
 from uuid import uuid4
 
 import pytest
+from faulty_bucket import faulty_bucket
 from inputs import write_table
-from services import Postgres, s3_server
+from services import Postgres
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
@@ -30,8 +26,11 @@ from prefect_tune.storage import StoreAddress, StoreLost, writer
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.database import BUSY_SECONDS, DiskFull
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+from prefect_tune.tasks.evaluate import evaluate as evaluate_task
 from prefect_tune.tasks.study_context import StudyContext, open_store
 
+AWAY_SECONDS = 6.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -178,76 +177,8 @@ def test_records_that_cannot_be_written_end_the_run(context) -> None:
         outcome(context, draw(context, 3))
 
 
-class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Hands requests on to a server, late or not at all where `fault` says so."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, target: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.target = urlsplit(target)
-        self.fault = ""
-        self.n_faults = 0
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FaultyProxy
-    protocol_version = "HTTP/1.1"
-
-    def handle_any(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length) if length else None
-        is_of_cache = "/cache/" in self.path
-        self.server.n_faults += bool(self.server.fault) and is_of_cache
-        if self.server.fault == "errors" and is_of_cache:
-            self.send_response(403)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if self.server.fault == "slow" and is_of_cache:
-            sleep(0.1)
-        target = HTTPConnection(self.server.target.hostname, self.server.target.port)
-        headers = {k: v for k, v in self.headers.items() if k.lower() != "connection"}
-        target.request(self.command, self.path, body, headers)
-        answer = target.getresponse()
-        content = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "connection", "server", "date"):
-                self.send_header(name, value)
-        if answer.getheader("Content-Length") is None:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-        target.close()
-
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
-
-    def log_message(self, *args: object) -> None:
-        """Quiet."""
-
-
-@contextmanager
-def faulty_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    import s3fs
-
-    with s3_server() as url, FaultyProxy(url) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "test")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_address[1]}")
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("bucket")
-        yield proxy
-        proxy.shutdown()
-        s3fs.S3FileSystem.clear_instance_cache()
-
-
-def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, monkeypatch, caplog) -> None:
-    with faulty_bucket(monkeypatch) as proxy:
+def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, caplog) -> None:
+    with faulty_bucket() as proxy:
         database = f"sqlite:///{tmp_path}/index.sqlite"
         address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
         context = context_of(tmp_path, address=address)
@@ -268,6 +199,45 @@ def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, monkeypatch,
         assert not found.damaged
         open_store(address).close()
         open_store.cache_clear()
+
+
+def test_a_bucket_that_is_away_for_a_while_is_waited_for_and_no_trial_is_charged(tmp_path) -> None:
+    with faulty_bucket() as proxy:
+        database = f"sqlite:///{tmp_path}/index.sqlite"
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
+        context = context_of(tmp_path, address=address)
+        store_of(context).memory = MemoryTier(0)
+        unhurt = expected(context)
+        seconds = evaluate(context, draw(context, 4)).cost_seconds
+        proxy.fault = "away"
+        back = threading.Timer(AWAY_SECONDS, lambda: setattr(proxy, "fault", ""))
+        back.start()
+        started = monotonic()
+        came = evaluate(context, draw(context, 3))
+        assert monotonic() - started > AWAY_SECONDS
+        assert result(came) == unhurt
+        assert came.cost_seconds < seconds + AWAY_SECONDS / 2
+        assert verify(store_of(context)).is_sound
+        open_store(address).close()
+        open_store.cache_clear()
+
+
+def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
+    server = Postgres(tmp_path / "postgres")
+    address = StoreAddress(str(tmp_path / "store"), server.new_database())
+    context = context_of(tmp_path, address=address)
+    query = draw(context, 3)
+    open_store(address).close()
+    open_store.cache_clear()  # as in a process that has just been started
+    server.stop()
+    state = evaluate_task.fn(0, query.to_json(), context, "trial")
+    assert state.is_failed()
+    assert (state.data.evaluation, state.data.failure) == (None, None)
+    assert "cannot" in state.data.lost or "connection" in state.data.lost
+    open_store.cache_clear()
 
 
 @pytest.fixture

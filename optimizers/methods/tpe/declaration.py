@@ -21,16 +21,19 @@ class TpeOptions:
             default since version 5); `groups`, these and hyperparameters that are active together
             (its `group`); or `nothing` (its default before).
         failure_cost: What a failed trial counts as.
+        n_known: Of more trials than this, densities are fitted on so many: the best quarter, and
+            the last ones told. An ask takes no longer then, however many there are.
     """
 
     n_startup: int = 10
     n_candidates: int = 24
     joint: Literal["choices", "groups", "nothing"] = "groups"
     failure_cost: FailureCost = "worst"
+    n_known: int = 500
 
     def __post_init__(self) -> None:
         check_options(self)
-        for name in ("n_startup", "n_candidates"):
+        for name in ("n_startup", "n_candidates", "n_known"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
 

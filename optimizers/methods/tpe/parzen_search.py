@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as OptunaState
 
 from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions
 from prefect_tune.optimizers.methods.tpe.dimensions import Dimensions, Group, to_value
@@ -25,6 +26,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.told_losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -58,10 +60,13 @@ class ParzenSearch:
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
-        asked = history.asked
-        if len(history.complete) + len(history.failed) < self.options.n_startup:
+        asked, n_known = history.asked, self.options.n_known
+        n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
+        if n_told < self.options.n_startup:
             return Query(new_configuration(self.space, asked, rng))
-        study, trial = self._study(history), new_trial(len(history))
+        n_best = n_known // 4
+        known = history if n_told <= n_known else history.abridged(n_best, n_known - n_best)
+        study, trial = self._study(known), new_trial(len(history))
         sampler = TPESampler(
             n_startup_trials=0,
             n_ei_candidates=self.options.n_candidates,
@@ -120,5 +125,5 @@ class ParzenSearch:
             frozen.number = trial.number
             self._known[trial.number] = frozen
         frozen.value = loss
-        frozen.state = TrialState.RUNNING if loss is None else TrialState.COMPLETE
+        frozen.state = OptunaState.RUNNING if loss is None else OptunaState.COMPLETE
         return frozen

@@ -26,7 +26,9 @@ def test_trials_are_listed_with_stable_fields(studied) -> None:
     rows = studied.json("trials", "s")
     assert [row["number"] for row in rows] == list(range(5))
     for row in rows:
-        assert set(row) == {"number", "state", "query", "evaluation", "failure", "attempts"}
+        assert set(row) == {
+            "number", "state", "query", "evaluation", "failure", "attempts", "deaths",
+        }  # fmt: skip
         assert set(row["query"]) == {
             "configuration", "subset", "subset_draw", "epochs", "folds"
         }  # fmt: skip

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import mixed_space
 
-from prefect_tune.flows.study.documents import TrialDocument, standing_of
+from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.constraint import Constraint
@@ -47,7 +47,9 @@ def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
     history = History(constraints)
     for trial in made:
         history.record(trial)
-    standing = standing_of([TrialDocument(t.to_json()) for t in made], constraints)
+    standing = Standing(constraints)
+    for trial in made:
+        standing.add(TrialDocument(trial.to_json()))
     assert _number(standing.incumbent) == _number(history.incumbent)
     nearest = None if history.incumbent else history.nearest_infeasible
     assert _number(standing.nearest_infeasible) == _number(nearest)

@@ -47,6 +47,14 @@ def test_a_trial_survives_json_in_every_state() -> None:
         assert Trial.from_json(json.loads(json.dumps(trial.to_json())), SPACE) == trial
 
 
+def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
+    trial = Trial(0, query(0)).started().waiting().started().died()
+    assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
+    failed = trial.started().died().failed(Failure("crashed", "it died"))
+    assert Trial.from_json(failed.to_json(), SPACE) == failed
+    assert (failed.deaths, failed.retried().deaths) == (2, 0)
+
+
 def test_attempts_count_the_starts() -> None:
     trial = Trial(0, query(0)).started().waiting().started()
     assert (trial.attempts, trial.state) == (2, TrialState.RUNNING)

@@ -1,0 +1,5 @@
+"""Waiting for what others do: never a trial's own time, and never without an end.
+
+`waited_seconds` counts it, so that neither cost nor limits of a trial have it. `outage` waits until
+a database or bucket answers again.
+"""

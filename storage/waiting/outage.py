@@ -1,0 +1,77 @@
+"""Outages, waited out: what a trial works with may be away for a while, and that is not its doing.
+
+One policy for databases and buckets: try again after random pauses that grow to some seconds, for
+five minutes at most.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from time import sleep
+from typing import TypeVar
+
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.waiting.waited_seconds import begin, waiting
+
+__all__ = ["OUTAGE_VARIABLE", "outage_seconds", "through_outage"]
+
+OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
+"""Environment variable of the longest outage that is waited out, for the flow and every worker."""
+_OUTAGE_SECONDS = 300.0
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 5.0
+
+_LOGGER = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+def outage_seconds() -> float:
+    """Return how long an outage is waited out at most."""
+    return float(os.environ.get(OUTAGE_VARIABLE) or _OUTAGE_SECONDS)
+
+
+def through_outage(
+    call: Callable[[], Result], is_outage: Callable[[BaseException], bool]
+) -> Result:
+    """Call, and call again while an outage lasts; what was in vain counts as waiting.
+
+    Args:
+        call: What to do; doing it twice must be as good as once.
+        is_outage: Whether an error is one.
+
+    Raises:
+        Exception: The last error, if the outage lasts too long; any other error at once.
+    """
+    begun = begin()
+    try:
+        return call()
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        why = masked(str(error).split("\n", 1)[0])
+        _LOGGER.warning(f"waiting at most {outage_seconds():g} s: {why}")
+    from tenacity import (  # noqa: PLC0415 - only when something is away
+        Retrying,
+        retry_if_exception,
+        stop_after_delay,
+        wait_random_exponential,
+    )
+
+    def pause(seconds: float) -> None:
+        with waiting(begun):
+            sleep(seconds)
+
+    def again() -> Result:
+        nonlocal begun
+        begun = begin()
+        return call()
+
+    pause(_FIRST_PAUSE_SECONDS)
+    return Retrying(
+        retry=retry_if_exception(is_outage),
+        wait=wait_random_exponential(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS),
+        stop=stop_after_delay(outage_seconds()),
+        sleep=pause,
+        reraise=True,
+    )(again)

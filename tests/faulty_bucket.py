@@ -1,0 +1,94 @@
+"""A bucket behind a proxy that makes it slow, refuses, or is away, as a test says."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
+from time import sleep
+from urllib.parse import urlsplit
+
+import pytest
+from services import s3_server
+
+
+class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Hands requests on to a server, as `fault` says.
+
+    Attributes:
+        fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything.
+        n_faults: Requests for files of the cache that met a fault.
+        n_requests: All requests so far.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = urlsplit(target)
+        self.fault = ""
+        self.n_faults = self.n_requests = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FaultyProxy
+    protocol_version = "HTTP/1.1"
+
+    def handle_any(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length) if length else None
+        is_of_cache = "/cache/" in self.path
+        self.server.n_requests += 1
+        self.server.n_faults += bool(self.server.fault) and is_of_cache
+        if self.server.fault == "away":
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if self.server.fault == "errors" and is_of_cache:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if self.server.fault == "slow" and is_of_cache:
+            sleep(0.1)
+        target = HTTPConnection(self.server.target.hostname, self.server.target.port)
+        headers = {k: v for k, v in self.headers.items() if k.lower() != "connection"}
+        target.request(self.command, self.path, body, headers)
+        answer = target.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "server", "date"):
+                self.send_header(name, value)
+        if answer.getheader("Content-Length") is None:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+        target.close()
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def faulty_bucket() -> Iterator[FaultyProxy]:
+    """An empty bucket `bucket` behind a proxy; the environment says where it is."""
+    import s3fs
+
+    with s3_server() as url, FaultyProxy(url) as proxy, pytest.MonkeyPatch.context() as patched:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patched.setenv(name, "test")
+        patched.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_address[1]}")
+        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem().mkdir("bucket")
+        yield proxy
+        proxy.shutdown()
+        s3fs.S3FileSystem.clear_instance_cache()
