@@ -45,7 +45,6 @@ from prefect_tune.storage.files import (
 )
 from prefect_tune.storage.journal import (
     Journal,
-    Publication,
     end_publications,
     note_publications,
 )
@@ -199,10 +198,9 @@ class Records:
         gone: list[str] = []
         for some in in_chunks(records):
             doomed = self._database.transact(partial(_released, study, some, lease))
-            for folder, place in doomed:
-                self._files.delete(f"{folder}/{place}")
-            self._journal.finish([place for _, place in doomed])
-            gone += [folder.removeprefix(f"{RECORDS}/") for folder, _ in doomed]
+            self._files.delete_parts(doomed)
+            self._journal.finish([place_of(parts) for parts in doomed.values()])
+            gone += [folder.removeprefix(f"{RECORDS}/") for folder in doomed]
         return gone
 
     def used_by(self, study: str, beginning: str = "") -> list[str]:
@@ -241,8 +239,12 @@ class Records:
 
 def _released(
     study: str, records: Sequence[str], lease: str | None, connection: Connection
-) -> list[Publication]:
-    """Take records from a study; note for deletion those that no other uses, and return them."""
+) -> dict[str, dict[str, Part]]:
+    """Take records from a study; note those for deletion that no other uses.
+
+    Returns:
+        Their parts, by their folders.
+    """
     if lease is not None:
         check_held(connection, lease)
     users = record_user_table.c
@@ -255,9 +257,9 @@ def _released(
     rows = connection.execute(unused.with_for_update()).all()
     doomed = [row.id for row in rows]
     connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
-    places = [(_folder(row.id), place_of(_parts(row.parts))) for row in rows]
-    note_publications(connection, places)
-    return places
+    parts = {_folder(row.id): _parts(row.parts) for row in rows}
+    note_publications(connection, [(folder, place_of(p)) for folder, p in parts.items()])
+    return parts
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Part]:

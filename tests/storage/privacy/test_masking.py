@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
-from prefect_tune.storage.database import Database, DatabaseRefused
+from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused
+from prefect_tune.storage.migrations.upgrade import bring_up_to_date
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -56,7 +57,7 @@ def test_addresses_and_errors_do_not_show_it() -> None:
 
 def test_a_database_that_does_not_answer_is_named_without_it() -> None:
     database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
-    with pytest.raises(DatabaseRefused) as refused:
-        database.create_tables()
+    with pytest.raises(DatabaseLost) as refused:
+        bring_up_to_date(database)
     assert "cret" not in str(refused.value)
     assert "ann:***@127.0.0.1" in str(refused.value)
