@@ -244,7 +244,7 @@ class Database:
             ) from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait for one to be free, and for a server that answered before."""
+        """Return a connection; wait, once, for one to be free or a server that answered before."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (self._was_reached or _is_crowded(error))

@@ -167,8 +167,7 @@ class Files:
         if self.is_local:
             self._move_in(place, target, files)
         else:  # nobody knows the place before all is there
-            for name, data in files.items():
-                self._call("pipe_file", posixpath.join(target, name), bytes(data))
+            self._call("pipe", {posixpath.join(target, n): bytes(d) for n, d in files.items()})
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
@@ -244,6 +243,21 @@ class Files:
                     Path(self.path(str(above))).rmdir()
         elif self._call("exists", path):
             self._call("rm", path, recursive=True)
+
+    def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
+        """Delete publications whose files are known; of many, at once where requests take long.
+
+        Args:
+            publications: Parts of each, by the folder of its key or record.
+        """
+        if self.is_local:
+            for folder, parts in publications.items():
+                self.delete(f"{folder}/{place_of(parts)}")
+            return
+        paths = [self.path(f, part.file) for f, ps in publications.items() for part in ps.values()]
+        if paths:
+            with suppress(FileNotFoundError):
+                self._call("rm", paths)
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Call the filesystem, through outages.

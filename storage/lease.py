@@ -151,29 +151,47 @@ class LeaseBook:
         return None if self._is_over(name, holder, has_expired=row.has_expired) else holder
 
     @contextmanager
-    def turn(self, name: str, look: Callable[[Connection], Found]) -> Iterator["Turn[Found]"]:
+    def turn(
+        self,
+        name: str,
+        look: Callable[[Connection], Found],
+        instead: Callable[[], Found | None] = lambda: None,
+    ) -> Iterator["Turn[Found]"]:
         """Wait until a lease is free, hold it for the body, and give it back.
 
         Args:
             name: Of the lease.
             look: What else to do in the transaction that takes it.
+            instead: Looks for what makes the lease needless, each time that it is held by another;
+                the turn is over then from its beginning.
         """
         turn = self._taken(name, look)
         if turn is None:
             with waiting():
-                turn = self._waited_for(name, look)
+                turn = self._waited_for(name, look, instead)
         try:
             yield turn
         finally:
             if not turn.is_over:
                 self.release(name)
 
-    def _waited_for(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found]":
+    def _waited_for(
+        self,
+        name: str,
+        look: Callable[[Connection], Found],
+        instead: Callable[[], Found | None],
+    ) -> "Turn[Found]":
+        """Wait for a turn, by looking; only what may take the lease writes."""
         pause, longest = _POLL_SECONDS
-        while (turn := self._taken(name, look)) is None:
+        while True:
             sleep(pause)
             pause = min(pause * 1.5, longest)
-        return turn
+            if (found := instead()) is not None:
+                return Turn(name, found, self._forget, is_over=True)
+            holder = self.holder(name)
+            is_held = holder is not None and not holder.is_dead()
+            if not is_held and (turn := self._taken(name, look)) is not None:
+                return turn
 
     def _taken(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found] | None":
         with self._database.write() as connection:
@@ -207,7 +225,8 @@ class Turn(Generic[Found]):
         name: Of the lease.
         found: What was looked up in the transaction that took it.
         forget: Ends its renewal.
-        is_over: Whether it was given back already, in a transaction that has been committed.
+        is_over: Whether it was given back already, in a transaction that has been committed, or
+            was never needed.
     """
 
     name: str

@@ -6,6 +6,7 @@ with the last of them it goes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from time import time
 from typing import Any
 
@@ -44,7 +45,6 @@ from prefect_tune.storage.files import (
 )
 from prefect_tune.storage.journal import (
     Journal,
-    Publication,
     end_publications,
     note_publications,
 )
@@ -197,15 +197,10 @@ class Records:
             records = self.used_by(study)
         gone: list[str] = []
         for some in in_chunks(records):
-            with self._database.write() as connection:
-                if lease is not None:
-                    check_held(connection, lease)
-                doomed = _released(connection, study, some)
-                note_publications(connection, doomed)
-            for folder, place in doomed:
-                self._files.delete(f"{folder}/{place}")
-            self._journal.finish([place for _, place in doomed])
-            gone += [folder.removeprefix(f"{RECORDS}/") for folder, _ in doomed]
+            doomed = self._database.transact(partial(_released, study, some, lease))
+            self._files.delete_parts(doomed)
+            self._journal.finish([place_of(parts) for parts in doomed.values()])
+            gone += [folder.removeprefix(f"{RECORDS}/") for folder in doomed]
         return gone
 
     def used_by(self, study: str, beginning: str = "") -> list[str]:
@@ -242,8 +237,16 @@ class Records:
         return _parts(row.parts)
 
 
-def _released(connection: Connection, study: str, records: Sequence[str]) -> list[Publication]:
-    """Take records from a study; forget those that no other uses, and return where they are."""
+def _released(
+    study: str, records: Sequence[str], lease: str | None, connection: Connection
+) -> dict[str, dict[str, Part]]:
+    """Take records from a study; note those for deletion that no other uses.
+
+    Returns:
+        Their parts, by their folders.
+    """
+    if lease is not None:
+        check_held(connection, lease)
     users = record_user_table.c
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))
     connection.execute(mine)
@@ -254,7 +257,9 @@ def _released(connection: Connection, study: str, records: Sequence[str]) -> lis
     rows = connection.execute(unused.with_for_update()).all()
     doomed = [row.id for row in rows]
     connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
-    return [(_folder(row.id), place_of(_parts(row.parts))) for row in rows]
+    parts = {_folder(row.id): _parts(row.parts) for row in rows}
+    note_publications(connection, [(folder, place_of(p)) for folder, p in parts.items()])
+    return parts
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Part]:

@@ -189,7 +189,8 @@ class ArtifactStore:
         since, place = time(), new_place()
         noted = replace(entry, place=place)
         look = partial(self.index.look_up_to_make, key=entry.key, place=place)
-        with self.leases.turn(f"artifact {entry.key}", look) as turn:
+        made_meanwhile = partial(self._present, entry.key, is_whole)
+        with self.leases.turn(f"artifact {entry.key}", look, made_meanwhile) as turn:
             known = turn.found
             if known is not None and known.is_present:
                 if is_whole():
@@ -233,8 +234,11 @@ class ArtifactStore:
         return len(gone)
 
     def _serve(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
-        entry = self.index.entries([key]).get(key)
-        if entry is None or not entry.is_present or not is_whole():
-            return None
-        self.index.usage.count_hit(entry)
+        entry = self._present(key, is_whole)
+        if entry is not None:
+            self.index.usage.count_hit(entry)
         return entry
+
+    def _present(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
+        entry = self.index.entries([key]).get(key)
+        return entry if entry is not None and entry.is_present and is_whole() else None

@@ -20,16 +20,19 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
         fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything.
         n_faults: Requests for files of the cache that met a fault.
         n_requests: All requests so far.
+        meeting: Where all who write a file of the cache wait for each other; None for nowhere.
     """
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, target: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.target = urlsplit(target)
         self.fault = ""
         self.n_faults = self.n_requests = 0
+        self.meeting: threading.Barrier | None = None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,6 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if self.server.meeting and is_of_cache and self.command == "PUT":
+            self.server.meeting.wait()
         if self.server.fault == "slow" and is_of_cache:
             sleep(0.1)
         target = HTTPConnection(self.server.target.hostname, self.server.target.port)

@@ -20,7 +20,7 @@ from prefect_tune.storage.cache.eviction import (
     make_room,
     remove,
 )
-from prefect_tune.storage.cache.index import ArtifactIndex
+from prefect_tune.storage.cache.index import LOCKED_STORE, ArtifactIndex
 from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES, Policy
 from prefect_tune.storage.cache.statistics import is_cheap_kind, note_refusal
 from prefect_tune.storage.cache.usage import kind_of
@@ -38,6 +38,16 @@ _ADMITTED = update(store_table).values(
     cache_bytes=store_table.c.cache_bytes + bindparam("admitted_bytes"),
     count_present=store_table.c.count_present + 1,
 )
+
+
+_ADMITTED_IF_ROOM = _ADMITTED.where(
+    store_table.c.cache_bytes + bindparam("admitted_bytes") <= store_table.c.budget_bytes
+)
+_GIVEN_BACK = update(store_table).values(
+    cache_bytes=store_table.c.cache_bytes - bindparam("admitted_bytes"),
+    count_present=store_table.c.count_present - 1,
+)
+_IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == bindparam("of_key"))
 
 
 class BoundedCache:
@@ -70,28 +80,46 @@ class BoundedCache:
         Returns:
             Why it is refused, or nothing; and what must now be deleted.
         """
-        with self._index.changing() as (connection, store):
-            if store.cache_bytes + entry.size_bytes > store.budget_bytes:
-                # Only evicting needs the latest uses at once.
-                self._index.write_usage(connection, store)
-            is_cheap = is_cheap_kind(connection, kind_of(entry))
-            reason, gone = _room_for(connection, store, entry, is_cheap=is_cheap)
+        with self._index.changing(is_locked=False) as (connection, store):
             if then is not None:
                 then(connection)
             end_publications(connection, [entry.place])
-            if reason:
-                self._refuse(connection, entry, reason)
-                note_publications(connection, [(artifact_folder(entry.key), entry.place)])
-                return reason, [*gone, (entry.key, entry.place)]
-            clock = store.clock
-            if gone:  # which may have moved it on
-                clock = connection.execute(select(store_table.c.clock)).scalar_one()
-            policy = POLICIES[store.policy]
-            self._enter(
-                connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=clock
-            )
-            connection.execute(_ADMITTED, {"admitted_bytes": entry.size_bytes})
+            is_cheap = is_cheap_kind(connection, kind_of(entry))
+            if self._has_room(connection, entry):
+                self._enter_present(connection, entry, store, is_cheap=is_cheap)
+                return "", []
+            return self._admit_under_pressure(connection, entry, is_cheap=is_cheap)
+
+    def _admit_under_pressure(
+        self, connection: Connection, entry: Entry, *, is_cheap: bool
+    ) -> tuple[str, list[Evicted]]:
+        store = connection.execute(LOCKED_STORE).one()
+        if store.cache_bytes + entry.size_bytes > store.budget_bytes:
+            # Only evicting needs the latest uses at once.
+            self._index.write_usage(connection, store)
+        reason, gone = _room_for(connection, store, entry, is_cheap=is_cheap)
+        if reason:
+            self._refuse(connection, entry, reason)
+            note_publications(connection, [(artifact_folder(entry.key), entry.place)])
+            return reason, [*gone, (entry.key, entry.place)]
+        connection.execute(_ADMITTED, {"admitted_bytes": entry.size_bytes})
+        if gone:  # which may have moved its clock on
+            store = connection.execute(LOCKED_STORE).one()
+        self._enter_present(connection, entry, store, is_cheap=is_cheap)
         return "", gone
+
+    def _has_room(self, connection: Connection, entry: Entry) -> bool:
+        """Take room for a new artifact if there is some; from here on the store's row is locked.
+
+        What is left to do then is little, so that others need not wait for long.
+        """
+        room = {"admitted_bytes": entry.size_bytes}
+        if not connection.execute(_ADMITTED_IF_ROOM, room).rowcount:
+            return False
+        if connection.execute(_IS_PRESENT, {"of_key": entry.key}).scalar():
+            connection.execute(_GIVEN_BACK, room)  # it is replaced, which frees some too
+            return False
+        return True
 
     def forget(self, entry: Entry) -> list[Evicted]:
         """Forget this publication of a key, not a later one; return what must be deleted."""
@@ -131,6 +159,14 @@ class BoundedCache:
             nowhere = replace(entry, place="", parts={})
             self._enter(connection, nowhere, is_present=False)
         note_refusal(connection, reason)
+
+    def _enter_present(
+        self, connection: Connection, entry: Entry, store: Row[Any], *, is_cheap: bool
+    ) -> None:
+        policy = POLICIES[store.policy]
+        self._enter(
+            connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=store.clock
+        )
 
     def _enter(
         self,

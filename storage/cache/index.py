@@ -23,9 +23,11 @@ from prefect_tune.storage.database import Database, in_chunks, store_table
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder
 
-__all__ = ["ArtifactIndex", "Totals"]
+__all__ = ["LOCKED_STORE", "ArtifactIndex", "Totals"]
 
-_STORE = select(store_table).with_for_update()
+_STORE = select(store_table)
+LOCKED_STORE = _STORE.with_for_update()
+"""Reads the store's row and locks it until the transaction ends."""
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
@@ -145,15 +147,15 @@ class ArtifactIndex:
         )
 
     @contextmanager
-    def changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
-        """Yield a transaction that locks the store's row first, and that row.
+    def changing(self, *, is_locked: bool = True) -> Iterator[tuple[Connection, Row[Any]]]:
+        """Yield a transaction that locks the store's row first, if so wished, and that row.
 
         Usage taken from the buffer in the body is collected again if the transaction fails.
         """
         is_written = False
         try:
             with self._database.write() as connection:
-                yield connection, connection.execute(_STORE).one()
+                yield connection, connection.execute(LOCKED_STORE if is_locked else _STORE).one()
             is_written = True
         finally:
             self.usage.settle(is_written=is_written)

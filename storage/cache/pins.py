@@ -42,11 +42,11 @@ class Pins:
         self, keys: Sequence[str], released: Sequence[str], owner: str, seconds: float
     ) -> None:
         """Pin artifacts for some time and release others; the owner's other pins stay."""
-        chunks = in_chunks([*keys, *released])
+        table = pin_table.c
 
         def change(connection: Connection) -> None:
-            for some in chunks:
-                is_meant = (pin_table.c.owner == owner) & pin_table.c.key.in_(some)
+            for some in in_chunks([*keys, *released]):
+                is_meant = (table.owner == owner) & table.key.in_(some)
                 connection.execute(delete(pin_table).where(is_meant))
             self._insert(connection, keys, owner, seconds)
 

@@ -13,6 +13,7 @@ from prefect_tune.flows.study.clock import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.lease import LeaseBook, lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
+from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -52,6 +53,7 @@ def test_leases_are_renewed_again_after_an_outage(store, caplog) -> None:
 
 def test_the_time_of_a_session_is_noted_again_after_an_outage(store, caplog, monkeypatch) -> None:
     monkeypatch.setattr(clock_module, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
     ledger = Ledger(store.database)
     ledger.create_study("s", {}, {})
     with caplog.at_level(logging.WARNING), StudyClock(ledger, "s", 0.0).running():
