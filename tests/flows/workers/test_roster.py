@@ -82,6 +82,17 @@ def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(externa
     assert len([note for note in notes if "has no nanny" in note]) == 1
 
 
+def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
+    pool, _ = joined()
+    external.start_worker()
+    wait_for(lambda: pool.count_slots() == 2)
+    first, second = pool.client.run(os.getpid).items()
+    assert pool.bench(first[0]) == 1
+    assert pool.count_slots() == 1
+    assert pids_of(pool, 3) == {second[1]}
+    assert pool.bench(second[0]) == 0
+
+
 def test_slots_grow_no_further_than_was_asked_for(external, joined) -> None:
     pool, notes = joined(1)
     external.start_worker()

@@ -145,3 +145,27 @@ def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
 
     with pytest.raises(InterruptedError):
         pool_of(client, nanny="tcp://nobody").wait_for_worker(interrupt)
+
+
+def test_a_benched_worker_is_used_no_more_nor_the_one_that_takes_its_place(client) -> None:
+    pool = pool_of(client)
+    (address, pid), (other, other_pid) = client.run(os.getpid).items()
+    assert pool.bench(address) == 1
+    assert pool.count_slots() == 1
+    assert processes_of(pool) == {other_pid}
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: address not in client.processing() and len(client.processing()) == 2)
+    assert pool.count_slots() == 1
+    assert processes_of(pool) == {other_pid}
+    assert pool.bench(other) == 0
+
+
+def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with pool.reserved() as one:
+        one.wait_for_worker(nothing)
+        (pid,) = processes_of(one)
+        address = next(a for a, p in client.run(os.getpid).items() if p == pid)
+        assert one.bench(address) == 0
+    assert pool.count_slots() == 2
