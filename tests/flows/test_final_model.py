@@ -110,7 +110,10 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
     def decide(kind: Any, **weights: float) -> list[tuple[str, int | None]]:
         asked: list[tuple[str, int | None]] = []
 
-        def chosen(study: Study, kind_asked: str, size: int | None, _: Any) -> ChosenEnsemble:
+        def chosen(
+            study: Study, kind_asked: str, size: int | None, restore: object
+        ) -> ChosenEnsemble:
+            assert callable(restore)
             asked.append((kind_asked, size))
             members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
             return ChosenEnsemble(kind, members, (10.0, 9.0))
