@@ -113,7 +113,7 @@ def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, program.name],
         cwd=tmp_path,
-        env={**environment(tmp_path / "home"), "PREFECT_API_URL": server},
+        env=environment(tmp_path / "home", server),
         capture_output=True,
         text=True,
         timeout=240,

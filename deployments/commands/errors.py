@@ -27,7 +27,7 @@ def reported_errors() -> Iterator[None]:
             echo(f"Failed: {error}", err=True)
             sys.exit(1)
         if is_of_server(error):
-            echo(f"Failed: the Prefect server does not answer: {error!r}", err=True)
+            echo(f"Failed: {_of_server(error)}", err=True)
             sys.exit(1)
         raise
 
@@ -41,7 +41,14 @@ def print_traceback(
 
 def is_of_server(error: Exception) -> bool:
     """Return whether an error came from talking to the Prefect server."""
-    return type(error).__module__.split(".")[0] in ("httpx", "httpcore")
+    rooms = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
+    return not rooms.isdisjoint({"httpx", "httpcore"})
+
+
+def _of_server(error: Exception) -> str:
+    if getattr(getattr(error, "response", None), "status_code", None) == 401:
+        return "the Prefect server lets in only who sets its PREFECT_API_AUTH_STRING"
+    return f"the Prefect server does not answer: {error!r}"
 
 
 def _is_mistake(error: Exception) -> bool:

@@ -18,6 +18,7 @@ from processes import (
     at_a_trial,
     environment,
     kill,
+    run,
     run_json,
     server_of,
     started,
@@ -242,8 +243,9 @@ def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
 
 
 def retried(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
-    options = ("--study", "s", "--trials", 4, "--trial-timeout", "0.4s", "--workers", 2)
-    run_json("run", scene.data, *QUICK_OPTIONS, "--target", "target", *options, home=scene.home)
+    options = ("--study", "s", "--trials", 4, "--trial-timeout", "0.2s", "--workers", 2)
+    done = run("run", scene.data, *QUICK_OPTIONS, "--target", "target", *options, home=scene.home)
+    assert "failed" in done.stderr
     return ("retry", "s", "--trial-timeout", "5m"), lambda: bool(at_a_trial())
 
 

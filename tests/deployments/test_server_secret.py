@@ -16,7 +16,17 @@ import pytest
 from inputs import QUICK_OPTIONS, write_table
 from other_user import run_as_other_user
 from prefect_api import flow_runs
-from processes import SECRETS, environment, kill, run, server_of, started, stop_server, wait_for
+from processes import (
+    COMMAND,
+    SECRETS,
+    environment,
+    kill,
+    run,
+    server_of,
+    started,
+    stop_server,
+    wait_for,
+)
 
 from prefect_tune.deployments.server_secret import made_secret, read_secret
 
@@ -128,6 +138,23 @@ def test_its_owner_uses_it_from_another_shell_as_the_command_said(studied, tmp_p
     assert (
         f"Prefect shows it at {url.removesuffix('/api')} (sign in with the line in {home}" in said
     )
+
+
+def test_a_command_without_the_secret_says_what_is_missing(studied, tmp_path) -> None:
+    _, url, _ = studied
+    here = {**environment(tmp_path), "PREFECT_API_URL": url}
+    data = write_table(tmp_path)
+    done = subprocess.run(
+        [*COMMAND, "run", str(data), *QUICK_OPTIONS, "--target", "target", "--trials", "1"],
+        env=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "only who sets its PREFECT_API_AUTH_STRING" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_secret_is_in_one_file_and_nowhere_else(studied) -> None:
