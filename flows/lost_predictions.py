@@ -52,7 +52,13 @@ def restore_predictions(
             outcome: TrialOutcome = running.run(
                 evaluate, parameters, limit_seconds=study.plan.trial_limits().seconds
             )
-        except (RuntimeError, TimeoutError) as error:  # its worker died, or it took too long
+        except StoreLost:
+            raise
+        except (
+            RuntimeError,
+            TimeoutError,
+            MemoryError,
+        ) as error:  # over a limit, or dead
             observer.note(f"trial {trial.number} has no predictions: {error}")
             continue
         if outcome.lost:

@@ -115,7 +115,7 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
 
 
 class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
-    """Records or ledger cannot be read or written any more; the run cannot go on."""
+    """Something that no trial can do without is lost, as the ledger; the run may go on later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Double,
     Integer,
     Row,
@@ -287,19 +288,27 @@ class Ledger:
         """Yield all events of a study in order, without holding them all."""
         table = event_table.c
         query = select(table.sequence, table.kind, table.body, table.at)
-        for row in self._each(query.where(table.study == study).order_by(table.sequence)):
+        for row in self._each(query.where(table.study == study), table.sequence):
             yield LedgerEvent(row.sequence, row.kind, row.body, row.at)
 
     def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
         """Yield all trials of a study, by number, without holding them all."""
         table = trial_table.c
-        query = select(table.body).where(table.study == study).order_by(table.number)
-        for row in self._each(query):
+        query = select(table.number, table.body).where(table.study == study)
+        for row in self._each(query, table.number):
             yield row.body
 
-    def _each(self, query: Select[Any]) -> Iterator[Row[Any]]:
-        with self._database.read() as connection:
-            yield from connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+    def _each(self, query: Select[Any], number: ColumnElement[int]) -> Iterator[Row[Any]]:
+        """Yield rows by their number, some at a time; no connection is held between."""
+        last = -1
+        while True:
+            page = query.where(number > last).order_by(number).limit(_ROWS_AT_ONCE)
+            with self._database.read() as connection:
+                rows = connection.execute(page).all()
+            yield from rows
+            if len(rows) < _ROWS_AT_ONCE:
+                return
+            last = rows[-1][0]
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
         """Return all trials of a study, or those in some states, by number."""

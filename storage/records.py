@@ -4,6 +4,7 @@ Records are outside the cache's budget and no eviction touches them. Each says w
 with the last of them it goes.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -52,6 +53,8 @@ from prefect_tune.storage.lease import check_held
 
 __all__ = ["RecordDamaged", "Records"]
 
+_LOGGER = logging.getLogger(__name__)
+
 record_table = Table(
     "records",
     metadata,
@@ -85,6 +88,7 @@ class Records:
     def __init__(self, files: Files, database: Database, journal: Journal) -> None:
         self._files, self._journal = files, journal
         self._database = database
+        self._has_warned = False
 
     def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
         """Keep a record, replacing one of the same id.
@@ -121,12 +125,23 @@ class Records:
                 former = None if now == values["parts"] else now  # else somebody was quicker
             if former is not None:
                 connection.execute(update(record_table).where(here).values(values))
+                note_publications(connection, [(folder, place_of(_parts(former)))])
             end_publications(connection, [place])
         if former:
-            place = place_of(_parts(former))
-            self._files.delete(f"{_folder(record)}/{place}")
+            self._delete({folder: _parts(former)})
         if study is not None:
             self.link([record], study)
+
+    def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
+        """Delete files that nothing names any more; leave what cannot be to a later sweep."""
+        try:
+            self._files.delete_parts(doomed)
+        except Exception as error:
+            if not self._has_warned:
+                self._has_warned = True
+                _LOGGER.warning(f"records of {self._files.url} could not be deleted: {error}")
+        else:
+            self._journal.finish([place_of(parts) for parts in doomed.values()])
 
     def _check_room(self, size_bytes: int) -> None:
         free_bytes = self._files.free_bytes()
@@ -198,8 +213,7 @@ class Records:
         gone: list[str] = []
         for some in in_chunks(records):
             doomed = self._database.transact(partial(_released, study, some, lease))
-            self._files.delete_parts(doomed)
-            self._journal.finish([place_of(parts) for parts in doomed.values()])
+            self._delete(doomed)
             gone += [folder.removeprefix(f"{RECORDS}/") for folder in doomed]
         return gone
 

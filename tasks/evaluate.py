@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -26,13 +26,22 @@ from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import (
-    WorkerUnfit,
     note_waits,
     this_worker,
     trial_noted,
 )
 
-__all__ = ["Report", "ReportedSteps", "RunStep", "TrialOutcome", "evaluate", "evaluate_query"]
+__all__ = [
+    "Report",
+    "ReportedSteps",
+    "RunStep",
+    "TrialOutcome",
+    "evaluate",
+    "evaluate_query",
+    "with_store",
+]
+
+Result = TypeVar("Result")
 
 Report = Literal["steps", "misses", "trial"]
 """Which task runs a trial reports: all its steps, those not served from the cache, or none."""
@@ -74,9 +83,18 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
         StoreLost: If the store cannot be reached from here in the time of an outage, or the study's
             records are gone or cannot be written.
     """
+    return with_store(lambda: _evaluated(context, query, run_step))
+
+
+def with_store(work: Callable[[], Result]) -> Result:
+    """Do work on a worker, again after an outage of the store that cut a transaction.
+
+    Raises:
+        StoreLost: If the store cannot be reached from here in the time of an outage.
+    """
     try:
         with waits_counted(note_waits):
-            return through_outage(lambda: _evaluated(context, query, run_step), _is_outage)
+            return through_outage(work, _is_outage)
     except StoreRefused as error:  # the flow could open it
         raise StoreLost(str(error)) from error
 
@@ -189,7 +207,7 @@ def evaluate(
     try:
         with trial_noted():
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
-    except (StoreLost, WorkerUnfit) as error:
+    except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
         return Failed(message=lost.lost, data=lost)
     if isinstance(outcome, Evaluation):

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
@@ -168,8 +169,8 @@ def _named(member: Member) -> Iterator[None]:
     except Exception as error:
         step = error if isinstance(error, StepFailed) else None
         cause = step.__cause__ if step and step.__cause__ else error
-        if isinstance(cause, StoreLost):
-            raise cause from None
+        if isinstance(cause, StoreLost | StoreRefused):
+            raise cause  # noqa: B904 - with the cause that it has
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
         raise RefitFailed(

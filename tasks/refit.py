@@ -10,11 +10,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from prefect_tune.storage.waiting.waited_seconds import waits_counted
-from prefect_tune.tasks.evaluate import Report, ReportedSteps
+from prefect_tune.tasks.evaluate import Report, ReportedSteps, with_store
 from prefect_tune.tasks.final_model import Member, fit_member, keep_model
 from prefect_tune.tasks.study_context import StudyContext
-from prefect_tune.tasks.worker.trial_note import note_waits, trial_noted
+from prefect_tune.tasks.worker.trial_note import trial_noted
 
 __all__ = ["REFIT_TIMES", "MemberRefitted", "Refitted", "member_pins", "refit", "refit_member"]
 
@@ -78,8 +77,9 @@ def refit_member(
         report: Which of its steps are task runs of their own.
     """
     reported, owner = ReportedSteps(report), member_pins(context.study, number)
-    with trial_noted(REFIT_TIMES), waits_counted(note_waits):
-        path_run = fit_member(context, Member(number, query), reported.run_step, owner)
+    member = Member(number, query)
+    with trial_noted(REFIT_TIMES):
+        path_run = with_store(lambda: fit_member(context, member, reported.run_step, owner))
     path_run.store.index.flush()
     costs = path_run.costs()
     n_made = sum(not cost.hit for cost in costs)
@@ -105,7 +105,9 @@ def refit(
         report: Which of their steps are task runs of their own.
     """
     started, reported = perf_counter(), ReportedSteps(report)
-    with trial_noted(REFIT_TIMES * len(members)), waits_counted(note_waits):
-        test_loss, alone = keep_model(context, members, reported.run_step, single_best)
+    with trial_noted(REFIT_TIMES * len(members)):
+        test_loss, alone = with_store(
+            lambda: keep_model(context, members, reported.run_step, single_best)
+        )
     refitted = Refitted(test_loss, alone, perf_counter() - started, reported.n_task_runs)
     return Completed(message=f"test loss {test_loss:.4g}", data=refitted)

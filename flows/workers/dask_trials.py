@@ -29,6 +29,7 @@ from prefect_tune.optimizers.trials.trial import Failure, Trial
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.worker.dask_runner import WorkerFault
 from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -250,6 +251,8 @@ class DaskTrials:
         self.n_task_runs += 1
         try:
             state: State[Any] = under_way.future.wrapped_future.result()
+        except WorkerFault as fault:
+            return self._end_unfit(under_way, fault)
         except (Exception, CancelledError) as error:  # its worker died or was ended
             _LOGGER.info(f"trial {under_way.trial.number} was lost: {error}")
             return self._end_lost(under_way)
@@ -262,6 +265,13 @@ class DaskTrials:
         if outcome.worker:
             _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
         return Ended(under_way.trial, outcome)
+
+    def _end_unfit(self, unfit: _UnderWay, fault: WorkerFault) -> Ended:
+        """Settle a trial that its worker could not begin or end."""
+        self._reports.forget(unfit.future.task_run_id)
+        self._settle([unfit], Crashed(message=fault.reason))
+        lost = TrialOutcome(None, None, 1, lost=fault.reason, worker=fault.worker)
+        return Ended(unfit.trial, lost)
 
     def _end_lost(self, lost: _UnderWay) -> Ended:
         """Settle a trial whose worker died or was ended; the nanny may know why and where."""

@@ -14,6 +14,7 @@ from time import monotonic
 import distributed
 
 from prefect_tune.flows.workers.external_workers import WorkerCheck
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["NoWorkers", "Roster"]
@@ -26,8 +27,8 @@ _WAIT_SECONDS = 600.0
 """How long to wait for a worker where there is none."""
 
 
-class NoWorkers(RuntimeError):  # noqa: N818 - it says what happened
-    """A scheduler has had no worker for long."""
+class NoWorkers(StoreLost):
+    """There has been no worker for long."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.workers.roster import Roster
+from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 
 __all__ = ["WorkerPool"]
@@ -38,6 +38,7 @@ class WorkerPool:
         n_slots: Tasks at the same time.
         nanny: Address of the nanny whose worker is the only one to use; None for any worker.
         leaving: Addresses of workers that are about to go, shared by the pools of one runner.
+        benched: Nannies whose workers are not used any more, shared likewise.
         roster: The workers that may be used of a scheduler of others', as many as there are up to
             `n_slots`; None where all may be.
     """
@@ -49,13 +50,14 @@ class WorkerPool:
         *,
         nanny: str | None = None,
         leaving: set[str] | None = None,
+        benched: set[str] | None = None,
         roster: Roster | None = None,
     ) -> None:
         self._most, self._roster = n_slots, roster
         self._runner, self._nanny = runner, nanny
         self._leaving = set() if leaving is None else leaving
         self._addresses: list[str] = []
-        self._benched: set[str] = set()
+        self._benched = set() if benched is None else benched
         self._is_short = nanny is not None or roster is not None  # until its workers are known
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
         self._placed: dict[PrefectDaskFuture[Any], str] = {}
@@ -162,14 +164,11 @@ class WorkerPool:
         self._is_short = True
         if self._roster is not None and self._nanny is None:
             return self._roster.refuse(address)
-        nannies = {a: worker["nanny"] for a, worker in self._describe_workers().items()}
-        if self._nanny is not None:
-            nannies = {a: nanny for a, nanny in nannies.items() if nanny == self._nanny}
-        if address in nannies:
-            self._benched.add(nannies[address])
-        left = set(nannies.values()) - self._benched
-        self._most = min(self._most, len(left))
-        return len(left)
+        worker = self._describe_workers().get(address)
+        if worker is not None and worker["nanny"] not in self._benched:
+            self._benched.add(worker["nanny"])
+            self._most -= 1  # also while others are about to be back
+        return int(self._most)
 
     def wait_for_worker(self, check: Callable[[], None]) -> None:
         """Wait until a task that is submitted now goes to a worker that stays.
@@ -178,7 +177,7 @@ class WorkerPool:
             check: Called while waiting; ends it by raising.
 
         Raises:
-            RuntimeError: If no worker comes back; on a scheduler of others', for long.
+            NoWorkers: If no worker comes back; on a scheduler of others', for long.
         """
         until = monotonic() + _RETURN_SECONDS
         while self._is_short:
@@ -187,7 +186,7 @@ class WorkerPool:
             if self.count_slots() > 0 and (is_chosen or not self._leaving):
                 return
             if monotonic() > until and self._roster is None:
-                raise RuntimeError(f"no worker came back within {_RETURN_SECONDS:g} s")
+                raise NoWorkers(f"no worker came back within {_RETURN_SECONDS:g} s")
             check()
             sleep(_TICK_SECONDS)
 
@@ -208,10 +207,16 @@ class WorkerPool:
         nanny = self._free_nannies.get()
         try:
             yield WorkerPool(
-                self._runner, 1, nanny=nanny, leaving=self._leaving, roster=self._roster
+                self._runner,
+                1,
+                nanny=nanny,
+                leaving=self._leaving,
+                benched=self._benched,
+                roster=self._roster,
             )
         finally:
-            self._free_nannies.put(nanny)
+            if nanny not in self._benched:
+                self._free_nannies.put(nanny)
 
     def drain(self) -> None:
         """Send what the workers have not yet told the Prefect server."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 import cloudpickle
+from distributed import get_worker
 from distributed.core import Status
 from prefect import Task
 from prefect.client.orchestration import get_client
@@ -22,7 +23,11 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, SettingsContext, SyncClientContext, serialize_context
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED,
+    temporary_settings,
+)
 from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
@@ -30,9 +35,22 @@ from prefect_dask.task_runners import PrefectDaskFuture
 from prefect_tune.tasks.worker.process_tree import ProcessTree
 from prefect_tune.tasks.worker.task_run_events import hold_events_of_short_runs
 
-__all__ = ["LeanDaskTaskRunner", "drain_events", "drain_worker", "end_worker"]
+__all__ = ["LeanDaskTaskRunner", "WorkerFault", "drain_events", "drain_worker", "end_worker"]
 
 _LOGGER = logging.getLogger(__name__)
+
+
+class WorkerFault(RuntimeError):  # noqa: N818 - it says what happened
+    """A worker could not begin or end a task, whatever the task.
+
+    Args:
+        worker: Its address.
+        reason: Why not.
+    """
+
+    def __init__(self, worker: str, reason: str) -> None:
+        super().__init__(worker, reason)
+        self.worker, self.reason = worker, reason
 
 
 class LeanDaskTaskRunner(DaskTaskRunner):
@@ -103,7 +121,9 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         # Without an API address, Prefect has started a server for this process alone: workers
         # must be told its address, or each of them starts one more.
         url = str(get_client(sync_client=True).api_url)
-        with temporary_settings({PREFECT_API_URL: url}):
+        # A worker that starts while the API is away must not ask it for its version.
+        sent = {PREFECT_API_URL: url, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
+        with temporary_settings(sent):
             return cast("bytes", cloudpickle.dumps(serialize_context()))
 
 
@@ -151,10 +171,13 @@ def _run_in_worker(
     context: bytes, task: Task[Any, Any], parameters: dict[str, Any], task_run_id: UUID
 ) -> State[Any]:
     """Run a task as a part of the flow run that submitted it."""
-    with _process_context(context).entered():
-        state = run_task_sync(
-            task, task_run_id=task_run_id, parameters=parameters, return_type="state"
-        )
+    try:
+        with _process_context(context).entered():
+            state = run_task_sync(
+                task, task_run_id=task_run_id, parameters=parameters, return_type="state"
+            )
+    except Exception as error:
+        raise WorkerFault(get_worker().address, f"{type(error).__name__}: {error}") from error
     return cast("State[Any]", state)
 
 

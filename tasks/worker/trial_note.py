@@ -21,6 +21,7 @@ import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.waiting.waited_seconds import Waits
 from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text, sweep
 from prefect_tune.tasks.worker.parent_death import lead_group
@@ -43,7 +44,7 @@ _MOST_STEPS = (PLACE_BYTES - 4_096) // 512
 """Costs of steps that fit into a note, however long their names are."""
 
 
-class WorkerUnfit(RuntimeError):  # noqa: N818 - a state, as `StoreLost` is
+class WorkerUnfit(StoreLost):
     """A worker cannot keep a trial within its limits; no doing of the trial."""
 
 

@@ -6,6 +6,7 @@ from services import Postgres
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ledger as module
 from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.lease import LeaseLost, lease_table
 
@@ -137,3 +138,26 @@ def test_what_is_appended_while_the_database_is_restarted_is_there_once(
     assert [t["state"] for t in ledger.trials("s")] == ["complete"]
     store.close()
     server.stop()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_one_by_one_they_are_those_that_are_read_at_once(
+    tmp_path, postgres, monkeypatch, database
+) -> None:
+    monkeypatch.setattr(module, "_ROWS_AT_ONCE", 3)
+    url = postgres.new_database() if database == "postgresql" else ""
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store"), url))
+    ledger = Ledger(store.database)
+    assert list(ledger.each_event("s")) == list(ledger.each_trial("s")) == []
+    for name in ("s", "other"):
+        ledger.create_study(name, {}, {})
+        for number in range(7 if name == "s" else 2):
+            ledger.append(name, "ask", {"number": number}, trial(number))
+    seen = 0
+    for event in ledger.each_event("s"):
+        assert ledger.memo("s") is None  # the connection is free meanwhile
+        seen += event.kind == "ask"
+    assert seen == 7
+    assert list(ledger.each_event("s")) == ledger.events("s")
+    assert list(ledger.each_trial("s")) == ledger.trials("s")
+    store.close()

@@ -5,7 +5,7 @@ from threading import Barrier
 from uuid import uuid4
 
 from contracts.store import entry
-from faulty_bucket import faulty_bucket
+from services.faulty_bucket import faulty_bucket
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.inspection import verify

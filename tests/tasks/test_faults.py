@@ -13,8 +13,8 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 import pytest
-from faulty_bucket import faulty_bucket
 from services import Postgres
+from services.faulty_bucket import faulty_bucket
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
@@ -247,3 +247,20 @@ def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
     assert store_of(context).index.journal.under_way() == []
     assert result(evaluate(context, draw(context, 3))) == expected(context)
     assert verify(store_of(context)).is_sound
+
+
+def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) -> None:
+    with faulty_bucket() as proxy:
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+        store = open_store(address)
+        for name in ("a", "b"):
+            store.records.put(name, {"label": [1]}, "s")
+        proxy.fault = "undeletable"
+        with caplog.at_level(logging.WARNING):
+            store.records.put("a", {"label": [2]}, "s")
+            assert store.records.release("s", ["b"]) == ["b"]
+        assert len([m for m in caplog.messages if "could not be deleted" in m]) == 1
+        assert store.records.get("a") == {"label": [2]}
+        assert len(store.index.journal.under_way()) == 2
+        store.close()
+        open_store.cache_clear()

@@ -26,11 +26,11 @@ from time import monotonic, sleep
 from typing import Any
 
 import psutil
-from faulty_bucket import FaultyProxy, faulty_bucket
 from inputs import table
 from machine import Goals, describe
 from processes import run_json, started, wait_for, workers_of
 from services import Postgres
+from services.faulty_bucket import FaultyProxy, faulty_bucket
 
 from prefect_tune.deployments.server_process import noted_server, start_server, stop_server
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress

@@ -10,8 +10,8 @@ from time import perf_counter
 from uuid import uuid4
 
 from contracts.store import entry
-from faulty_bucket import faulty_bucket
 from machine import Goals, describe
+from services.faulty_bucket import faulty_bucket
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 

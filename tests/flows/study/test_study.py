@@ -1,12 +1,13 @@
 """A study between its ledger and its optimizer: what happens is in the ledger first, and stays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import pytest
+from services import Postgres
 from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
@@ -20,7 +21,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Failure, Trial
 from prefect_tune.optimizers.trials.trial import StepCost
-from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
@@ -30,11 +31,15 @@ SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
 PICKY = Failure("error", "took 3 of 9 columns", step="fit model")
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArtifactStore, StudyPlan]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def imported(
+    request, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ArtifactStore, StudyPlan]]:
     """A store with the data of a plan."""
     folder = tmp_path_factory.mktemp("study")
-    context = context_of(folder)
+    server = Postgres(folder / "postgres") if request.param == "postgresql" else None
+    database = server.new_database() if server else ""
+    context = context_of(folder, address=StoreAddress(str(folder / "store"), database))
     plan = StudyPlan(
         source=Source(str(Path(folder, "table.csv")), target="target"),
         data_name="table",
@@ -46,7 +51,10 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArtifactStore, S
         chance_loss=40.0,
         method="random",
     )
-    return store_of(context), plan
+    yield store_of(context), plan
+    store_of(context).close()
+    if server:
+        server.stop()
 
 
 @pytest.fixture

@@ -168,4 +168,6 @@ def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
         (pid,) = processes_of(one)
         address = next(a for a, p in client.run(os.getpid).items() if p == pid)
         assert one.bench(address) == 0
-    assert pool.count_slots() == 2
+    with pool.reserved() as other:
+        other.wait_for_worker(nothing)
+        assert pid not in processes_of(other)

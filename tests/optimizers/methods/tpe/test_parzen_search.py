@@ -40,6 +40,22 @@ def test_two_trials_of_one_configuration_are_two_observations() -> None:
         assert [(t.number, t.value) for t in seen] == [(0, 1.0), (1, 90.0)]
 
 
+def test_of_many_trials_the_best_quarter_and_the_last_are_known(monkeypatch) -> None:
+    history, known = History(), []
+    for number in range(50):
+        history.record(told(number, line(number / 50), float(number)))
+    search = search_of(counted_space((1,), 1), n_known=20)
+    study_of = search._study
+
+    def noted(known_now: History) -> Any:
+        known.append([t.number for t in known_now])
+        return study_of(known_now)
+
+    monkeypatch.setattr(search, "_study", noted)
+    search.propose(history, np.random.default_rng(0))
+    assert known == [[*range(5), *range(35, 50)]]
+
+
 def test_the_prior_is_drawn_from_until_so_many_have_ended() -> None:
     space, history = mixed_space(), History()
     search = search_of(space, n_startup=3)

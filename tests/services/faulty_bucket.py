@@ -10,6 +10,7 @@ from time import sleep
 from urllib.parse import urlsplit
 
 import pytest
+
 from services import s3_server
 
 
@@ -17,7 +18,8 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Hands requests on to a server, as `fault` says.
 
     Attributes:
-        fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything.
+        fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything,
+            `undeletable` 403 to all that deletes.
         n_faults: Requests for files of the cache that met a fault.
         n_requests: All requests so far.
         meeting: Where all who write a file of the cache wait for each other; None for nowhere.
@@ -50,7 +52,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        if self.server.fault == "errors" and is_of_cache:
+        is_delete = self.command == "DELETE" or "delete" in self.path.partition("?")[2]
+        if (self.server.fault == "errors" and is_of_cache) or (
+            self.server.fault == "undeletable" and is_delete
+        ):
             self.send_response(403)
             self.send_header("Content-Length", "0")
             self.end_headers()
