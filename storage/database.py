@@ -39,7 +39,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.storage.privacy.private_folder import make_private_file
 from prefect_tune.storage.waiting.outage import through_outage
 
@@ -57,6 +57,7 @@ __all__ = [
     "metadata",
     "store_table",
     "upsert",
+    "without_password",
 ]
 
 SCHEMA = 2
@@ -271,6 +272,16 @@ def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
     """Yield values in lists that are short enough for one statement."""
     for first in range(0, len(values), _KEYS_PER_QUERY):
         yield list(values[first : first + _KEYS_PER_QUERY])
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a database without its password, as the driver would read that."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return masked(url)
+    has_one = parsed.password or has_password(url)
+    return masked(parsed.render_as_string(hide_password=True)) if has_one else url
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:

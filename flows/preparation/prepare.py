@@ -21,7 +21,7 @@ from prefect_tune.flows.preparation.settings import (
     parse_trial_memory,
     parse_trial_seconds,
 )
-from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.preparation.store_address import check_no_password, store_address
 from prefect_tune.flows.preparation.study_input import Read
 from prefect_tune.flows.study.lease import check_not_busy
 from prefect_tune.flows.study.lookup import failed_trials, find_study
@@ -148,6 +148,7 @@ def prepare_retry(
         UnknownName, BadInput, StoreRefused: If there is no such study or failed trial, or another
             process runs the study.
     """
+    check_no_password("dask", dask)
     execution = parse_execution(workers, dask, task_runs)
     seconds, memory_bytes = parse_trial_seconds(trial_timeout), parse_trial_memory(trial_memory)
     opened = open_store(store_address(store, database))

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from prefect_tune.flows.home import home
+from prefect_tune.storage.database import without_password
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.privacy.masking import has_password
 from prefect_tune.tasks.bad_input import BadInput
@@ -25,11 +26,11 @@ def store_address(store: str | None, database: str | None) -> StoreAddress:
         BadInput: If a Prefect block is named and cannot be loaded, or a URL has a password in it.
     """
     check_no_password("store", store)
-    if database and has_password(database):
+    if database and (shown := without_password(database)) != database:
         raise BadInput(
             "Prefect would show its password with the run",
             option="database",
-            value=database,
+            value=shown,
             remedy=f"set {DATABASE_VARIABLE} to this URL instead, or name a block that holds it "
             "with --store block:NAME",
         )

@@ -2,14 +2,16 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 __all__ = ["has_password", "masked", "masked_values"]
 
 # Whether `x://a:1/b@c` has a port or a password nobody can tell; digits and a slash are a port.
 _USER = re.compile(
-    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@"']*:)(?!\d{1,5}/)(?P<password>[^\s"']+)(?=@)""",
+    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@"']*:)(?!\d{1,5}[/?#])(?P<password>[^\s"']+)(?=@)""",
     re.IGNORECASE,
 )
+_TOKEN = re.compile(r"""(?P<before>\bhttps?://)[^\s:/@?#"']+(?=@)""", re.IGNORECASE)
 _QUERY = re.compile(
     r"""(?P<before>(?:[?&;]|%26)(?:[a-z0-9_.-]*[_.-])?"""
     r"""(?:password|passwd|pwd|passphrase|sslpassword|secret|secret_?access_?key|token|sas|sig"""
@@ -21,7 +23,7 @@ _QUERY = re.compile(
 
 def masked(text: str) -> str:
     """Return a text in which stars stand for the passwords of all URLs."""
-    text = _USER.sub(r"\g<before>***", text)
+    text = _TOKEN.sub(r"\g<before>***", _USER.sub(r"\g<before>***", text))
     return _QUERY.sub(lambda found: f"{found['before'] or found['also_before']}***", text)
 
 
@@ -37,5 +39,14 @@ def masked_values(document: Any) -> Any:
 
 
 def has_password(url: str) -> bool:
-    """Return whether a URL has a password in it, before the host or among its parameters."""
-    return _USER.search(url) is not None or _QUERY.search(url) is not None
+    """Return whether a URL has a password in it, before the host or among its parameters.
+
+    What a web server takes before its host is one, also without a colon.
+    """
+    if _USER.search(url) is not None or _QUERY.search(url) is not None:
+        return True
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets without an address
+        return False
+    return bool(parts.password) or (parts.scheme in ("http", "https") and bool(parts.username))

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from services import Postgres
 
 from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.prepare import prepare_retry
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.store_address import DATABASE_VARIABLE, store_address
 from prefect_tune.storage.blocks import ArtifactStoreBlock
@@ -39,9 +40,27 @@ def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) ->
     assert store_address("s3://bucket/store", other).database == other
 
 
+@pytest.mark.parametrize("password", ["p'hidden", "12345/hidden", 'a"hidden', "hid?den", "hid#den"])
+def test_a_password_is_what_the_driver_takes_for_one(password) -> None:
+    with pytest.raises(BadInput, match=r"^--database postgresql.*ann:\*\*\*@") as refused:
+        store_address("s3://bucket/store", f"postgresql+psycopg://ann:{password}@db/tune")
+    assert "hid" not in str(refused.value)
+
+
+def test_a_retry_takes_no_password_either(tmp_path) -> None:
+    with pytest.raises(BadInput, match=r"^--dask .*in the environment instead"):
+        prepare_retry("s", None, store=str(tmp_path), database=None, dask="tls://ann:hidden@host:1")
+
+
 @pytest.mark.parametrize("option", ["store", "data", "labels", "test", "dask"])
 @pytest.mark.parametrize(
-    "url", ["s3://KEY:hid/den@bucket/x", "https://host/x?sig=hidden", "ftp://ann:hidden@host/x"]
+    "url",
+    [
+        "s3://KEY:hid/den@bucket/x",
+        "https://host/x?sig=hidden",
+        "ftp://ann:hidden@host/x",
+        "https://hid@host/x",
+    ],
 )
 def test_so_is_any_other_url(option, url) -> None:
     given = dict.fromkeys(OPTIONS) | {"data": "cohort:demo", option: url}
