@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -126,13 +126,18 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
 def _keep_up(folder: Path, ended: Event) -> None:
     """Restart a server that was killed, at its address: clients try for a minute."""
     while not ended.wait(_LOOK_SECONDS):
+        with suppress(OSError):  # a full disk, say: it is tried again
+            _restart_if_killed(folder)
+
+
+def _restart_if_killed(folder: Path) -> None:
+    server = noted_server(folder)
+    if server is None or server.find() is not None:
+        return
+    with exclusive(folder):
         server = noted_server(folder)
-        if server is None or server.find() is not None:
-            continue
-        with exclusive(folder):
-            server = noted_server(folder)
-            if server is not None and server.find() is None:
-                start_server(folder, server.port)
+        if server is not None and server.find() is None:
+            start_server(folder, server.port)
 
 
 def _may_be_configured() -> bool:

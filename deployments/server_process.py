@@ -18,6 +18,7 @@ from prefect_tune.deployments.prefect_settings import server_environment
 from prefect_tune.deployments.server_database import lay_database
 from prefect_tune.deployments.server_secret import made_secret
 from prefect_tune.deployments.server_users import private_file, set_kept
+from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.process_start import process_age, process_start
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 START_SECONDS = 180.0
 """How long a server may take until it answers."""
 _STOP_SECONDS = 30.0
+_LOOKS = 3
+"""At a server that does not answer, before another one takes its place."""
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.guarded_server")
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
@@ -90,7 +93,7 @@ def running_server(folder: Path) -> ServerProcess | None:
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
-    if server.answers() or process_age(server.pid) < START_SECONDS:
+    if process_age(server.pid) < START_SECONDS or any(server.answers() for _ in range(_LOOKS)):
         return server
     stop_server(folder)
     return None
@@ -125,7 +128,7 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
         )
     _STARTED_HERE[process.pid] = process
     server = ServerProcess(process.pid, process_start(process.pid), url)
-    with private_file(folder / _NOTE) as note:
+    with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
         note.write(json.dumps(asdict(server)))
     return server
 

@@ -54,11 +54,15 @@ class Holder:
 
     def is_dead(self) -> bool:
         """Return whether it certainly no longer runs; False for processes of other machines."""
-        return self.host == _host() and not self._runs()
+        return self._is_here() and not self._runs()
 
     def is_alive(self) -> bool:
         """Return whether it certainly runs; False for processes of other machines."""
-        return self.host == _host() and self._runs()
+        return self._is_here() and self._runs()
+
+    def _is_here(self) -> bool:
+        """Return whether it is of this machine, whatever that is called now."""
+        return _since_boot(self.host) == _since_boot(_host())
 
     def _runs(self) -> bool:
         try:
@@ -92,6 +96,12 @@ def _host() -> str:
         _boot_id(),
     ]
     return "/".join(parts)
+
+
+def _since_boot(host: str) -> str:
+    """Return what of a name of a machine stays when it gets another host name."""
+    _, _, rest = host.partition("/")
+    return rest if rest.strip("/") else host
 
 
 def _boot_id() -> str:

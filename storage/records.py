@@ -262,6 +262,9 @@ def _released(
     if lease is not None:
         check_held(connection, lease)
     users = record_user_table.c
+    # Two that release a record at once must not both see the other's use of it.
+    held = select(record_table.c.id).where(record_table.c.id.in_(records))
+    connection.execute(held.order_by(record_table.c.id).with_for_update()).all()
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))
     connection.execute(mine)
     is_used = select(users.record).where(users.record == record_table.c.id).exists()

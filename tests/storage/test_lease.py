@@ -154,6 +154,14 @@ def holding(store, how):
     process.communicate()
 
 
+def test_a_machine_that_is_renamed_is_the_same() -> None:
+    me = Holder.this_process()
+    renamed = replace(me, host=f"other/{me.host.partition('/')[2]}")
+    assert renamed.is_alive()
+    assert replace(renamed, started=0.0).is_dead()
+    assert not replace(renamed, host="other/ns/boot").is_alive()
+
+
 @pytest.mark.parametrize("how", ["elsewhere"])
 def test_one_that_ended_and_was_not_waited_for_holds_nothing(store, holding) -> None:
     book = LeaseBook(store.database)

@@ -1,9 +1,11 @@
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from prefect_tune.storage import RecordDamaged
+from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
+from prefect_tune.storage.records import _released
 
 
 def test_a_record_is_read_back_whole_or_in_part(store) -> None:
@@ -47,3 +49,22 @@ def test_bytes_of_records_are_not_bytes_of_the_cache(store) -> None:
     store.records.put("data/x", {"y": np.zeros(1000)})
     assert store.records.size_bytes() > 0
     assert store.index.totals().cache_bytes == 0
+
+
+def test_of_two_that_release_a_record_at_once_the_last_one_takes_it_away(
+    tmp_path, postgres
+) -> None:
+    address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
+    first, second = ArtifactStore(address), ArtifactStore(address)
+    first.records.put("data/x", {"v": 1}, "one")
+    first.records.link(["data/x"], "two")
+    with first.database.write() as connection:
+        assert _released("one", ["data/x"], None, connection) == {}
+        gone: list[str] = []
+        other = threading.Thread(target=lambda: gone.extend(second.records.release("two")))
+        other.start()
+        other.join(0.5)  # it waits, or has looked already
+    other.join()
+    assert gone == ["data/x"]
+    for store in (first, second):
+        store.close()
