@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Where the tests run in the background, interrupts are ignored, and programs inherit that.
+# In the background or by `nohup` signals are ignored, and programs would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest.register_assert_rewrite("contracts", "services", "studies", "processes")
 settings.register_profile("here", derandomize=True, deadline=None)
