@@ -156,7 +156,7 @@ class Database:
         self._was_reached = False
         try:
             parsed = make_url(url)
-        except ArgumentError as error:
+        except (ArgumentError, ValueError) as error:  # a port that is no number
             raise DatabaseRefused(
                 f"the database {url!r} is not a SQLAlchemy URL; write for instance "
                 "postgresql+psycopg://user@host/name"
