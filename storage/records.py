@@ -29,6 +29,7 @@ from prefect_tune.storage.database import (
     DiskFull,
     Document,
     StoreLost,
+    as_written,
     in_chunks,
     insert_new,
     metadata,
@@ -123,7 +124,7 @@ class Records:
                 connection.execute(update(record_table).where(here).values(values))
             end_publications(connection, [place])
         if former:
-            place = place_of(_parts(former))
+            place = place_of(_parts(record, former))
             self._files.delete(f"{_folder(record)}/{place}")
         if study is not None:
             self.link([record], study)
@@ -239,7 +240,7 @@ class Records:
             row = connection.execute(query).first()
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
-        return _parts(row.parts)
+        return _parts(record, row.parts)
 
 
 def _released(connection: Connection, study: str, records: Sequence[str]) -> list[Publication]:
@@ -254,11 +255,12 @@ def _released(connection: Connection, study: str, records: Sequence[str]) -> lis
     rows = connection.execute(unused.with_for_update()).all()
     doomed = [row.id for row in rows]
     connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
-    return [(_folder(row.id), place_of(_parts(row.parts))) for row in rows]
+    return [(_folder(row.id), place_of(_parts(row.id, row.parts))) for row in rows]
 
 
-def _parts(document: Mapping[str, Any]) -> dict[str, Part]:
-    return {name: Part(**part) for name, part in document.items()}
+def _parts(record: str, document: Mapping[str, Any]) -> dict[str, Part]:
+    with as_written(f"record {record}"):
+        return {name: Part(**part) for name, part in document.items()}
 
 
 def _folder(record: str) -> str:

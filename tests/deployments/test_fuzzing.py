@@ -51,7 +51,23 @@ def test_any_command_line_is_refused_or_obeyed(ground: Ground, case: Any) -> Non
     command_lines.check(ground, case)
 
 
+def rows(*damages: tuple[tuple[str, str], int, Any], looks: tuple[str, ...]) -> Any:
+    return store_files.DamagedStore((), damages, (looks,))
+
+
 @given(case=store_files.damaged_stores())
+@example(case=rows((("studies", "settings"), 0, {}), looks=("show", "flashed")))
+@example(case=rows((("studies", "problem"), 0, {}), looks=("export", "flashed", "model.pkl")))
+@example(case=rows((("studies", "result"), 0, 0), looks=("show", "flashed", "--json")))
+@example(case=rows((("studies", "problem"), 1, "{"), looks=("retry", "picky")))
+@example(case=rows((("trials", "body"), 1, []), looks=("show", "flashed")))
+@example(case=rows((("trials", "body"), 1, {"state": "complete"}), looks=("trials", "flashed")))
+@example(case=rows((("events", "body"), 1, []), looks=("open", "flashed")))
+@example(case=rows((("events", "kind"), 1, "x"), looks=("open", "flashed")))
+@example(case=rows((("events", "sequence"), 0, 99), looks=("open", "flashed")))
+@example(case=rows((("store", "schema"), 0, "x"), looks=("show", "flashed")))
+@example(case=rows((("artifacts", "parts"), 0, [1]), looks=("artifacts", "ls")))
+@example(case=rows((("records", "parts"), 0, {"a": 1}), looks=("artifacts", "verify")))
 @cases(max_examples=30, **_LIKE_THESE)
 def test_any_damage_to_a_store_is_told(ground: Ground, case: Any) -> None:
     store_files.check(ground, case)

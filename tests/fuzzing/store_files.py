@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from fuzzing.command_lines import without_flows
 from fuzzing.ground import REFUSALS, Ground, check_message, files_in
-from fuzzing.values import documents
+from fuzzing.values import documents, numbers
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.study_context import open_store
 
-_STUDY = "flashed"
+_STUDY, _NEW = "flashed", "another"
 _NEW_FILES = ("out.csv", "model.pkl", "part")
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("show", _STUDY),
@@ -43,7 +44,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("export", _STUDY, "model.pkl"),
     ("retry", "picky"),
     ("run", "table.csv", "--target", "target", "--study", _STUDY),
-    ("run", "table.csv", "--target", "target", "--space", "small", "--study", "another"),
+    ("run", "table.csv", "--target", "target", "--space", "small", "--study", _NEW),
     ("open", _STUDY),
     ("open", "picky"),
 )
@@ -70,7 +71,9 @@ def damaged_stores() -> st.SearchStrategy[DamagedStore]:
     some = st.integers(0, 10**6)
     # Every other file is the database, the claim or a record: the cache has most of the others.
     files = st.tuples(st.sampled_from(sorted(_FILES)), some, st.floats(0, 1))
-    rows = st.tuples(st.sampled_from(_CELLS), some, documents())
+    rows = st.sampled_from(_DOCUMENTS).flatmap(
+        lambda cell: st.tuples(st.just(cell), some, documents() | st.just(_NO_JSON))
+    ) | st.sampled_from(_NUMBERS).flatmap(lambda cell: st.tuples(st.just(cell), some, numbers()))
     damages = st.sampled_from(((1, 0), (0, 1), (1, 1))).flatmap(
         lambda n: st.tuples(
             *(
@@ -83,14 +86,20 @@ def damaged_stores() -> st.SearchStrategy[DamagedStore]:
     return st.builds(lambda damage, looked: DamagedStore(*damage, looked), damages, looks)
 
 
-_CELLS = (
+_NO_JSON = "{"
+"""In place of a document: the beginning of one."""
+_DOCUMENTS = (
     ("studies", "problem"), ("studies", "settings"), ("studies", "result"), ("studies", "state"),
-    ("events", "body"), ("events", "kind"), ("events", "sequence"), ("trials", "body"),
-    ("trials", "state"), ("trials", "number"), ("records", "parts"), ("artifacts", "parts"),
-    ("artifacts", "facts"), ("artifacts", "step"), ("store", "id"), ("store", "schema"),
-    ("store", "policy"), ("store", "budget_bytes"), ("sessions", "seconds"),
+    ("events", "body"), ("events", "kind"), ("trials", "body"), ("trials", "state"),
+    ("records", "parts"), ("artifacts", "parts"), ("artifacts", "facts"), ("artifacts", "step"),
+    ("store", "id"), ("store", "policy"),
 )  # fmt: skip
-"""Columns of the database whose values are replaced, by table."""
+"""Columns of the database that hold documents or names, by table."""
+_NUMBERS = (
+    ("events", "sequence"), ("trials", "number"), ("store", "schema"), ("store", "budget_bytes"),
+    ("sessions", "seconds"), ("artifacts", "size_bytes"), ("artifacts", "created"),
+)  # fmt: skip
+"""Columns that hold numbers."""
 
 
 def check(ground: Ground, case: DamagedStore) -> bool:
@@ -126,10 +135,12 @@ def _looked(command: CommandLine, folder: Path, words: tuple[str, ...]) -> int:
     if done.exit_code:
         check_message(said)
         assert not {*_NEW_FILES} & (after - before), "refused, and yet it wrote its file"
-        if words[0] in ("run", "retry", "predict", "export"):
-            assert not _studies_without_plan(store), "a study without its plan"
+        if _NEW in words:
+            assert not _is_entered(store), "refused, and yet the study is entered"
     else:
         assert {*words} & {*_NEW_FILES} <= after
+        if _NEW in words:
+            _check_data(store)
     return int(done.exit_code)
 
 
@@ -142,12 +153,21 @@ def _opened(store: Path, study: str) -> int:
         return 1
 
 
-def _studies_without_plan(store: Path) -> list[str]:
-    """Studies that were begun by a command, and have no plan or no data."""
+def _is_entered(store: Path) -> bool:
+    """Whether the study is there that `run` was to enter."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(store / "index.sqlite")) as database:
-        rows = database.execute("SELECT name, settings FROM studies WHERE name = 'another'")
-        return [name for name, settings in rows if not json.loads(settings)]
-    return []
+        query = "SELECT count(*) FROM studies WHERE name = ?"
+        return bool(database.execute(query, (_NEW,)).fetchone()[0])
+    return False
+
+
+def _check_data(store: Path) -> None:
+    """A study that was entered has its data."""
+    opened = open_store(StoreAddress(str(store)))
+    stored = Ledger(opened.database).study(_NEW)
+    assert stored is not None
+    for record in StudyPlan.from_stored(stored).problem.records:
+        assert opened.records.is_whole(record), record
 
 
 def _any_key(store: Path) -> str:
@@ -158,7 +178,8 @@ def _any_key(store: Path) -> str:
 
 def _replace(store: Path, table: str, column: str, row: int, value: Any) -> None:
     """Replace a cell; the database may refuse what its schema forbids."""
-    written = value if isinstance(value, int | float | None) else json.dumps(value)
+    is_plain = isinstance(value, int | float) or value == _NO_JSON
+    written = value if is_plain else json.dumps(value)
     with suppress(sqlite3.Error, OverflowError), closing(_writing(store)) as database:
         n_rows = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         at = database.execute(
