@@ -17,6 +17,7 @@ from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.run import retry, run
 from prefect_tune.deployments.commands.serve import serve
 from prefect_tune.deployments.commands.study import show, study, trials
+from prefect_tune.deployments.commands.usage import Commands
 from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
 
 __all__ = ["main"]
@@ -27,7 +28,9 @@ _COMMANDS = (
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="prefect-tune")
 def main() -> None:
     """Tune whole data-analytic pipelines on Prefect: algorithms and hyperparameters.

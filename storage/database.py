@@ -46,10 +46,12 @@ from prefect_tune.storage.waiting.outage import through_outage
 __all__ = [
     "SCHEMA",
     "Database",
+    "DatabaseDamaged",
     "DatabaseLost",
     "DatabaseRefused",
     "DiskFull",
     "StoreLost",
+    "as_written",
     "epoch",
     "in_chunks",
     "insert_new",
@@ -130,6 +132,33 @@ class DatabaseLost(StoreLost):
     """The database does not answer, or cannot be written."""
 
 
+class DatabaseDamaged(StoreLost):
+    """A row is not what was written; waiting does not mend it."""
+
+    def __init__(self, what: str, error: Exception, remedy: str = "") -> None:
+        why = f"{type(error).__name__}: {error}"
+        super().__init__(
+            f"{what} is damaged in the database ({why}); restore the database from a backup{remedy}"
+        )
+
+
+@contextmanager
+def as_written(what: str, remedy: str = "") -> Iterator[None]:
+    """Make values of a row in the body, which fails only where they are not as they were written.
+
+    Args:
+        what: The row, for people.
+        remedy: Another way out than a backup.
+
+    Raises:
+        DatabaseDamaged: If it fails.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DatabaseDamaged(what, error, remedy) from error
+
+
 def is_outage(error: BaseException) -> bool:
     """Return whether an error says that a database does not answer now, and may later."""
     cause = error.__cause__ if isinstance(error, DatabaseLost) else error
@@ -157,7 +186,7 @@ class Database:
         self._was_reached = False
         try:
             parsed = make_url(url)
-        except ArgumentError as error:
+        except (ArgumentError, ValueError) as error:  # a port that is no number
             raise DatabaseRefused(
                 f"the database {url!r} is not a SQLAlchemy URL; write for instance "
                 "postgresql+psycopg://user@host/name"
@@ -278,7 +307,7 @@ def without_password(url: str) -> str:
     """Return the URL of a database without its password, as the driver would read that."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         return masked(url)
     has_one = parsed.password or has_password(url)
     return masked(parsed.render_as_string(hide_password=True)) if has_one else url
@@ -339,7 +368,8 @@ def _from_json(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # it has a NaN or an infinity
-        return json.loads(text)
+        with as_written("a document"):
+            return json.loads(text)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

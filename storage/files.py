@@ -115,7 +115,7 @@ class Files:
         try:
             options = _OPTIONS.get(get_protocol(url), {})
             self.filesystem, self.root = fsspec.core.url_to_fs(url, **options)
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # of any kind: each file system is another library's
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
         self._answered = True

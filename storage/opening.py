@@ -16,6 +16,7 @@ from prefect_tune.storage.database import (
     Database,
     DatabaseLost,
     DatabaseRefused,
+    as_written,
     store_table,
 )
 from prefect_tune.storage.files import RECORDS, Files, StoreRefused
@@ -113,7 +114,9 @@ def _claimed(
     if claimed is not None:
         _check_format(f"the store {address.url}", claimed["format"])
     if row is not None:
-        _check_format(f"the database {database.url}", row.schema, SCHEMA)
+        with as_written(f"the schema of {database.url}"):
+            schema = int(row.schema)
+        _check_format(f"the database {database.url}", schema, SCHEMA)
     if row is None or claimed is None or row.id != claimed["index"]:
         whose = f"the store at {row.url}" if row else "no store"
         raise StoreRefused(
@@ -155,12 +158,14 @@ def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
 def _read_claim(files: Files) -> dict[str, Any] | None:
     where = files.path(_CLAIM_FILE)
     try:
-        claim: dict[str, Any] = json.loads(files.filesystem.cat_file(where))
+        claim = json.loads(files.filesystem.cat_file(where))
+        return {"format": int(claim["format"]), "index": str(claim["index"])}
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise StoreRefused(f"{where} cannot be read: {error}") from error
-    return claim
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise StoreRefused(
+            f"{where} cannot be read: {error!r}; restore it from a backup"
+        ) from error
 
 
 def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) -> None:

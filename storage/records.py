@@ -31,6 +31,7 @@ from prefect_tune.storage.database import (
     DiskFull,
     Document,
     StoreLost,
+    as_written,
     in_chunks,
     insert_new,
     metadata,
@@ -125,10 +126,10 @@ class Records:
                 former = None if now == values["parts"] else now  # else somebody was quicker
             if former is not None:
                 connection.execute(update(record_table).where(here).values(values))
-                note_publications(connection, [(folder, place_of(_parts(former)))])
+                note_publications(connection, [(folder, place_of(_parts(record, former)))])
             end_publications(connection, [place])
         if former:
-            self._delete({folder: _parts(former)})
+            self._delete({folder: _parts(record, former)})
         if study is not None:
             self.link([record], study)
 
@@ -248,7 +249,7 @@ class Records:
             row = connection.execute(query).first()
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
-        return _parts(row.parts)
+        return _parts(record, row.parts)
 
 
 def _released(
@@ -274,13 +275,14 @@ def _released(
     rows = connection.execute(unused.with_for_update()).all()
     doomed = [row.id for row in rows]
     connection.execute(delete(record_table).where(record_table.c.id.in_(doomed)))
-    parts = {_folder(row.id): _parts(row.parts) for row in rows}
+    parts = {_folder(row.id): _parts(row.id, row.parts) for row in rows}
     note_publications(connection, [(folder, place_of(p)) for folder, p in parts.items()])
     return parts
 
 
-def _parts(document: Mapping[str, Any]) -> dict[str, Part]:
-    return {name: Part(**part) for name, part in document.items()}
+def _parts(record: str, document: Mapping[str, Any]) -> dict[str, Part]:
+    with as_written(f"record {record}"):
+        return {name: Part(**part) for name, part in document.items()}
 
 
 def _folder(record: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -59,7 +59,8 @@ def curve_of(
         **about,
     }
     tested = stored.result.get(TEST_LOSSES, {})
-    rows = [{**common, **row} for row in _progress(ledger, stored.name)]
+    with documents_of(stored.name):
+        rows = [{**common, **row} for row in _progress(ledger, stored.name)]
     for row in rows:
         row["test_loss"] = tested.get(str(row["incumbent"]))
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS)).astype(_TYPES)

@@ -5,6 +5,7 @@ incumbent found here is the one that `History` finds among the same trials.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -13,8 +14,20 @@ import orjson
 
 from prefect_tune.optimizers.trials.constraint import Constraint, violation
 from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.trial import Evaluation, Failure
+from prefect_tune.storage.database import as_written
 
-__all__ = ["Standing", "TrialDocument"]
+__all__ = ["Standing", "TrialDocument", "documents_of"]
+
+
+def documents_of(study: str) -> AbstractContextManager[None]:
+    """Read documents of a study in the body, which fails only where they are damaged.
+
+    Raises:
+        DatabaseDamaged: If it fails.
+    """
+    remedy = f", or remove the study with `prefect-tune study rm {study}`"
+    return as_written(f"study {study}", remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,16 @@ class TrialDocument:
     """
 
     document: Mapping[str, Any]
+
+    def checked(self) -> Mapping[str, Any]:
+        """Return the document, which has all that people are shown of a trial."""
+        evaluation, failure = self.document["evaluation"], self.document["failure"]
+        if evaluation is not None:
+            Evaluation.from_json(evaluation)
+        if failure is not None:
+            Failure.from_json(failure)
+        dict(self.configuration, number=self.number, state=self.state)
+        return self.document
 
     @property
     def number(self) -> int:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.problem import Problem
 
 __all__ = [
     "failed_trials",
@@ -41,10 +42,12 @@ def list_trials(
         UnknownName: If there is no such study.
     """
     find_study(store, name)
-    documents = [
-        {**document, "query": {**document["query"], "folds": document["query"].get("folds")}}
-        for document in Ledger(store.database).trials(name)
-    ]
+    with documents_of(name):
+        documents = [
+            {**document, "query": {**document["query"], "folds": document["query"].get("folds")}}
+            for stored in Ledger(store.database).trials(name)
+            for document in [TrialDocument(stored).checked()]
+        ]
     return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
 
 
@@ -74,11 +77,10 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
 def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
     """Return the completed trials, of any study, that made or used an artifact."""
-    ledger = Ledger(store.database)
     return [
         {"study": study, "number": trial["number"]}
-        for study in ledger.study_names()
-        for trial in ledger.trials(study)
+        for study in Ledger(store.database).study_names()
+        for trial in list_trials(store, study)
         if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
     ]
 
@@ -88,7 +90,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     users = (trial["study"] for trial in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)
-        problem = None if stored is None else Problem.from_json(stored.problem)
+        problem = None if stored is None else StudyPlan.from_stored(stored).problem
         if problem is not None and problem.space_code:
             problem.find_space()
             return

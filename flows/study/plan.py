@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
@@ -187,8 +188,18 @@ class StudyPlan:
 
     @classmethod
     def from_stored(cls, stored: StoredStudy, execution: Execution | None = None) -> Self:
-        """Return the plan of a study in the ledger, the inverse of `to_json`."""
-        settings = stored.settings
+        """Return the plan of a study in the ledger, the inverse of `to_json`.
+
+        Raises:
+            DatabaseDamaged: If it is not as it was written.
+        """
+        with documents_of(stored.name):
+            return cls.from_documents(stored, execution)
+
+    @classmethod
+    def from_documents(cls, stored: StoredStudy, execution: Execution | None) -> Self:
+        """Do as `from_stored`, with whatever error a damaged document raises."""
+        settings, _ = stored.settings, dict(stored.result)
         ensemble = settings["ensemble"]
         return cls(
             source=Source.from_json(settings["source"]),

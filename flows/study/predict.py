@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.ledger import Ledger
@@ -17,7 +17,6 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.problem import Problem
 
 __all__ = ["final_model", "predict"]
 
@@ -30,7 +29,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
         BadInput: If it has no model yet, or one that does not meet constraints set since.
         RecordDamaged: If the model's record is damaged.
     """
-    Problem.from_json(find_study(store, study).problem).find_space()  # may bring code of its own
+    StudyPlan.from_stored(find_study(store, study)).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
@@ -71,15 +70,18 @@ def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any
     Raises:
         BadInput: If one of its members does not.
     """
+    ledger = Ledger(store.database)
     constraints = [b.constraint for b in StudyPlan.from_stored(find_study(store, study)).bounds]
     if not constraints:
         return
     members = {about["trial"], *(member["trial"] for member in about["members"])}
-    for trial in map(TrialDocument, Ledger(store.database).trials(study)):
-        above = [c.name for c in constraints if c.excess(trial.quantities) > 0]
-        if trial.number in members and above:
+    with documents_of(study):
+        trials = [(t.number, t.quantities) for t in map(TrialDocument, ledger.trials(study))]
+    for number, quantities in trials:
+        above = [c.name for c in constraints if c.excess(quantities) > 0]
+        if number in members and above:
             raise BadInput(
-                f"the final model of study {study!r} comes from trial {trial.number}, which does "
+                f"the final model of study {study!r} comes from trial {number}, which does "
                 f"not meet the constraints set since ({', '.join(above)}), and no other took its "
                 "place",
                 remedy="run the study on, or with the constraints it had",

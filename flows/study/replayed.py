@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.trials import StudyTrials
@@ -14,7 +15,7 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
@@ -37,6 +38,9 @@ def replayed_study(
         study: Its name.
         plan: What it is run with from now on.
         space: What it searches.
+
+    Raises:
+        DatabaseDamaged: If the ledger's documents are not as they were written.
     """
     problem = plan.problem
     objective = study_objective(
@@ -51,11 +55,14 @@ def replayed_study(
     if plan.race:
         optimizer = Racing(optimizer)
     events = _Events(space)
-    replay(optimizer, list(events.read(ledger, study)), ledger.memo(study))
+    with documents_of(study):
+        happened = list(events.read(ledger, study))
+    replay(optimizer, happened, ledger.memo(study))
     history = {trial.number: trial for trial in optimizer.history}
-    for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
-        number = document["number"]
-        history[number] = Trial.from_json(document, space, history[number].query)
+    with documents_of(study):
+        for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
+            number = document["number"]
+            history[number] = Trial.from_json(document, space, history[number].query)
     return optimizer, StudyTrials(history.values()), events.ask_seconds
 
 
@@ -75,8 +82,13 @@ class _Events:
         self.ask_seconds: list[float] = []
 
     def read(self, ledger: Ledger, study: str) -> Iterator[Event]:
-        """Yield the events of a study in their order."""
+        """Yield the events of a study in their order.
+
+        Raises:
+            ValueError: If that is none in which they can have happened.
+        """
         for event in ledger.each_event(study):
+            self._check_order(event)
             if event.kind == Told.kind:
                 yield Told(self._trial(event.body))
                 continue
@@ -85,6 +97,18 @@ class _Events:
                 self._queries[happened.number] = happened.query
                 self.ask_seconds.append(event.body["seconds"])
             yield happened
+
+    def _check_order(self, event: LedgerEvent) -> None:
+        """Check that a trial is asked for once, after those before it, and then its other events.
+
+        Raises:
+            ValueError: If it is not.
+        """
+        number, n_asked = event.body["number"], len(self._queries)
+        if number != n_asked if event.kind == Asked.kind else number not in self._queries:
+            raise ValueError(
+                f"event {event.sequence} ({event.kind}) of trial {number} is misplaced"
+            )
 
     def _trial(self, document: Mapping[str, Any]) -> Trial:
         """Return a trial; its query is the one that was asked, which telling it checks."""

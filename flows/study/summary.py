@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect_tune.flows.study.documents import Standing, TrialDocument
+from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -31,8 +31,9 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     plan = StudyPlan.from_stored(stored)
     constraints = [bounded.constraint for bounded in plan.bounds]
     summed, incumbent = _Summed(Standing(constraints)), stored.result.get("incumbent")
-    for document in ledger.each_trial(name):
-        summed.add(TrialDocument(document), incumbent)
+    with documents_of(name):
+        for document in ledger.each_trial(name):
+            summed.add(TrialDocument(document), incumbent)
     return {
         "study": stored.name,
         "method": plan.method,

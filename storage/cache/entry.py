@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Row
 
-from prefect_tune.storage.database import Document, metadata
+from prefect_tune.storage.database import Document, as_written, metadata
 from prefect_tune.storage.files import Part
 
 __all__ = ["ENTRY_COLUMNS", "SORTS", "Entry", "Selection", "artifact_table", "entry_of", "row_of"]
@@ -149,9 +149,15 @@ class Selection:
 
 
 def entry_of(row: Row[Any]) -> Entry:
-    """Return the entry that a row of `ENTRY_COLUMNS` holds."""
+    """Return the entry that a row of `ENTRY_COLUMNS` holds.
+
+    Raises:
+        DatabaseDamaged: If it is not as it was written.
+    """
     values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-    values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
+    with as_written(f"artifact {row.key}"):
+        values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
+        values["summary"] = dict(values["summary"])
     return Entry(**values)
 
 

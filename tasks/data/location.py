@@ -40,11 +40,11 @@ class Location:
         """Locate a URL, whether or not anything is there.
 
         Raises:
-            BadInput: If its protocol is not known, or needs a package that is not there.
+            BadInput: If there is no such file system, for want of a package or of an answer.
         """
         try:
             filesystem, path = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # of any kind: each file system is another library's
             raise BadInput(f"{url} cannot be read: {error}") from error
         return cls(url, filesystem, path)
 

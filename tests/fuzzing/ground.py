@@ -1,0 +1,136 @@
+"""Folders in which cases are tried, and what holds after each."""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from command_line import CommandLine
+from inputs import events, write_table
+
+from fuzzing.values import SECRET
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.storage import Ledger, StoreAddress
+from prefect_tune.storage.store import StoreRefused
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.study_context import open_store
+
+_ARCHIVE = Path(__file__).parent.parent / "data" / "store_of_0_1.tar.xz"
+_STUDIES = ("flashed", "picky")
+"""Of the studies in the archive, those that are looked at: finished, and with failed trials."""
+_CACHE = "60KB"
+REFUSALS = (BadInput, UnknownName, StoreRefused)
+"""How input is refused."""
+
+
+@dataclass
+class Ground:
+    """A folder with a table, an event log with labels, and room for what cases make.
+
+    Attributes:
+        folder: The folder, which is the working folder while cases are tried.
+        n_cases: How many were tried, those that were made smaller included.
+    """
+
+    folder: Path
+    n_cases: int = 0
+    _kept: Path | None = field(default=None, repr=False)
+    _shared: CommandLine | None = field(default=None, repr=False)
+
+    @classmethod
+    @contextmanager
+    def entered(cls) -> Iterator["Ground"]:
+        """Make one and work in it; the home of the user is in it, too."""
+        before, home = Path.cwd(), os.environ.get("HOME")
+        with TemporaryDirectory() as name:
+            ground = cls(Path(name).resolve())
+            write_table(ground.folder)
+            log, labels = events()
+            log.to_csv(ground.folder / "events.csv", index=False)
+            labels.to_csv(ground.folder / "labels.csv", index=False)
+            os.chdir(ground.folder)
+            os.environ["HOME"] = name
+            try:
+                yield ground
+            finally:
+                open_store.cache_clear()
+                os.chdir(before)
+                os.environ.pop("HOME") if home is None else os.environ.update(HOME=home)
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table.csv"
+
+    @contextmanager
+    def case(self) -> Iterator[Path]:
+        """Yield a new folder to work in; nothing of it is left."""
+        self.n_cases += 1
+        with TemporaryDirectory(dir=self.folder, prefix="case-") as name:
+            os.chdir(name)
+            try:
+                yield Path(name)
+            finally:
+                open_store.cache_clear()
+                os.chdir(self.folder)
+
+    def new_home(self, folder: Path) -> CommandLine:
+        """Commands with a copy of the kept studies."""
+        if self._kept is None:
+            self._kept = self._unpack()
+        home = folder / "home"
+        shutil.copytree(self._kept, home)
+        return CommandLine(home)
+
+    def shared_home(self) -> CommandLine:
+        """Commands with a copy of the kept studies that many cases share."""
+        if self._shared is None:
+            self._shared = self.new_home(self.folder)
+        return self._shared
+
+    def renew_home(self) -> None:
+        """Give the next cases another copy: this one has changed."""
+        if self._shared is not None:
+            shutil.rmtree(self._shared.home)
+        self._shared = None
+
+    def _unpack(self) -> Path:
+        kept = self.folder / "kept"
+        kept.mkdir()
+        with tarfile.open(_ARCHIVE) as archive:
+            archive.extractall(kept, filter="data")
+        command = CommandLine(kept)
+        for row in command.json("study", "ls"):
+            if row["study"] not in _STUDIES:
+                command("study", "rm", row["study"])
+        command("artifacts", "prune", "--to", _CACHE)
+        for path in sorted(kept.rglob("*"), reverse=True):  # a folder costs more than a file
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+        return kept
+
+
+def check_message(message: str) -> None:
+    """Whoever is refused is told why, in a line or some, and without a password."""
+    assert message.strip(), "refused without a word"
+    assert "Traceback" not in message
+    assert SECRET not in message, "a password is shown"
+
+
+def studies_in(store: Path) -> set[str]:
+    """The studies of a store."""
+    if not (store / "store.json").exists():
+        return set()
+    return set(Ledger(open_store(StoreAddress(str(store))).database).study_names())
+
+
+def files_in(folder: Path) -> set[str]:
+    """All files below a folder but those of databases."""
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and ".sqlite" not in path.name
+    }

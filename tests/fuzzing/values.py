@@ -1,0 +1,56 @@
+"""Texts, numbers and JSON that nobody expects."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+SECRET = "sw0rdfish"  # noqa: S105 - that is what it is for
+"""The password in every URL that has one; it is never shown."""
+_NOTHING_LISTENS = "127.0.0.1:9"
+_TEXTS = (
+    "", " ", "-", "--", "-1", "--json", "--trials=3", "=", "x=", "=1", "a=b=c", ",", ",,", ":",
+    "a:b", ":=", "()", "x()<=", "<=1", "latency_us<=nan", "latency_us<=1e999", "latency_us<=-1",
+    "disparate_impact(count, bins=)<=1", "disparate_impact(count, bins=nan:1)<=1",
+    "disparate_impact(a, bins=0:1, metric=nothing)<=1", "disparate_impact(count, bins=6:3)<=60",
+    "[/x]", "[bold]", "[nan]", "{}", "{0}", "%s", "%", "\\", "\\N{BULLET}", "\x1b[31m", "\x07",
+    "\r", "a\nb", "\t", "\u202eabc", "\ufeff", "\udcff", "\N{SNOWMAN}" * 3, "ümläut", "٣", "²",
+    "1_000", "nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1e-320", "-0", "0x10", "00", "1.5",
+    "1,5", "9" * 30, "-" + "9" * 30, "9" * 400, "9" * 5000, "1e400s", "9" * 400 + "h",
+    "9" * 400 + "GB", "0GB", "0.0000001B", "1h1h", "30 m", "30M", "10kb", "None", "null", "true",
+    "[]", '{"a":1}', "[" * 200, "r=" + "[" * 5000, "A" * 300, ".", "..", "*", "?", "~", "a/b",
+    "no/such/file.csv", "x.csv", "x.parquet", "x.arff", "x.py:space", "x.py:", ":x", "x.py:x:y",
+    "sklearn:", "sklearn:none", "cohort:", "cohort:none", "cohort:demo?", "cohort:demo?x",
+    "cohort:demo?seed=x", "cohort:demo?seed=-1", "cohort:demo?family=x", "memory:", "memory://x",
+    "file:", "nosuch://x", "://", "http:", f"http://{_NOTHING_LISTENS}/x.csv",
+    f"ftp://{_NOTHING_LISTENS}/x", "http://[::1", "data:,a", "zip://x::y.zip", "simplecache::none",
+    "reference://x", "dir://x", "sqlite:///none/x", "sqlite://", "sqlite:///:memory:",
+    "postgresql://", "mysql://u@h/x", f"postgresql+psycopg://u@{_NOTHING_LISTENS}/x",
+    "sqlite+nosuch:///x", "x://u@h:port/x",
+    f"postgresql+psycopg://u:{SECRET}@{_NOTHING_LISTENS}/x", f"s3://key:{SECRET}@b/c",
+    f"https://u:{SECRET}@{_NOTHING_LISTENS}/x.csv", f"https://h/x.csv?token={SECRET}",
+    f"tcp://u:{SECRET}@{_NOTHING_LISTENS}",
+)  # fmt: skip
+_PLAIN = st.characters(codec="utf-8", exclude_characters="/~\0")
+"""No path of the machine comes of them, and nothing that a program's arguments cannot be."""
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Texts that are read as something, or as nothing at all."""
+    return st.sampled_from(_TEXTS) | st.text(_PLAIN, max_size=12)
+
+
+def numbers() -> st.SearchStrategy[int | float]:
+    """Numbers of any size, those that are none included."""
+    return st.sampled_from((0, 1, 2, 5, -1, 0.0, 0.5, 1.0, 1e308, 2**31, 2**63, 10**30)) | (
+        st.integers(-(10**6), 10**6) | st.floats()
+    )
+
+
+def documents() -> st.SearchStrategy[Any]:
+    """JSON values, those that only Python writes included."""
+    scalars = st.none() | st.booleans() | numbers() | texts() | st.just("a\0b")
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
+        max_leaves=5,
+    )
