@@ -1,7 +1,7 @@
 """Hostile input is refused with a message and nothing left behind, or accepted; never a traceback.
 
 300 cases that are the same each time, and those in which there once was a fault. The benchmark
-`deployments/fuzzing` tries more.
+`deployments/fuzzed` tries more.
 """
 
 from collections.abc import Iterator

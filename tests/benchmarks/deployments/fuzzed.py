@@ -1,6 +1,6 @@
 """Hostile input at random: no traceback, no password shown, no half-written study.
 
-    tests/benchmarks/run deployments/fuzzing [--cases 5000] [--seed 0]
+    tests/benchmarks/run deployments/fuzzed [--cases 5000] [--seed 0]
 
 Parameters of the flow, damaged data files, command lines, and stores whose files and rows are
 damaged, each up to the point where a flow would start. Says how many cases of each kind were
