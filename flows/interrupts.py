@@ -9,10 +9,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Timer
 from time import monotonic
 
 import psutil
+
+from prefect_tune.storage.waiting.uninterrupted import is_put_off
 
 __all__ = ["ENDING_SIGNALS", "EndedBySignal", "interrupts_taken", "retake_interrupts"]
 
@@ -56,7 +59,9 @@ class _Handler:
             if not self._is_said:
                 self._is_said = True
                 self._say()
-            raise EndedBySignal(number)
+            if not is_put_off(partial(_end, number)):
+                _end(number)
+            return
         if number != signal.SIGHUP and monotonic() - self._since > _SAME_SECONDS:
             self._end_at_once(number)
 
@@ -92,6 +97,10 @@ class _Handler:
             sys.stderr.write(_SHOW_CURSOR)
             sys.stderr.flush()
         os._exit(128 + number)
+
+
+def _end(number: int) -> None:
+    raise EndedBySignal(number)
 
 
 _CURRENT: list[_Handler] = []

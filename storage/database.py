@@ -1,11 +1,13 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import orjson
@@ -42,6 +44,7 @@ from sqlalchemy.sql.expression import FunctionElement
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.storage.privacy.private_folder import make_private_file
 from prefect_tune.storage.waiting.outage import through_outage
+from prefect_tune.storage.waiting.uninterrupted import uninterrupted
 
 __all__ = [
     "SCHEMA",
@@ -70,6 +73,18 @@ SCHEMA = 2
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
+_LOG_PAUSE_SECONDS = 0.02
+_LIBPQ = {
+    "connect_timeout": 10,  # s
+    "tcp_user_timeout": 30_000,  # ms
+    "keepalives_idle": 15,  # s
+    "keepalives_interval": 5,  # s
+    "keepalives_count": 3,
+}
+"""Where a host is gone without a word, its silence is an outage after these; a URL may set others.
+
+Without them, Linux waits for a quarter of an hour.
+"""
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
@@ -162,7 +177,9 @@ def as_written(what: str, remedy: str = "") -> Iterator[None]:
 def is_outage(error: BaseException) -> bool:
     """Return whether an error says that a database does not answer now, and may later."""
     cause = error.__cause__ if isinstance(error, DatabaseLost) else error
-    is_of_operation = isinstance(cause, OperationalError | InterfaceError | InternalError)
+    is_of_operation = isinstance(
+        cause, OperationalError | InterfaceError | InternalError | PoolTimeout
+    )
     return is_of_operation and "no such " not in str(cause)  # SQLite's word for another schema
 
 
@@ -200,6 +217,8 @@ class Database:
             # A server has some hundred connections for all processes, so threads share one.
             options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
             options["pool_pre_ping"] = True
+        if parsed.get_driver_name() in {"psycopg", "psycopg2"}:
+            options["connect_args"] = {k: v for k, v in _LIBPQ.items() if k not in parsed.query}
         try:
             self.engine: Engine = create_engine(parsed, **options)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
@@ -228,10 +247,17 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Yield a transaction that may write; on SQLite it holds the write lock from its start.
 
+        No signal breaks it off.
+
         Raises:
             DatabaseLost: If the database does not answer, or cannot be written.
         """
-        with self._named(), self._connected(self.engine) as connection, connection.begin():
+        with (
+            uninterrupted(),
+            self._named(),
+            self._connected(self.engine) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     def transact(self, change: Callable[[Connection], Result]) -> Result:
@@ -254,7 +280,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection whose statements each see the newest committed state."""
-        with self._named(), self._connected(self._reading) as connection:
+        with uninterrupted(), self._named(), self._connected(self._reading) as connection:
             yield connection
 
     @contextmanager
@@ -375,11 +401,25 @@ def _from_json(text: str) -> Any:
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # we begin transactions ourselves, below
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _keep_log(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA cache_size=-65536")  # 64 MB: an index of a million rows stays quick
     cursor.close()
+
+
+def _keep_log(cursor: Any) -> None:
+    """Set the mode of the log; of processes that do it at once, SQLite lets none of them wait."""
+    until = monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or monotonic() > until:
+                raise
+            sleep(_LOG_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -159,10 +159,13 @@ class Study:
         return self._set(trial.died())
 
     def put_back_running(self) -> None:
-        """Put back all trials that are running; for when no worker runs any."""
-        for trial in list(self.trials.values()):
-            if trial.state == TrialState.RUNNING:
-                self.put_back(trial)
+        """Put back all trials that are running; for when no worker runs any.
+
+        The ledger says which: an interrupt may have come before that was known here.
+        """
+        space = self.problem.find_space()
+        for document in self.ledger.trials(self.name, TrialState.RUNNING):
+            self.put_back(Trial.from_json(document, space))
 
     def tell(self, trial: Trial) -> None:
         """Note the outcome of a trial, and tell the optimizer."""

@@ -11,6 +11,7 @@ from time import sleep
 from typing import TypeVar
 
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.waiting.uninterrupted import interruptible
 from prefect_tune.storage.waiting.waited_seconds import begin, waiting
 
 __all__ = ["OUTAGE_VARIABLE", "outage_seconds", "through_outage"]
@@ -20,6 +21,8 @@ OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
 _OUTAGE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
+
+_WAITED_OUT = "it was tried again for as long as an outage may last"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -41,13 +44,18 @@ def through_outage(
         is_outage: Whether an error is one.
 
     Raises:
-        Exception: The last error, if the outage lasts too long; any other error at once.
+        Exception: The last error, if the outage lasts too long; any other error at once, and so one
+            that was waited out inside of the call.
     """
+
+    def is_waited_out(error: BaseException) -> bool:
+        return is_outage(error) and not _was_waited_out(error)
+
     begun = begin()
     try:
         return call()
     except Exception as error:
-        if not is_outage(error):
+        if not is_waited_out(error):
             raise
         why = masked(str(error).split("\n", 1)[0])
         _LOGGER.warning(f"waiting at most {outage_seconds():g} s: {why}")
@@ -59,7 +67,7 @@ def through_outage(
     )
 
     def pause(seconds: float) -> None:
-        with waiting(begun):
+        with waiting(begun), interruptible():
             sleep(seconds)
 
     def again() -> Result:
@@ -68,10 +76,24 @@ def through_outage(
         return call()
 
     pause(_FIRST_PAUSE_SECONDS)
-    return Retrying(
-        retry=retry_if_exception(is_outage),
-        wait=wait_random_exponential(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS),
-        stop=stop_after_delay(outage_seconds()),
-        sleep=pause,
-        reraise=True,
-    )(again)
+    try:
+        return Retrying(
+            retry=retry_if_exception(is_waited_out),
+            wait=wait_random_exponential(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS),
+            stop=stop_after_delay(outage_seconds()),
+            sleep=pause,
+            reraise=True,
+        )(again)
+    except Exception as error:
+        if is_waited_out(error):
+            error.add_note(_WAITED_OUT)
+        raise
+
+
+def _was_waited_out(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it comes from, has outlasted a wait."""
+    while error is not None:
+        if _WAITED_OUT in getattr(error, "__notes__", ()):
+            return True
+        error = error.__cause__
+    return False

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.database import Database
 from prefect_tune.storage.inspection import verify
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -81,7 +82,7 @@ def test_threads_of_a_process_share_one_connection(address, lookout) -> None:
         thread.join()
     assert seen == {1}
     store.close()
-    assert lookout.n_connections() == 0
+    wait_for(lambda: lookout.n_connections() == 0)  # its server's process takes a moment
 
 
 def test_processes_wait_for_a_connection_when_all_are_taken(
@@ -103,3 +104,23 @@ def test_processes_wait_for_a_connection_when_all_are_taken(
     assert [p.exitcode for p in processes] == [0] * PROCESSES
     assert verify(store).is_sound
     store.close()
+
+
+def test_a_host_that_is_gone_without_a_word_is_noticed_within_half_a_minute(address) -> None:
+    """Linux would wait for a quarter of an hour; a URL may ask for other limits."""
+    for url, expected in (
+        (address.database, {"tcp_user_timeout": "30000", "keepalives_idle": "15"}),
+        (
+            address.database + _and(address.database) + "tcp_user_timeout=5000",
+            {"tcp_user_timeout": "5000", "connect_timeout": "10"},
+        ),
+    ):
+        database = Database(url)
+        with database.read() as connection:
+            parameters = connection.connection.driver_connection.info.get_parameters()
+        database.close()
+        assert expected.items() <= parameters.items()
+
+
+def _and(url: str) -> str:
+    return "&" if "?" in url else "?"

@@ -41,6 +41,22 @@ def test_one_that_stays_away_ends_in_its_error(monkeypatch) -> None:
     assert service.n_calls > 1
 
 
+def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatch) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.3")
+    outer_calls = []
+
+    def outer() -> None:
+        outer_calls.append(1)
+        try:
+            through_outage(Away(1_000_000), is_outage)
+        except ConnectionError as error:
+            raise ConnectionError("the store is away") from error
+
+    with pytest.raises(ConnectionError, match="the store is away"):
+        through_outage(outer, is_outage)
+    assert outer_calls == [1]
+
+
 def test_other_errors_are_raised_at_once() -> None:
     calls = []
 
