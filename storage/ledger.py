@@ -190,7 +190,8 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+
+        def change(connection: Connection) -> None:
             self._check_lease(connection)
             for table, column in (
                 (event_table, event_table.c.study),
@@ -200,6 +201,8 @@ class Ledger:
                 (study_table, study_table.c.name),
             ):
                 connection.execute(delete(table).where(column == name))
+
+        self._database.transact(change)
 
     def append(
         self,
@@ -328,13 +331,16 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-        with self._database.write() as connection:
+
+        def change(connection: Connection) -> int:  # one of no seconds more does no harm
             self._check_lease(connection)
             result = connection.execute(
                 insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             )
             (number,) = result.inserted_primary_key or (0,)
             return int(number)
+
+        return self._database.transact(change)
 
     def beat(self, session: int, seconds: float) -> None:
         """Note how long a session has lasted so far.

@@ -111,25 +111,9 @@ class Records:
             published = self._files.publish(folder, place, encoded)
         except Exception as error:
             raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
-        values = {
-            "size_bytes": sum(part.size_bytes for part in published.values()),
-            "created": time(),
-            "parts": {name: asdict(part) for name, part in published.items()},
-        }
-        here = record_table.c.id == record
-        with self._database.write() as connection:
-            query = select(record_table.c.parts).where(here).with_for_update()
-            former = connection.execute(query).scalar()
-            if former is None:
-                insert_new(connection, record_table, [{"id": record, **values}])
-                now = connection.execute(query).scalar_one()
-                former = None if now == values["parts"] else now  # else somebody was quicker
-            if former is not None:
-                connection.execute(update(record_table).where(here).values(values))
-                note_publications(connection, [(folder, place_of(_parts(record, former)))])
-            end_publications(connection, [place])
+        former = self._database.transact(partial(_kept, record, place, published))
         if former:
-            self._delete({folder: _parts(record, former)})
+            self._delete({folder: former})
         if study is not None:
             self.link([record], study)
 
@@ -190,11 +174,9 @@ class Records:
             return connection.execute(query).first() is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
-        """Note that a study uses these records."""
-        rows = [{"record": record, "study": study} for record in sorted(set(records))]
-        if rows:
-            with self._database.write() as connection:
-                insert_new(connection, record_user_table, rows)
+        """Note that a study uses these records, as far as they are there."""
+        if records:
+            self._database.transact(partial(_linked, sorted(set(records)), study))
 
     def release(
         self, study: str, records: Sequence[str] | None = None, lease: str | None = None
@@ -250,6 +232,40 @@ class Records:
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
         return _parts(record, row.parts)
+
+
+def _kept(
+    record: str, place: str, published: Mapping[str, Part], connection: Connection
+) -> dict[str, Part]:
+    """Enter what was published as a record; return the parts that it replaces, noted for deletion.
+
+    Done once more it replaces nothing.
+    """
+    values = {
+        "size_bytes": sum(part.size_bytes for part in published.values()),
+        "created": time(),
+        "parts": {name: asdict(part) for name, part in published.items()},
+    }
+    here = record_table.c.id == record
+    insert_new(connection, record_table, [{"id": record, **values}])
+    query = select(record_table.c.parts).where(here).with_for_update()
+    former = _parts(record, connection.execute(query).scalar_one())
+    end_publications(connection, [place])
+    if place_of(former) == place:
+        return {}
+    connection.execute(update(record_table).where(here).values(values))
+    note_publications(connection, [(_folder(record), place_of(former))])
+    return former
+
+
+def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
+    """Note that a study uses records; whoever releases them meanwhile waits, and sees it."""
+    query = select(record_table.c.id).where(record_table.c.id.in_(records))
+    held = query.order_by(record_table.c.id).with_for_update(read=True)
+    there = connection.execute(held).scalars().all()
+    if there:
+        rows = [{"record": record, "study": study} for record in there]
+        insert_new(connection, record_user_table, rows)
 
 
 def _released(

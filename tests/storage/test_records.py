@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
-from prefect_tune.storage.records import _released
+from prefect_tune.storage.records import _linked, _released
 
 
 def test_a_record_is_read_back_whole_or_in_part(store) -> None:
@@ -66,5 +66,45 @@ def test_of_two_that_release_a_record_at_once_the_last_one_takes_it_away(
         other.join(0.5)  # it waits, or has looked already
     other.join()
     assert gone == ["data/x"]
+    for store in (first, second):
+        store.close()
+
+
+def test_a_record_whose_entry_was_committed_and_lost_its_answer_is_entered_once(store) -> None:
+    """A connection may be cut between the commit and its answer: the change is made again."""
+    store.records.put("models/s", {"m": 1})
+    once = store.database.transact
+
+    def twice(change):
+        once(change)
+        return once(change)
+
+    store.database.transact = twice
+    store.records.put("models/s", {"m": 2}, study="s")
+    store.database.transact = once
+    store.sweep()
+    assert store.records.get("models/s") == {"m": 2}
+    assert store.records.used_by("s") == ["models/s"]
+
+
+def test_a_record_that_is_gone_has_no_users(store) -> None:
+    store.records.put("predictions/a", {"v": 1})
+    store.records.link(["predictions/a", "predictions/gone"], "s")
+    assert store.records.used_by("s") == ["predictions/a"]
+
+
+def test_who_releases_a_record_sees_that_another_is_about_to_use_it(tmp_path, postgres) -> None:
+    address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
+    first, second = ArtifactStore(address), ArtifactStore(address)
+    first.records.put("data/x", {"v": 1}, "one")
+    with first.database.write() as connection:
+        _linked(["data/x"], "two", connection)
+        gone: list[str] = []
+        other = threading.Thread(target=lambda: gone.extend(second.records.release("one")))
+        other.start()
+        other.join(0.5)  # it waits, or has looked already
+    other.join()
+    assert gone == []
+    assert first.records.get("data/x") == {"v": 1}
     for store in (first, second):
         store.close()
