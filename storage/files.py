@@ -37,6 +37,7 @@ __all__ = [
     "Files",
     "FilesLost",
     "Part",
+    "StoreAway",
     "StoreRefused",
     "new_place",
     "place_of",
@@ -72,6 +73,10 @@ class StoreRefused(ValueError):  # noqa: N818 - it says what happened
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
+
+
+class StoreAway(StoreRefused):
+    """The store does not answer, and may later."""
 
 
 class FilesLost(StoreLost):

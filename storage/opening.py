@@ -19,7 +19,7 @@ from prefect_tune.storage.database import (
     as_written,
     store_table,
 )
-from prefect_tune.storage.files import RECORDS, Files, StoreRefused
+from prefect_tune.storage.files import RECORDS, Files, StoreAway, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.migrations.upgrade import bring_up_to_date, lock_tables
 from prefect_tune.storage.privacy.masking import masked
@@ -62,6 +62,7 @@ def opened(
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
             newer version; or if a remote URL comes without a database.
+        StoreAway: If folder or database do not answer.
     """
     _check_remote_has_database(address)
     if files.is_local:
@@ -74,19 +75,20 @@ def opened(
             database.close()
             raise
     except DatabaseRefused as error:
-        raise StoreRefused(str(error)) from error
+        is_away = isinstance(error.__cause__, DatabaseLost)
+        raise (StoreAway if is_away else StoreRefused)(str(error)) from error
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
     """Return whether there is a store; make nothing.
 
     Raises:
-        StoreRefused: If its folder cannot be read.
+        StoreAway: If its folder cannot be read.
     """
     try:
         return bool(files.filesystem.exists(files.path(_CLAIM_FILE)))
     except OSError as error:
-        raise StoreRefused(f"the store {address.url} cannot be read: {error}") from error
+        raise StoreAway(f"the store {address.url} cannot be read: {error}") from error
 
 
 def lives_in_memory(database: Database) -> bool:
@@ -162,7 +164,9 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
         return {"format": int(claim["format"]), "index": str(claim["index"])}
     except FileNotFoundError:
         return None
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise StoreAway(f"{where} cannot be read: {error!r}") from error
+    except (KeyError, TypeError, ValueError) as error:
         raise StoreRefused(
             f"{where} cannot be read: {error!r}; restore it from a backup"
         ) from error
@@ -172,7 +176,7 @@ def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) 
     try:
         files.filesystem.pipe_file(files.path(_CLAIM_FILE), canonical_json(claim).encode())
     except OSError as error:
-        raise StoreRefused(f"the store {address.url} cannot be written: {error}") from error
+        raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:

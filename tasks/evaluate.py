@@ -12,9 +12,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
-from prefect_tune.storage.files import StoreRefused
+from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
@@ -101,7 +101,7 @@ def with_store(work: Callable[[], Result]) -> Result:
 
 def _is_outage(error: BaseException) -> bool:
     """Return whether a transaction or the opening of the store failed, and may not a bit later."""
-    return isinstance(error, StoreRefused) or (isinstance(error, DatabaseLost) and is_outage(error))
+    return isinstance(error, StoreAway) or (isinstance(error, DatabaseLost) and is_outage(error))
 
 
 def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:

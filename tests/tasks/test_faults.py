@@ -1,5 +1,6 @@
 """Faults of disks, databases and buckets: a trial's result is what it is with no cache at all."""
 
+import json
 import logging
 import multiprocessing
 import resource
@@ -233,6 +234,19 @@ def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     assert state.is_failed()
     assert (state.data.evaluation, state.data.failure) == (None, None)
     assert "cannot" in state.data.lost or "connection" in state.data.lost
+    open_store.cache_clear()
+
+
+def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 3)
+    store = store_of(context)
+    claim = Path(store.files.path("store.json"))
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "format": 99}))
+    store.close()
+    open_store.cache_clear()
+    state = evaluate_task.fn(0, query.to_json(), context, "trial")
+    assert "has format 99" in state.data.lost
     open_store.cache_clear()
 
 
