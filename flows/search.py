@@ -8,12 +8,13 @@ from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.trial import Failure, Trial
-from prefect_tune.storage.database import StoreLost
+from prefect_tune.optimizers.trials.outcome import Failure
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]
@@ -182,7 +183,7 @@ class _Search:
         """Tell the outcome of a trial; one whose worker died is started once more.
 
         Raises:
-            StoreLost: If no worker can go on.
+            NoWorkers: If no worker can go on.
         """
         trial, outcome = ended.trial, ended.outcome
         if outcome is not None and outcome.lost:
@@ -215,11 +216,11 @@ class _Search:
         """Let a trial wait whose worker cannot go on, and use the worker no more.
 
         Raises:
-            StoreLost: If no other can go on.
+            NoWorkers: If no other can go on.
         """
         self.study.put_back(trial)
         if self.running.bench(outcome.worker) == 0:
-            raise StoreLost(outcome.lost)
+            raise NoWorkers(outcome.lost)
         self.observer.note(
             f"worker {outcome.worker} is not used any more, and trial {trial.number} waits for "
             f"another: {outcome.lost}"

@@ -25,6 +25,7 @@ from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
 from prefect_tune.optimizers.trials.trial import Trial
@@ -147,15 +148,16 @@ class _ReplicateObserver:
 class _Job:
     """A replicate with what it needs; a plain class, so that Prefect does not look inside."""
 
-    __slots__ = ("error", "pace", "replicate", "session")
+    __slots__ = ("error", "is_without_worker", "pace", "replicate", "session")
 
     def __init__(self, session: _Session, pace: ServerPace, replicate: Replicate) -> None:
         self.session, self.pace, self.replicate = session, pace, replicate
         self.error: Exception | None = None
+        self.is_without_worker = False
 
 
 def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replicate]) -> None:
-    """Run one replicate a worker; when one cannot go on, or we are interrupted, end all."""
+    """Run one replicate a worker; when one fails, or we are interrupted, end all."""
     n_threads = min(session.running.n_slots, len(to_do))
     n_all = len(session.comparison.replicates)
     session.observer.note(f"{len(to_do)} of {n_all} replicates to do, {n_threads} at the same time")
@@ -173,9 +175,13 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
 
 
 def _start(job: _Job) -> None:
-    """Run a replicate as a task run, and go on whatever its state."""
+    """Run a replicate as a task run, and on another worker once more if its own cannot go on."""
     replicate = job.replicate
-    search_replicate(replicate.entrant.label, replicate.repeat, job, return_state=True)
+    while True:
+        job.is_without_worker = False
+        search_replicate(replicate.entrant.label, replicate.repeat, job, return_state=True)
+        if not job.is_without_worker:
+            return
 
 
 @task(
@@ -197,6 +203,15 @@ def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa
     try:
         with session.running.sharing(replicate_context(job.replicate)) as running:
             message = run_replicate(job.replicate, running, job.pace, observer)
+    except NoWorkers as lost:
+        if not session.running.n_shared:
+            job.error = lost
+            session.stop.set()
+            raise
+        job.is_without_worker = True
+        session.n_ended += 1
+        observer.note(f"goes on with another worker: {lost}")
+        return Failed(message=str(lost))
     except Interrupted:
         return Cancelled(message="interrupted; the comparison can be continued")
     except Exception as error:

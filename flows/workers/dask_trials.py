@@ -25,7 +25,8 @@ from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, 
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.trials.trial import Failure, Trial
+from prefect_tune.optimizers.trials.outcome import Failure
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
 from prefect_tune.tasks.study_context import StudyContext
@@ -92,7 +93,7 @@ class DaskTrials:
         self._context, self._flow_run_id = context, flow_run_id
         self.n_task_runs = 0
         self._under_way: dict[UUID, _UnderWay] = {}
-        self._done: SimpleQueue[UUID] = SimpleQueue()
+        self._done: SimpleQueue[tuple[UUID, float]] = SimpleQueue()
         self._sharing: list[DaskTrials] = []
         self._ran: dict[Configuration, str] = {}
         self._n_left: dict[int, int] = {}
@@ -141,6 +142,9 @@ class DaskTrials:
         """Yield trials of another study, one at a time, on a worker of their own.
 
         After `prepare_workers`, and in any thread; with more threads than slots, some wait.
+
+        Raises:
+            NoWorkers: If none of the workers can go on.
         """
         with self._pool.reserved() as pool:
             other = DaskTrials(pool, context, self._flow_run_id, self._reports)
@@ -159,6 +163,11 @@ class DaskTrials:
     def n_slots(self) -> int:
         """Trials at the same time."""
         return self._pool.n_slots
+
+    @property
+    def n_shared(self) -> int:
+        """Workers that `sharing` can hand out, now or later."""
+        return self._pool.n_reserved
 
     @property
     def n_running(self) -> int:
@@ -182,7 +191,7 @@ class DaskTrials:
         self._under_way[future.task_run_id] = _UnderWay(trial, future, monotonic())
         self._reports.follow(future.task_run_id, future.wrapped_future)
         future.wrapped_future.add_done_callback(
-            lambda _, task_run_id=future.task_run_id: self._done.put(task_run_id)
+            lambda _, task_run_id=future.task_run_id: self._done.put((task_run_id, monotonic()))
         )
 
     def bench(self, worker: str) -> int:
@@ -200,7 +209,7 @@ class DaskTrials:
                 self._pool.cancel_stranded(under_way.future)
             return []
         done = [first, *_drained(self._done)]  # some of them may have been cut
-        return [self._end(self._under_way.pop(i)) for i in done if i in self._under_way]
+        return [self._end(self._under_way.pop(i), at) for i, at in done if i in self._under_way]
 
     def cut(self, reason: str) -> list[Trial]:
         """End all trials under way, for real: their worker processes go and come back."""
@@ -246,8 +255,8 @@ class DaskTrials:
         self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
         return results
 
-    def _end(self, under_way: _UnderWay) -> Ended:
-        """Return the outcome of a trial whose future is done."""
+    def _end(self, under_way: _UnderWay, at: float) -> Ended:
+        """Return the outcome of a trial whose future is done since then."""
         self.n_task_runs += 1
         try:
             state: State[Any] = under_way.future.wrapped_future.result()
@@ -255,7 +264,7 @@ class DaskTrials:
             return self._end_unfit(under_way, fault)
         except (Exception, CancelledError) as error:  # its worker died or was ended
             _LOGGER.info(f"trial {under_way.trial.number} was lost: {error}")
-            return self._end_lost(under_way)
+            return self._end_lost(under_way, at)
         finally:
             # Or Dask computes it again when a worker dies.
             under_way.future.wrapped_future.release()
@@ -273,9 +282,9 @@ class DaskTrials:
         lost = TrialOutcome(None, None, 1, lost=fault.reason, worker=fault.worker)
         return Ended(unfit.trial, lost)
 
-    def _end_lost(self, lost: _UnderWay) -> Ended:
+    def _end_lost(self, lost: _UnderWay, at: float) -> Ended:
         """Settle a trial whose worker died or was ended; the nanny may know why and where."""
-        report = self._reports.wait_for(lost.future.task_run_id)
+        report = self._reports.wait_for(lost.future.task_run_id, at)
         if report is None:
             seconds = monotonic() - lost.started
             failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
@@ -325,7 +334,7 @@ def _final_state(failure: Failure) -> State[Any]:
     return Failed(message=message) if failure.kind == "memory" else Crashed(message=message)
 
 
-def _drained(queue: SimpleQueue[UUID]) -> Iterator[UUID]:
+def _drained(queue: SimpleQueue[tuple[UUID, float]]) -> Iterator[tuple[UUID, float]]:
     """Yield what is in a queue now."""
     while True:
         try:

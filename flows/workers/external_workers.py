@@ -49,12 +49,14 @@ class WorkerCheck:
         self._check(client, answers)
 
     def all_at_once(self, client: distributed.Client) -> Mapping[str, str]:
-        """Check all workers, and return the nanny of each address.
+        """Check all workers, and return the nanny of each address; who leaves meanwhile has none.
 
         Raises:
             BadInput: If one of them cannot be used; names it.
         """
-        return self._check(client, client.run(worker_environment, self.context, on_error="return"))
+        answers = client.run(worker_environment, self.context, on_error="return")
+        there = {a: e for a, e in answers.items() if not isinstance(e, CommClosedError)}
+        return self._check(client, there)
 
     def _check(self, client: distributed.Client, answers: Mapping[str, Any]) -> Mapping[str, str]:
         workers = _describe(client, list(answers))

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import distributed
 
-from prefect_tune.optimizers.trials.trial import Failure
+from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.tasks.worker.limit_keeper import LimitKeeper
 from prefect_tune.tasks.worker.scheduler_marks import take_back
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -21,7 +22,7 @@ from prefect_tune.tasks.worker.trial_limits import TrialLimits
 __all__ = ["NannyReport", "NannyReports", "limits_kept"]
 
 _REPORT_SECONDS = 3.0
-"""How long to wait for the report on a worker that is gone: its nanny looks ten times a second."""
+"""How long after a worker is gone there may be a report: its nanny looks ten times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,20 @@ class NannyReports:
         """Take no more reports on a trial."""
         self._followed.pop(task_run_id, None)
 
-    def wait_for(self, task_run_id: UUID) -> NannyReport | None:
+    def wait_for(self, task_run_id: UUID, gone_since: float | None = None) -> NannyReport | None:
         """Wait a moment for the report on a followed trial, and forget the trial.
+
+        Args:
+            task_run_id: Of the trial.
+            gone_since: When its worker went, by the monotonic clock; None for now.
 
         Returns:
             The report; None if there is none, as when the nanny died too.
         """
+        now = monotonic()
+        until = (now if gone_since is None else gone_since) + _REPORT_SECONDS
         try:
-            return self._followed[task_run_id].reports.get(timeout=_REPORT_SECONDS)
+            return self._followed[task_run_id].reports.get(timeout=max(until - now, 0.0))
         except Empty:
             return None
         finally:

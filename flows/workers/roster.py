@@ -25,10 +25,12 @@ _RETURN_SECONDS = 30.0
 """How long a worker may be away before it has left: one that was ended starts again."""
 _WAIT_SECONDS = 600.0
 """How long to wait for a worker where there is none."""
+_AGAIN_SECONDS = 60.0
+"""How long after a check that a worker has not passed it is checked again."""
 
 
 class NoWorkers(StoreLost):
-    """There has been no worker for long."""
+    """No worker can go on, or there has been none for long."""
 
 
 @dataclass
@@ -51,6 +53,9 @@ class Roster:
     _seen: dict[str, float] = field(default_factory=dict)
     """When each nanny that passed was last there."""
     _refused: set[str] = field(default_factory=set)
+    """Nannies whose workers could not go on."""
+    _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """When each nanny has not passed a check, and why."""
     _checks: dict[str, tuple[str, Future[None]]] = field(default_factory=dict)
     """Address and check under way, by nanny."""
     _checking: ThreadPoolExecutor = field(
@@ -93,6 +98,10 @@ class Roster:
             self._looked = now
             self._look(now)
 
+    def expects(self, nanny: str) -> bool:
+        """Return whether a nanny's worker may be used, and is there or about to be back."""
+        return nanny in self._seen
+
     def refuse(self, address: str) -> int:
         """Use a worker no more, nor any that its nanny starts; return how many are left."""
         with self._lock:
@@ -119,10 +128,15 @@ class Roster:
         if left:
             self.note(f"{_workers(len(left))} left; those that remain: {self.n_workers}")
         for address, nanny in here.items():
-            if nanny not in self._seen and nanny not in self._refused | self._checks.keys():
+            if nanny not in self._seen and self._may_check(nanny, now):
                 check = self._checking.submit(self.check, self.client, address)
                 self._checks[nanny] = (address, check)
         self._wait_for_somebody(now)
+
+    def _may_check(self, nanny: str, now: float) -> bool:
+        if nanny in self._refused or nanny in self._checks:
+            return False
+        return nanny not in self._unfit or now - self._unfit[nanny][0] > _AGAIN_SECONDS
 
     def _settle_checks(self) -> None:
         """Take the results of checks that have ended."""
@@ -133,11 +147,14 @@ class Roster:
             try:
                 check.result()
             except BadInput as error:
-                self._refused.add(nanny)
-                self.note(f"{error}; it is not used")
+                _, known = self._unfit.get(nanny, (0.0, ""))
+                self._unfit[nanny] = (monotonic(), str(error))
+                if str(error) != known:
+                    self.note(f"{error}; it is not used")
             except Exception as error:  # it has left, or is checked once more
                 _LOGGER.info(f"worker {address} could not be checked: {error}")
             else:
+                self._unfit.pop(nanny, None)
                 self._seen[nanny] = monotonic()
                 self.note(f"worker {address} has joined; {_workers(self.n_workers)} in all")
 

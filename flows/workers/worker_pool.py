@@ -9,7 +9,7 @@ task again on whose worker has died, which it would do three times.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
 
@@ -26,6 +26,8 @@ _LEAVE_SECONDS = 1.0
 _RETURN_SECONDS = 60.0
 """How long to wait for workers that died to be back."""
 _TICK_SECONDS = 0.02
+_FREE_SECONDS = 0.5
+"""Between two looks whether a worker may still become free."""
 
 
 class WorkerPool:
@@ -60,6 +62,7 @@ class WorkerPool:
         self._benched = set() if benched is None else benched
         self._is_short = nanny is not None or roster is not None  # until its workers are known
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
+        self._handed_out: frozenset[str] = frozenset()
         self._placed: dict[PrefectDaskFuture[Any], str] = {}
 
     @property
@@ -88,10 +91,14 @@ class WorkerPool:
         """Count the tasks that may run now, which are fewer while a worker is not back yet.
 
         Raises:
-            NoWorkers: If a scheduler of others' has had none for long.
+            NoWorkers: If a scheduler of others' has had none for long, or the one that is reserved
+                has left.
         """
         if self._roster is not None:
             self._roster.look()
+            if self._nanny is not None and not self._roster.expects(self._nanny):
+                self._benched.add(self._nanny)
+                raise NoWorkers("its worker left")
         elif not self._is_short:
             return self.n_slots
         self._addresses = self._find_workers()
@@ -195,16 +202,25 @@ class WorkerPool:
         self.count_slots()
         self._runner.prepare_workers(make_ready, list(self._find_nannies()))
         nannies = set(self._find_nannies().values())
-        for nanny in sorted(nannies)[: self.n_slots]:
+        self._handed_out = frozenset(sorted(nannies)[: self.n_slots])
+        for nanny in sorted(self._handed_out):
             self._free_nannies.put(nanny)
+
+    @property
+    def n_reserved(self) -> int:
+        """Workers that `reserved` can hand out, now or later."""
+        return len(self._handed_out - self._benched)
 
     @contextmanager
     def reserved(self) -> Iterator["WorkerPool"]:
         """Yield a pool with one of the workers, which no other such pool has; wait for a free one.
 
         After `prepare`, and in any thread. The death of its worker is not noticed by the others.
+
+        Raises:
+            NoWorkers: If each of the workers has been benched.
         """
-        nanny = self._free_nannies.get()
+        nanny = self._free_nanny()
         try:
             yield WorkerPool(
                 self._runner,
@@ -217,6 +233,12 @@ class WorkerPool:
         finally:
             if nanny not in self._benched:
                 self._free_nannies.put(nanny)
+
+    def _free_nanny(self) -> str:
+        while self.n_reserved:
+            with suppress(Empty):
+                return self._free_nannies.get(timeout=_FREE_SECONDS)
+        raise NoWorkers("no worker can go on")
 
     def drain(self) -> None:
         """Send what the workers have not yet told the Prefect server."""

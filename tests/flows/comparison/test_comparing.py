@@ -1,6 +1,7 @@
 """Comparisons of methods: a real Prefect server, real worker processes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -239,6 +242,51 @@ def test_an_incumbent_that_could_not_be_scored_is_scored_later(tmp_path, monkeyp
     assert all(m["median_loss"] is not None for m in unscored["methods"])
     scored = compare(**parameters)
     assert all(m["median_test_loss"] < 60 for m in scored["methods"])
+
+
+def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) -> None:
+    collect, unfit = DaskTrials.collect, []
+
+    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
+        """As if the first worker to answer had lost the store."""
+        ended = collect(running, seconds)
+        if ended and ended[0].outcome and not unfit:
+            unfit.append(ended[0].outcome.worker)
+            lost = TrialOutcome(None, None, 1, "the store is away", unfit[0])
+            return [replace(ended[0], outcome=lost), *ended[1:]]
+        assert all(e.outcome is None or e.outcome.worker not in unfit for e in ended)
+        return ended
+
+    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
+    outcome = compare(
+        data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
+        repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
+        out=str(tmp_path / "x.parquet"),
+    )  # fmt: skip
+    assert len(unfit) == 1
+    assert all(m["median_test_loss"] is not None for m in outcome["methods"])
+    ledger = Ledger(ArtifactStore(StoreAddress(str(tmp_path / "store"))).database)
+    for study in ledger.study_names():
+        assert [t["state"] for t in ledger.trials(study)] == ["complete"] * 2
+
+
+def test_a_comparison_ends_when_no_worker_can_go_on(tmp_path, monkeypatch) -> None:
+    collect = DaskTrials.collect
+
+    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
+        ended = collect(running, seconds)
+        return [
+            replace(e, outcome=TrialOutcome(None, None, 1, "the store is away", e.outcome.worker))
+            for e in ended
+        ]
+
+    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
+    with pytest.raises(NoWorkers, match=r"the store is away|no worker can go on"):
+        compare(
+            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
+            repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
+            out=str(tmp_path / "x.parquet"),
+        )  # fmt: skip
 
 
 def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:

@@ -11,7 +11,8 @@ from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure, Trial
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
+from prefect_tune.optimizers.trials.trial import Trial
 
 CONFIGURATION = default_configuration(mixed_space(), ("unit", "svm"))
 CONSTRAINTS = (Constraint("size", 10), Constraint("time", 0))

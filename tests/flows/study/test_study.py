@@ -20,7 +20,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Failure, Trial
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.bad_input import BadInput

@@ -29,15 +29,20 @@ for protocol, security in {"tcp": None, "tls": distributed.Security.temporary()}
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def ports_before() -> set[int]:
+    return listening_ports()
+
+
+@pytest.fixture(scope="module")
+def cluster(ports_before):  # noqa: ARG001 - of servers of other tests
     with local_settings(), local_cluster(1) as cluster:
         yield cluster
 
 
-def listening_ports() -> list[int]:
+def listening_ports() -> set[int]:
     me = psutil.Process()
     family = [me, *me.children(recursive=True)]
-    return [c.laddr.port for p in family for c in p.net_connections("tcp") if c.status == "LISTEN"]
+    return {c.laddr.port for p in family for c in p.net_connections("tcp") if c.status == "LISTEN"}
 
 
 def answer(port: int, *, tls: bool) -> bytes:
@@ -64,8 +69,8 @@ def test_another_user_runs_no_code_on_the_scheduler_and_its_nodes(cluster) -> No
 
 
 @pytest.mark.usefixtures("cluster")
-def test_no_port_answers_who_has_no_key() -> None:
-    ports = listening_ports()
+def test_no_port_answers_who_has_no_key(ports_before) -> None:
+    ports = listening_ports() - ports_before
     assert len(ports) >= 3  # scheduler, nanny, worker
     assert {answer(port, tls=tls) for port in ports for tls in (False, True)} == {b""}
 

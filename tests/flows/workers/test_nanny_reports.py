@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from uuid import uuid4
 
 import distributed
@@ -38,6 +39,14 @@ def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> N
     assert failure.steps == (SERVED,)
     assert failure.cost_seconds > 0.5
     wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
+
+
+def test_the_wait_for_a_report_counts_from_when_the_worker_went(monkeypatch) -> None:
+    """Of many that leave at once, the first is waited for and the others were, too."""
+    monkeypatch.setattr(nanny_reports, "_REPORT_SECONDS", 1e9)
+    reports, trial = NannyReports(), uuid4()
+    reports.follow(trial, None)
+    assert reports.wait_for(trial, monotonic() - 1e9) is None
 
 
 def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(client) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import distributed
+import psutil
 import pytest
 from external_clusters import ExternalCluster, external_cluster
 from pools import PlainRunner, noted_death, pause
@@ -15,6 +16,7 @@ from prefect_tune.flows.workers import roster as module
 from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -82,6 +84,47 @@ def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(externa
     assert len([note for note in notes if "has no nanny" in note]) == 1
 
 
+def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
+    external, joined, monkeypatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
+    pool, notes = joined()
+    is_away, n_checks = True, 0
+    passes = WorkerCheck.__call__
+
+    def check(self: WorkerCheck, client: distributed.Client, address: str) -> None:
+        nonlocal n_checks
+        n_checks += 1
+        if is_away:
+            raise BadInput("its store is away")
+        passes(self, client, address)
+
+    monkeypatch.setattr(WorkerCheck, "__call__", check)
+    external.start_worker()
+    wait_for(lambda: pool.count_slots() and n_checks >= 3)
+    is_away = False
+    wait_for(lambda: pool.count_slots() == 2)
+    assert notes.count("its store is away; it is not used") == 1
+
+
+def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypatch) -> None:
+    pool, _ = joined()
+    external.start_worker()
+    wait_for(lambda: pool.count_slots() == 2)
+    monkeypatch.setattr(module, "_RETURN_SECONDS", 0.5)
+    pool.prepare(os.getpid)
+    with pool.reserved() as one:
+        wait_for(one.count_slots)
+        (pid,) = pids_of(one, 1)
+        families = {psutil.Process(p.pid): p for p in external.processes[1:]}
+        external.stop_worker(
+            next(p for f, p in families.items() if pid in {c.pid for c in f.children(True)})
+        )
+        with pytest.raises(NoWorkers, match="left"):
+            wait_for(lambda: one.count_slots() < 0, 60)
+    assert pool.n_reserved == 1
+
+
 def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
     pool, _ = joined()
     external.start_worker()
@@ -108,7 +151,9 @@ def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever
     (worker,) = external.processes[1:]
     external.stop_worker(worker)
     wait_for(lambda: (pool.count_slots(), pool.n_slots) == (0, 0))
-    assert notes[-1] == "1 worker left; those that remain: 0" or "it waits for one" in notes[-1]
+    wait_for(lambda: pool.count_slots() == 0 and len(notes) == 2)
+    assert "1 worker left; those that remain: 0" in notes
+    assert any("it waits for one" in note for note in notes)
     external.start_worker()
     wait_for(lambda: pool.count_slots() == 1)
     (worker,) = external.processes[1:]

@@ -12,6 +12,7 @@ from pools import client_of, pause, pool_of, worker_of
 from processes import wait_for
 
 from prefect_tune.flows.workers import worker_pool
+from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 
 
@@ -168,6 +169,13 @@ def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
         (pid,) = processes_of(one)
         address = next(a for a, p in client.run(os.getpid).items() if p == pid)
         assert one.bench(address) == 0
+    assert pool.n_reserved == 1
     with pool.reserved() as other:
         other.wait_for_worker(nothing)
         assert pid not in processes_of(other)
+        waiting = pool.reserved()
+        with ThreadPoolExecutor(1) as thread:
+            third = thread.submit(waiting.__enter__)  # which may get it
+            other.bench(next(iter(other._find_workers())))
+            with pytest.raises(NoWorkers, match="no worker can go on"):
+                third.result(timeout=60)
