@@ -47,13 +47,9 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.trials.constraint import Constraint
     from prefect_tune.optimizers.trials.history import History
     from prefect_tune.optimizers.trials.objective import FailureCost, Objective
+    from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
     from prefect_tune.optimizers.trials.state import TrialState
-    from prefect_tune.optimizers.trials.trial import (
-        Evaluation,
-        Failure,
-        StepCost,
-        Trial,
-    )
+    from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
     "METHODS",
@@ -117,9 +113,9 @@ _HOMES = {
     "Constraint": "trials.constraint",
     "ConstraintsMeasured": "events",
     "Encoding": "space.encoding",
-    "Evaluation": "trials.trial",
+    "Evaluation": "trials.outcome",
     "Event": "events",
-    "Failure": "trials.trial",
+    "Failure": "trials.outcome",
     "FailureCost": "trials.objective",
     "Fidelity": "method",
     "Flags": "space.algorithm",
@@ -143,7 +139,7 @@ _HOMES = {
     "Space": "space.space",
     "SpaceExhausted": "space.sampling",
     "Step": "space.step",
-    "StepCost": "trials.trial",
+    "StepCost": "trials.outcome",
     "Told": "events",
     "Tpe": "methods.tpe.tpe",
     "Trial": "trials.trial",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split

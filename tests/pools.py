@@ -21,7 +21,7 @@ from processes import wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.worker.trial_note import note_step, trial_noted
 
 SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)

@@ -84,8 +84,9 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def at_a_trial() -> set[int]:
     """The workers of this machine, by process, that have noted where their trial is."""
-    base = Path(tempfile.gettempdir(), f"prefect-tune-{os.getuid()}")
-    notes = base.glob("*/dask-scratch-space/trial-*.note")
+    base = Path(tempfile.gettempdir())
+    ours = base.glob(f"prefect-tune-{os.getuid()}/*/dask-scratch-space/trial-*.note")
+    notes = [*ours, *base.glob("dask-scratch-space/trial-*.note")]  # of workers of others
     named = {int(note.stem.removeprefix("trial-")): read_text(note) for note in notes}
     return {pid for pid, text in named.items() if "step" in json.loads(text or "{}")}
 

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from prefect_tune.optimizers.trials.constraint import Constraint, violation
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
 from prefect_tune.optimizers.trials.state import TrialState
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure
 from prefect_tune.storage.database import as_written
 
 __all__ = ["Standing", "TrialDocument", "documents_of"]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.paths.running_order import RunningOrder
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import StepCost, Trial
+from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["StepSeconds"]
 

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.trial import Evaluation
+from prefect_tune.optimizers.trials.outcome import Evaluation
 
 __all__ = ["is_behind", "margin"]
 

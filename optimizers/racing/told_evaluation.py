@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.trial import Evaluation, Failure, StepCost
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
 __all__ = ["estimated", "failed_later", "joined"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import distributed
 from prefect.context import TaskRunContext
 
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.waiting.waited_seconds import Waits
 from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text, sweep

@@ -11,10 +11,12 @@ import pytest
 from command_line import CommandLine
 from studies import configured, context_of, evaluate, store_of
 
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
@@ -198,7 +200,11 @@ def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_
     tmp_path, monkeypatch
 ) -> None:
     made = context(tmp_path)
-    Ledger(store_of(made).database).create_study("test", made.problem.to_json(), {})
+    plan = StudyPlan(
+        source=Source("table.csv", target="target"), data_name="table", problem=made.problem,
+        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=50.0, method="random",
+    )  # fmt: skip
+    Ledger(store_of(made).database).create_study("test", made.problem.to_json(), plan.to_json())
     key = next(s.key for s in evaluate(made, query(made)).steps if s.step == "bend")
     store_of(made).index.flush()
     algorithm = made.problem.find_space().step("bend").algorithms[0]

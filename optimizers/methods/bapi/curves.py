@@ -12,7 +12,8 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.trial import Evaluation, StepCost, Trial
+from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
+from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["LearningCurve", "curves_of", "prefix_of", "trains_in_epochs"]
 

@@ -34,7 +34,7 @@ from prefect_tune.optimizers.methods.bapi.learner import Learner
 from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
 from prefect_tune.optimizers.surrogates.slope_sites import at_times
-from prefect_tune.optimizers.trials.trial import Evaluation
+from prefect_tune.optimizers.trials.outcome import Evaluation
 
 BOOSTING, NETWORKS = ("histgb", "puma8NH"), ("mlp", "olivetti")
 TABLES = (*BOOSTING, *NETWORKS, "mnist_t10k", "sgd", "pipe")

@@ -18,7 +18,7 @@ from prefect_tune.deployments.views.plain import echo, shown
 from prefect_tune.flows.progress import Progress
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.trials.trial import Failure
+from prefect_tune.optimizers.trials.outcome import Failure
 
 TEXTS = [
     "[/x]",

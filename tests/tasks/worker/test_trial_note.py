@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from prefect_tune.optimizers.trials.trial import StepCost
+from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.worker import trial_note
 from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile
 from prefect_tune.tasks.worker.trial_note import (

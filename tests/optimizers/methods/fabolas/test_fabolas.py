@@ -159,7 +159,7 @@ def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> 
     add(optimizer, Query(configuration(0.75), 0.5), 0.15)  # on most rows
     add(optimizer, Query(configuration(0.9), 1 / 256), 0.0)  # of the lowest loss, by luck
     assert optimizer.incumbent is not None
-    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.05
+    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.15  # and far from those two
 
 
 def test_at_the_end_the_best_are_confirmed_and_the_best_of_the_full_ones_is_the_answer() -> None:

@@ -1,0 +1,128 @@
+"""Outcomes of trials: an evaluation, or the reason of a failure, and what each step took."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from sys import intern
+from typing import Any, Self
+
+__all__ = ["Evaluation", "Failure", "StepCost"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The cost of one step of one fold.
+
+    Attributes:
+        step: Name of the step.
+        fold: Number of the fold.
+        seconds: Time to make what it made; of a hit, the time that making it once took.
+        load_seconds: Time to read what it needed or served.
+        hit: Whether it was served from the cache.
+        key: Prefix key of what it made.
+    """
+
+    step: str
+    fold: int
+    seconds: float
+    load_seconds: float
+    hit: bool
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The outcome of a query that ran to its end.
+
+    Of an iterative model that was trained in epochs, the best epoch so far counts.
+
+    Attributes:
+        loss: Mean of the folds' losses; smaller is better.
+        fold_losses: One loss per fold.
+        cost_seconds: Wall time of this stretch as measured, hits of the cache included.
+        cost_uncached_seconds: What it would have taken with nothing cached.
+        steps: Per step and fold, what it took.
+        constraints: Measured quantities by name.
+        curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
+        fold_curves: Per fold, the loss after each epoch.
+        best_epoch: The epoch, from 1, of the least loss in `curve`; None without epochs.
+        resumed_from: With a curve, the epochs that were trained in earlier stretches; without one,
+            the folds that were served.
+        trouble: Why `curve` ended before the epochs that were asked for; empty if it did not.
+        predictions: Key of the held-out predictions, per fold.
+        risks: Loss in each bootstrap of the held-out examples, where the method asks for some and
+            the query is full.
+    """
+
+    loss: float
+    fold_losses: tuple[float, ...] = ()
+    cost_seconds: float = 0.0
+    cost_uncached_seconds: float = 0.0
+    steps: tuple[StepCost, ...] = ()
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[float, ...] = ()
+    fold_curves: tuple[tuple[float, ...], ...] = ()
+    best_epoch: int | None = None
+    resumed_from: int = 0
+    predictions: tuple[str, ...] = ()
+    trouble: str = ""
+    risks: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            **{
+                **document,
+                "fold_losses": tuple(document["fold_losses"]),
+                "steps": _steps(document),
+                "curve": tuple(document["curve"]),
+                "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
+                "predictions": tuple(document["predictions"]),
+                "risks": tuple(document.get("risks", ())),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trial has no loss.
+
+    Attributes:
+        kind: `error`; `timeout` or `memory` when it exceeded a trial limit; `crashed` when its
+            worker died.
+        message: One line for people.
+        traceback: Where it happened; empty when the worker died.
+        step: Name of the step that failed, if known.
+        fold: Number of the fold that failed, if known.
+        cost_seconds: Wall time spent until then.
+        steps: Per step and fold that had ended until then, what it took.
+    """
+
+    kind: str
+    message: str
+    traceback: str = ""
+    step: str | None = None
+    fold: int | None = None
+    cost_seconds: float = 0.0
+    steps: tuple[StepCost, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**{**document, "steps": _steps(document)})
+
+
+def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:
+    """Read steps; names and keys of many trials are the same, and kept once."""
+    return tuple(
+        StepCost(**{**step, "step": intern(step["step"]), "key": intern(step["key"])})
+        for step in document.get("steps", ())
+    )
