@@ -404,7 +404,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
     _keep_log(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute("PRAGMA cache_size=-65536")  # 64 MB: an index of a million rows stays quick
+    cursor.execute("PRAGMA cache_size=-32768")  # 32 MB: an index of a million rows stays quick
     cursor.close()
 
 
