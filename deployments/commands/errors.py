@@ -40,9 +40,14 @@ def print_traceback(
 
 
 def is_of_server(error: Exception) -> bool:
-    """Return whether an error came from talking to the Prefect server."""
-    rooms = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
-    return not rooms.isdisjoint({"httpx", "httpcore"})
+    """Return whether an error, or what it comes from, came from talking to the Prefect server."""
+    cause: BaseException | None = error
+    while cause is not None:
+        rooms = {kind.__module__.split(".")[0] for kind in type(cause).__mro__}
+        if not rooms.isdisjoint({"httpx", "httpcore"}):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _of_server(error: Exception) -> str:

@@ -28,11 +28,12 @@ from typing import Any
 import psutil
 from inputs import table
 from machine import Goals, describe
-from processes import run_json, started, wait_for, workers_of
+from processes import SECRETS, run_json, started, wait_for, workers_of
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
 from prefect_tune.deployments.server_process import noted_server, start_server, stop_server
+from prefect_tune.deployments.server_users import set_kept
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 KILL_SECONDS = 5.0
@@ -158,12 +159,15 @@ def services(folder: Path, rng: random.Random, goals: Goals) -> None:  # noqa: A
             ):
                 enough = n_told_in(ledger) + 10
                 wait_for(lambda enough=enough: n_told_in(ledger) >= enough or process.poll())
+                if process.poll() is not None:
+                    break
                 print(f"{name} is away, after {n_told_in(ledger)} trials", flush=True)
                 away()
             _, said = process.communicate(timeout=1_800)
         trials = ledger.trials("s")
-        longest = max((t["evaluation"] or t["failure"])["cost_seconds"] for t in trials)
         print(f"exit {process.returncode}, {states_of([dict(t) for t in trials])}; said {said!r}")
+        told = [outcome for t in trials if (outcome := t["evaluation"] or t["failure"])]
+        longest = max(outcome["cost_seconds"] for outcome in told)
         goals.at_most("exit code", process.returncode, 0)
         goals.at_most("deaths", sum(t["deaths"] for t in trials), 0)
         goals.at_most("trials not complete", sum(t["state"] != "complete" for t in trials), 0)
@@ -186,7 +190,11 @@ def bucket_away(bucket: FaultyProxy) -> None:
 @contextmanager
 def server_in(folder: Path) -> Iterator[str]:
     """A Prefect server that is not the run's own."""
-    yield start_server(folder).url
+    set_kept(folder, kept=True)
+    server = start_server(folder)
+    wait_for(server.answers)
+    SECRETS[server.url] = (folder / "auth").read_text().strip()
+    yield server.url
     stop_server(folder)
 
 

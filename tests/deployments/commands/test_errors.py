@@ -64,6 +64,15 @@ def test_an_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) 
     assert capsys.readouterr().err.startswith(said)
 
 
+def test_a_server_that_prefect_cannot_reach_is_told_without_its_traceback(capsys) -> None:
+    error = RuntimeError("Failed to reach API at http://127.0.0.1:1/api/")
+    error.__cause__ = httpx.ConnectError("refused")
+    with pytest.raises(SystemExit), reported_errors():
+        raise error
+    said = capsys.readouterr().err
+    assert said.startswith("Failed: the Prefect server does not answer: RuntimeError('Failed to re")
+
+
 def test_an_error_of_our_own_making_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
