@@ -40,6 +40,7 @@ _OF_ANOTHER_SERVER = (
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports a study itself; Prefect's own log lines go to the server only.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }

@@ -40,6 +40,7 @@ _ENVIRONMENT: Mapping[str, str] = {
     # One trial per core: its threads would compete with the other trials.
     **THREAD_VARIABLES,
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
 _LONGEST_FOLDER = 70
