@@ -34,8 +34,16 @@ def connect(*arguments, **options):
     return connection
 
 sqlite3.connect = sqlite3.dbapi2.connect = connect
+
+import psutil
+
+_create_time = psutil.Process.create_time
+psutil.Process.create_time = lambda self: _create_time(self) + offset()
 """
-"""Python's clock and SQLite's, in every process; libfaketime does not bear Python's sleep."""
+"""Python's clock, SQLite's, and when processes were started by it, in every process.
+
+libfaketime does not bear Python's sleep.
+"""
 
 
 @pytest.fixture
