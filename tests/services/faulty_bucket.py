@@ -29,15 +29,15 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that a fault makes give up cut their connections."""
-
     def __init__(self, target: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.target = urlsplit(target)
         self.fault = ""
         self.n_faults = self.n_requests = 0
         self.meeting: threading.Barrier | None = None
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients that a fault makes give up cut their connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
