@@ -48,7 +48,13 @@ class PathTable:
 
     @property
     def rank(self) -> int:
-        """How many paths of the full product are linearly independent (N - K + 1)."""
+        """How many paths of the full product are linearly independent (N - K + 1).
+
+        Of those in the table, where algorithms ignore steps: what nothing else may choose does not
+        vary by itself.
+        """
+        if self.space.has_ignored:
+            return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
         return design_rank(self.one_hot.shape[1], len(self.space.searched))
 
     @cached_property
@@ -89,7 +95,7 @@ class PathTable:
         """One path of each model, with nothing before it as far as the steps allow."""
         *before, model = self.space.searched
         plain = tuple(step.plainest.id for step in before)
-        paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
+        paths = [self.space.settled((*plain, algorithm.id)) for algorithm in model.algorithms]
         return [i for i in map(self._number.get, paths) if i is not None]
 
     def _path_of(self, trial: Trial) -> Path:

@@ -19,7 +19,8 @@ def neighbours(
     """Return up to n neighbours of each candidate, and the row each comes from.
 
     A neighbour differs in one thing, drawn evenly from its steps with a choice and its active
-    hyperparameters: another algorithm, another category, or a normal step from the number.
+    hyperparameters: another algorithm, another category, or a normal step from the number. Where
+    algorithms ignore steps, another one may settle others than its own.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]
@@ -36,6 +37,11 @@ def neighbours(
     columns = changed[rows] - len(has_choice)
     sizes = space.columns.sizes[columns]
     units[rows, columns] = _moved(units[rows, columns], sizes, deviation, rng)
+    if space.space.has_ignored:
+        algorithms = space.settled(algorithms)
+        is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
+        is_same &= changed < len(has_choice)  # another choice of a step that is ignored
+        algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
     kept = space.can_run(algorithms)
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 

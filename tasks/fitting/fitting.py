@@ -61,9 +61,9 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
     started = _started(how)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on settings that the search will learn from losses
-        estimator = _fit(how, seed, data)
+        estimator, train = _fit_to_transform(how, seed, data)
         parts = {
-            "train": canonical(estimator.transform(data.train)),
+            "train": canonical(train),
             "held_out": canonical(estimator.transform(data.held_out)),
         }
     for matrix in parts.values():
@@ -149,6 +149,16 @@ def check_fits(how: Recipe, data: FoldData) -> None:
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )
+
+
+def _fit_to_transform(how: Recipe, seed: int, data: FoldData) -> tuple[Any, Any]:
+    """Return the fitted estimator and the training rows transformed."""
+    if how.out_of_fold:
+        check_fits(how, data)
+        estimator = build(how, seed)
+        return estimator, estimator.fit_transform(data.train, data.y)
+    estimator = _fit(how, seed, data)
+    return estimator, estimator.transform(data.train)
 
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:

@@ -1,7 +1,7 @@
 """Packages that an estimator comes from, with their versions; they enter keys."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -20,7 +20,13 @@ _NUMERIC = ("numpy", "scipy")
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
-def library_of(estimator: str, make: Callable[[], Any], *, repaired: bool = False) -> str:
+def library_of(
+    estimator: str,
+    make: Callable[[], Any],
+    *,
+    repaired: bool = False,
+    required: Iterable[str] = (),
+) -> str:
     """Return the packages behind an estimator with their versions; our and users' code by digests.
 
     What is neither ours nor scikit-learn's may inherit or hold estimators of any other package, so
@@ -30,11 +36,12 @@ def library_of(estimator: str, make: Callable[[], Any], *, repaired: bool = Fals
         estimator: Dotted path of the class, or of the function that makes it.
         make: Makes the estimator as it will be fitted.
         repaired: Whether repairs of ours stand in front of it.
+        required: Packages that the algorithm names besides.
 
     Raises:
         ValueError: If one of the packages is not installed.
     """
-    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC}
+    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
         of_its_own = _own(estimator)
     elif is_user_code(package):

@@ -50,6 +50,7 @@ def cases() -> dict[str, Case]:
             for algorithm in step.algorithms:
                 if algorithm.is_passthrough or step.name in (
                     "construct features",
+                    "construct",
                     "impute",
                     "encode",
                 ):

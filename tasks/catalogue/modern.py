@@ -1,0 +1,188 @@
+"""The modern spaces: tables as they are for models that take them so, well prepared for the others.
+
+Nothing stands in front of a model that means nothing to it. Boosted trees take gaps and categories
+as they are, and no other model does; other trees take no rescaling, and all else is rescaled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ConfigSpace import ConfigurationSpace, Float, Integer
+
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.step import Step
+from prefect_tune.tasks.catalogue import preprocessing, rescaling
+from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue.boosted_trees import BOOSTED_TREES, BOOSTED_TREES_OF_NUMBERS
+from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
+from prefect_tune.tasks.catalogue.modern_models import MODELS, MODELS_OF_NUMBERS, TREES
+
+__all__ = ["MODERN", "MODERN_HEALTHCARE", "MODERN_REGRESSION"]
+
+_CATALOGUE = "prefect_tune.tasks.catalogue"
+_PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
+_ONLY_IGNORED = Algorithm(id="none", only_ignored=True)
+
+
+def _min_frequency() -> ConfigurationSpace:
+    return ConfigurationSpace(space=[Integer("min_frequency", (1, 50), default=1, log=True)])
+
+
+def _combining(kind: str, name: str, target: str) -> Algorithm:
+    return Algorithm(
+        id=kind,
+        estimator=f"{_CATALOGUE}.combinations.{name}",
+        hyperparameters=ConfigurationSpace(
+            space=[Integer("n_combinations", (2, 64), default=12, log=True)]
+        ),
+        fixed={"target": target},
+    )
+
+
+def _construct(target: str) -> Step:
+    return Step(
+        "construct",
+        (
+            Algorithm(id="none"),
+            _combining("arithmetic", "ArithmeticCombinations", target),
+            _combining("interactions", "CategoryInteractions", target),
+        ),
+    )
+
+
+_IMPUTE = Step(
+    "impute",
+    (
+        _ONLY_IGNORED,
+        Algorithm(id="median", estimator=f"{_CATALOGUE}.table_preparation.make_imputer"),
+        Algorithm(id="median_with_indicators", estimator=f"{_PREPARATION}.imputer_with_indicators"),
+    ),
+)
+
+
+def _encode(target: str) -> Step:
+    return Step(
+        "encode",
+        (
+            _ONLY_IGNORED,
+            Algorithm(
+                id="one_hot",
+                estimator=f"{_PREPARATION}.one_hot_encoder",
+                hyperparameters=_min_frequency(),
+                flags=Flags(output="dense"),
+            ),
+            Algorithm(
+                id="ordinal",
+                estimator=f"{_PREPARATION}.ordinal_encoder",
+                hyperparameters=_min_frequency(),
+                flags=Flags(output="dense"),
+            ),
+            Algorithm(
+                id="target",
+                estimator=f"{_PREPARATION}.target_encoder",
+                hyperparameters=ConfigurationSpace(
+                    space=[Float("smooth", (0.1, 100.0), default=10.0, log=True)]
+                ),
+                fixed={"target": target},
+                flags=Flags(output="dense", stochastic=True, out_of_fold=True),
+            ),
+        ),
+    )
+
+
+_POWER = Algorithm(
+    id="power",
+    estimator="sklearn.preprocessing.PowerTransformer",
+    flags=Flags(accepts_sparse=False, output="dense"),
+)
+_RESCALE = Step(
+    "rescale",
+    (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX),
+)
+_PCA = preprocessing.PCA
+_NYSTROEM = Algorithm(
+    id="nystroem",
+    estimator="sklearn.kernel_approximation.Nystroem",
+    memory="nystroem",
+    hyperparameters=ConfigurationSpace(
+        space=[
+            Integer("n_components", (50, 1000), default=200, log=True),
+            Float("gamma", (1e-2, 10.0), default=1.0, log=True),
+        ]
+    ),
+    fixed={"kernel": "rbf"},
+    transforms={"n_components": "clip_n", "gamma": "per_column"},
+    flags=Flags(output="dense", stochastic=True),
+)
+
+
+def _preprocess(score: str) -> Step:
+    percentile = Algorithm(
+        id="select_percentile",
+        estimator=f"{_CATALOGUE}.estimators.select_percentile",
+        hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
+        fixed={"score": score},
+    )
+    return Step("preprocess", (preprocessing.NONE, percentile, _PCA, _NYSTROEM))
+
+
+_ROTATED_FOR_TREES = frozenset(
+    ((("preprocess", made), ("fit model", model)))
+    for made in (_PCA.id, _NYSTROEM.id)
+    for model in TREES
+)
+"""They look at unscaled columns, and split along them."""
+
+
+def _of_events(models: Sequence[Algorithm]) -> Step:
+    """Return the models as they are for events, which have neither gaps nor categories."""
+    of_tables = {"impute", "encode"}
+    return Step(
+        "fit model",
+        tuple(
+            replace(m, ignores=tuple(name for name in m.ignores if name not in of_tables))
+            for m in models
+        ),
+    )
+
+
+MODERN = Space(
+    "modern",
+    (
+        _construct("classes"),
+        _IMPUTE,
+        _encode("classes"),
+        _RESCALE,
+        BALANCE,
+        _preprocess("f_classif"),
+        Step("fit model", (*BOOSTED_TREES, *MODELS)),
+    ),
+    forbidden=_ROTATED_FOR_TREES,
+)
+MODERN_REGRESSION = Space(
+    "modern_regression",
+    (
+        _construct("numbers"),
+        _IMPUTE,
+        _encode("numbers"),
+        _RESCALE,
+        _preprocess("f_regression"),
+        Step("fit model", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS)),
+    ),
+    forbidden=_ROTATED_FOR_TREES,
+    target="numbers",
+)
+MODERN_HEALTHCARE = Space(
+    "modern_healthcare",
+    (
+        CONSTRUCT_FEATURES,
+        DENSIFY,
+        _RESCALE,
+        BALANCE,
+        _preprocess("f_classif"),
+        _of_events((*BOOSTED_TREES, *MODELS)),
+    ),
+    forbidden=_ROTATED_FOR_TREES,
+    data="events",
+)
