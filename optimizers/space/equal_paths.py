@@ -22,7 +22,6 @@ __all__ = [
     "order_step",
     "with_idle_steps",
     "with_ignored_idle",
-    "without_only_ignored",
 ]
 
 _MOST_ORDERED = 4
@@ -119,7 +118,9 @@ def check_order(space: str, steps: Sequence[Step], position: int) -> None:
         )
 
 
-def with_ignored_idle(steps: Sequence[Step], chosen: Sequence[Algorithm]) -> list[Algorithm]:
+def with_ignored_idle(
+    steps: Sequence[Step], chosen: Sequence[Algorithm], *, settle: bool = False
+) -> list[Algorithm]:
     """Return the canonical choice of algorithms: what a later one ignores does nothing.
 
     The pipeline is the same, as far as what ignores is right.
@@ -127,28 +128,18 @@ def with_ignored_idle(steps: Sequence[Step], chosen: Sequence[Algorithm]) -> lis
     Args:
         steps: The searched steps in the order declared.
         chosen: The algorithm of each.
+        settle: Whether steps that may do nothing only where they are ignored get their plainest
+            algorithm otherwise, which makes another pipeline.
     """
     canonical, ignored = list(chosen), set[str]()
     for k in range(len(steps) - 1, -1, -1):  # what is ignored itself ignores nothing any more
         idle = steps[k].idle
         if steps[k].name in ignored and idle is not None:
             canonical[k] = idle
+        elif settle and canonical[k].only_ignored:
+            canonical[k] = steps[k].plainest
         ignored.update(canonical[k].ignores)
     return canonical
-
-
-def without_only_ignored(steps: Sequence[Step], canonical: Sequence[Algorithm]) -> list[Algorithm]:
-    """Return the choice with the plainest one where doing nothing is only for what is ignored.
-
-    Args:
-        steps: The searched steps in the order declared.
-        canonical: The algorithm of each, as `with_ignored_idle` returns them.
-    """
-    ignored = {name for algorithm in canonical for name in algorithm.ignores}
-    return [
-        step.plainest if algorithm.only_ignored and step.name not in ignored else algorithm
-        for step, algorithm in zip(steps, canonical, strict=True)
-    ]
 
 
 def n_canonical(steps: Sequence[Step]) -> int:

@@ -18,7 +18,6 @@ from prefect_tune.optimizers.space.equal_paths import (
     n_canonical,
     with_idle_steps,
     with_ignored_idle,
-    without_only_ignored,
 )
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.step import Step
@@ -163,8 +162,8 @@ class Space:
         """
         if not self.has_ignored:
             return path
-        canonical = with_ignored_idle(self.searched, self.algorithms(path))
-        return tuple(a.id for a in without_only_ignored(self.searched, canonical))
+        settled = with_ignored_idle(self.searched, self.algorithms(path), settle=True)
+        return tuple(a.id for a in settled)
 
     @cached_property
     def has_ignored(self) -> bool:

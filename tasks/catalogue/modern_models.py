@@ -10,6 +10,7 @@ from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float,
 from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.tasks.catalogue import classification
 
 __all__ = ["MODELS", "MODELS_OF_NUMBERS", "TREES"]
 
@@ -57,13 +58,6 @@ RANDOM_FOREST = Algorithm(
 EXTRA_TREES = replace(
     RANDOM_FOREST, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesClassifier"
 )
-LOGISTIC_REGRESSION = Algorithm(
-    id="logistic_regression",
-    estimator="sklearn.linear_model.LogisticRegression",
-    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-3, 1e3), default=1.0, log=True)]),
-    fixed={"max_iter": 300},
-    flags=Flags(weights="class_weight"),
-)
 MLP = Algorithm(
     id="mlp",
     estimator=f"{_OWN}.mlp_classifier",
@@ -101,7 +95,14 @@ KERNEL_SVM = Algorithm(
     transforms={"rbf.gamma": "per_column"},
     flags=Flags(weights="class_weight"),
 )
-MODELS = (LOGISTIC_REGRESSION, RANDOM_FOREST, EXTRA_TREES, MLP, K_NEAREST, KERNEL_SVM)
+MODELS = (
+    classification.LOGISTIC_REGRESSION,
+    RANDOM_FOREST,
+    EXTRA_TREES,
+    MLP,
+    K_NEAREST,
+    KERNEL_SVM,
+)
 TREES = frozenset({"random_forest", "extra_trees"})
 
 RANDOM_FOREST_OF_NUMBERS = replace(

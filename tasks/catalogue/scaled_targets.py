@@ -12,14 +12,15 @@ __all__ = ["kernel_svm_regressor", "mlp_classifier", "mlp_regressor"]
 
 def mlp_classifier(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
     """Return a network of equally wide hidden layers."""
-    return MLPClassifier((nodes_per_layer,) * hidden_layers, **arguments)
+    return MLPClassifier(hidden_layer_sizes=(nodes_per_layer,) * hidden_layers, **arguments)
 
 
 def mlp_regressor(
     *, hidden_layers: int, nodes_per_layer: int, **arguments: Any
 ) -> TransformedTargetRegressor:
     """Return such a network for standardised numbers."""
-    return _of_scaled(MLPRegressor((nodes_per_layer,) * hidden_layers, **arguments))
+    layers = (nodes_per_layer,) * hidden_layers
+    return _of_scaled(MLPRegressor(hidden_layer_sizes=layers, **arguments))
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:

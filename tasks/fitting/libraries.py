@@ -11,7 +11,7 @@ from typing import Any
 from prefect_tune.tasks.fitting.own_code import digest_of_own
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["library_of"]
+__all__ = ["installed_version", "library_of"]
 
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
@@ -82,10 +82,15 @@ def _package(path: str) -> str:
 @cache
 def _with_version(package: str) -> str:
     known = getattr(import_module(package), "__version__", None)
-    return f"{package} {known or _installed_version(package)}"
+    return f"{package} {known or installed_version(package)}"
 
 
-def _installed_version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """Return the version of an installed package, which need not be imported for it.
+
+    Raises:
+        ValueError: If it is not installed.
+    """
     names = packages_distributions().get(package)
     if not names:
         raise ValueError(

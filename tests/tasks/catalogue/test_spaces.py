@@ -64,6 +64,9 @@ COUNTS = {
     "gradient_boosting_regressor": (1, 1, 3),
     "random_forest_regressor": (1, 1, 3),
     "mlp": (1, 1, 5),
+    "modern": (2040, 1896, 53),
+    "modern_healthcare": (240, 192, 50),
+    "modern_regression": (1308, 1236, 52),
 }
 """Paths, paths that can run, hyperparameters. ADMM's 36 and 92 leave out that of the imputer."""
 
