@@ -37,6 +37,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     ensemble: int | str | None = None,
     epochs: int | None = None,
     race: bool = False,
+    start: str | None = None,
     seed: int | None = None,
     option: dict[str, Any] | None = None,
     trials: int | None = None,
