@@ -84,7 +84,7 @@ class PreparedStudy:
 
 
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""From the commands `run` and `retry` to their flows."""
+"""From the commands `run` and `retry`, and from whoever has a DataFrame, to their flows."""
 
 
 def prepare(
