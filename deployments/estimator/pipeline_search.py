@@ -17,7 +17,7 @@ from prefect_tune.deployments.estimator.trial_columns import params_of, trial_co
 from prefect_tune.deployments.prefect_settings import console_spared
 from prefect_tune.deployments.server import local_server
 from prefect_tune.deployments.views.live import observer_for
-from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook
+from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook, widgets_spared
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
@@ -123,13 +123,9 @@ class PipelineSearch(BaseEstimator):
         task_runs: str | None = None,
         verbose: int = 1,
     ) -> None:
-        self.predicts, self.space, self.method, self.metric, self.positive = (
-            predicts,
-            space,
-            method,
-            metric,
-            positive,
-        )
+        self.predicts = predicts
+        self.space, self.method = space, method
+        self.metric, self.positive = metric, positive
         self.budget, self.trials = budget, trials
         self.constraint, self.ensemble = constraint, ensemble
         self.epochs, self.race, self.option = epochs, race, option
@@ -207,13 +203,13 @@ class PipelineSearch(BaseEstimator):
         else:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         tags.target_tags.required = True
-        tags.input_tags.allow_nan = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
         tags.non_deterministic = not self._repeats()
         return tags
 
     def _run(self, given: dict[str, Any]) -> None:
         """Run the flow, and take what it came to."""
-        with tune.frame_taken(given) as (plain, prepared), self._followed():
+        with widgets_spared(), tune.frame_taken(given) as (plain, prepared), self._followed():
             summary = tune(**plain)
         self._take(prepared, summary)
 

@@ -61,7 +61,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
         predicts: Whether the target is `classes` or `numbers`; None if that is to be found out.
 
     Raises:
-        BadInput: If some are missing, or all are one class, or they are of several types.
+        BadInput: If some are missing or infinite, all are one class, or they are of several types.
         ValueError: If they are not one a row, or not what is predicted.
     """
     if y is None:
@@ -77,11 +77,14 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
             f"{n_missing} of {len(target)} targets in y are missing; leave these rows out of X "
             "and of y"
         )
+    is_number = pd.api.types.is_numeric_dtype(target)
+    if is_number and np.isinf(target.to_numpy(dtype=np.float64)).any():
+        raise BadInput("y has infinite values; leave these rows out of X and of y")
     if predicts == "classes":
         check_classification_targets(target)
         if target.nunique() < 2:
-            raise BadInput(f"y has one class, {target.iloc[0]!r}; there is nothing to learn")
-    if predicts == "numbers" and not pd.api.types.is_numeric_dtype(target):
+            raise BadInput(f"y has one class, {target.iloc[0]}; there is nothing to learn")
+    if predicts == "numbers" and not is_number:
         raise BadInput(f"y holds {target.iloc[0]!r}, which cannot be predicted as a number")
     return target
 

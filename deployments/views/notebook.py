@@ -1,6 +1,9 @@
 """Progress of a study in a notebook: one line of the cell's output that changes."""
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -9,13 +12,21 @@ from prefect_tune.flows.progress import Progress
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["NotebookLine", "is_notebook"]
+__all__ = ["NotebookLine", "is_notebook", "widgets_spared"]
 
 
 def is_notebook() -> bool:
     """Return whether this process runs the cells of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
+
+
+@contextmanager
+def widgets_spared() -> Iterator[None]:
+    """Leave out the advice to install widgets, for bars that no method shows, in the body."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, by Optuna
+        yield
 
 
 class NotebookLine:

@@ -7,7 +7,6 @@ from typing import Any
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.formats.tables import TABLE
 from prefect_tune.tasks.data.frames import checked_frame, frame_dataset, frame_name, with_target
 from prefect_tune.tasks.data.source import Source
 
@@ -31,8 +30,7 @@ def prepare_frame(
     """
     frame = checked_frame(parameters["data"])
     frame, target = with_target(frame, parameters.get("target"))
-    plain = {"data": frame_name(frame), "target": target, "format": TABLE.name}
-    given = validated({**parameters, **plain})
+    given = validated({**parameters, "data": frame_name(frame), "target": target})
     prepared = prepare(TuneSettings.parse(given), read=partial(_read, frame))
     return {**given, "study": prepared.name}, prepared
 

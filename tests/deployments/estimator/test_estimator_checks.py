@@ -44,6 +44,6 @@ def worker(server: str) -> Iterator[None]:  # noqa: ARG001 - the flows report th
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize(("estimator", "check"), checks())
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learns_check_passes(estimator: PipelineSearch, check: Callable[..., None]) -> None:
     check(estimator)

@@ -1,14 +1,20 @@
-"""Spaces of one quick pipeline each, for many short studies."""
+"""Spaces of one or two quick pipelines, for many short studies."""
 
 from prefect_tune import Algorithm, Flags, Space, Step
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
 
-def model(name: str) -> Step:
-    estimator = f"sklearn.linear_model.{name}"
-    flags = Flags(stochastic=True)
-    return Step("fit model", (Algorithm(id=name.lower(), estimator=estimator, flags=flags),))
+def model(name: str, *, stochastic: bool = True) -> Algorithm:
+    flags = Flags(stochastic=stochastic)
+    return Algorithm(id=name.split(".")[1].lower(), estimator=f"sklearn.{name}", flags=flags)
 
 
-classes = Space("classes", (IMPUTE, ENCODE, model("LogisticRegression")))
-numbers = Space("numbers", (IMPUTE, ENCODE, model("Ridge")), target="numbers")
+LOGISTIC = model("linear_model.LogisticRegression")
+COMPLEMENT = model("naive_bayes.ComplementNB", stochastic=False)
+classes = Space("classes", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
+half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COMPLEMENT))))
+numbers = Space(
+    "numbers",
+    (IMPUTE, ENCODE, Step("fit model", (model("linear_model.Ridge"),))),
+    target="numbers",
+)
