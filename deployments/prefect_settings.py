@@ -59,18 +59,17 @@ def console_spared() -> Iterator[None]:
     """Keep Prefect's log lines off the console while the body runs; the server gets them."""
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
 
+    def is_not_of_prefect(record: logging.LogRecord) -> bool:  # another one for each thread
+        return not record.name.startswith("prefect.")
+
     consoles = [h for h in logging.getLogger().handlers if isinstance(h, PrefectConsoleHandler)]
     for console in consoles:
-        console.addFilter(_is_not_of_prefect)
+        console.addFilter(is_not_of_prefect)
     try:
         yield
     finally:
         for console in consoles:
-            console.removeFilter(_is_not_of_prefect)
-
-
-def _is_not_of_prefect(record: logging.LogRecord) -> bool:
-    return not record.name.startswith("prefect.")
+            console.removeFilter(is_not_of_prefect)
 
 
 def server_environment(folder: Path) -> dict[str, str]:
