@@ -102,6 +102,25 @@ def test_failed_trials_are_nan_and_last() -> None:
     assert results["rank_test_score"][failed].tolist() == [2]
 
 
+def test_evaluations_on_less_are_named_and_ranked_after_full_ones() -> None:
+    halving = search(method="halving", option={"fidelity": "folds"}, trials=9)
+    found = halving.fit(*rows())
+    results = pd.DataFrame(found.cv_results_)
+    is_full = results["fidelity"] == ""
+    assert set(results["fidelity"][~is_full]) >= {"folds 1 of 3"}
+    of_one = results[results["fidelity"] == "folds 1 of 3"]
+    assert of_one["split0_test_score"].notna().any()
+    assert of_one[["split1_test_score", "split2_test_score"]].isna().all(axis=None)
+    ranks = results["rank_test_score"]
+    assert ranks[is_full].max() < ranks[~is_full].min()
+    assert is_full[found.best_index_]
+
+
+def test_rows_held_out_once_are_one_split() -> None:
+    results = search(holdout=0.3, trials=1).fit(*rows()).cv_results_
+    assert [name for name in results if name.startswith("split")] == ["split0_test_score"]
+
+
 def test_it_is_cross_validated() -> None:
     X, y = rows()
     scores = cross_val_score(search(trials=2), X, y.eq("yes").astype(int), cv=2)
