@@ -4,15 +4,38 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from threading import Event, Thread
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import Flow
 
 from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["apart_from_loop"]
+__all__ = ["FlowApart", "apart_from_loop", "flow_apart"]
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
+
+
+class FlowApart(Flow[P, Result]):
+    """A flow that may be called where an event loop runs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the flow as any other."""
+        return apart_from_loop(partial(super().__call__, *args, **kwargs))
+
+
+def flow_apart(
+    name: str,
+) -> Callable[[Callable[P, Result]], FlowApart[P, Result]]:
+    """Make functions flows of that name that may be called where an event loop runs."""
+
+    def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
+        return FlowApart(function, name=name, persist_result=False)
+
+    return made
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:

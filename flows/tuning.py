@@ -7,10 +7,9 @@ from inspect import signature
 from typing import Any, ParamSpec
 
 import pandas as pd
-from prefect import Flow
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.event_loop import FlowApart, apart_from_loop
 from prefect_tune.flows.preparation.frames import prepare_frame
 from prefect_tune.flows.preparation.options import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare
@@ -24,8 +23,8 @@ P = ParamSpec("P")
 _OF_PREFECT = ("return_state", "wait_for")
 
 
-class TuneFlow(Flow[P, dict[str, Any]]):
-    """A flow that takes DataFrames, and may be called where an event loop runs."""
+class TuneFlow(FlowApart[P, dict[str, Any]]):
+    """A flow that takes DataFrames."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the flow with its parameters; `data` may be a DataFrame."""
@@ -34,7 +33,7 @@ class TuneFlow(Flow[P, dict[str, Any]]):
         call = partial(super().__call__, **of_prefect)
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
             return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
-        return apart_from_loop(partial(call, *args, **kwargs))
+        return call(*args, **kwargs)
 
     @contextmanager
     def frame_taken(
@@ -68,11 +67,7 @@ class TuneFlow(Flow[P, dict[str, Any]]):
         return self.validate_parameters(dict(bound.arguments))
 
 
-def _tune_flow(function: Callable[P, dict[str, Any]]) -> TuneFlow[P]:
-    return TuneFlow(function, name="tune", persist_result=False)
-
-
-@_tune_flow
+@partial(TuneFlow, name="tune", persist_result=False)
 @documented
 def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",
