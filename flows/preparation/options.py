@@ -70,7 +70,7 @@ _OPTIONS = (
     Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
     Option("format", "text", "Data", "Format of DATA: table, events, meds, omop or synthea. Found out from DATA when left out.", "FORMAT"),
     Option("test", "text", "Data", "Test rows, scored once at the end: a table like DATA, or for events a table like that of --labels.", "PATH"),
-    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test.", "SHARE", default="0.2"),
+    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test; 0 for none.", "SHARE", default="0.2"),
     Option("folds", "whole", "Data", "Folds of the stratified cross-validation.", "N", default="3"),
     Option("holdout", "number", "Data", "Share of the training rows to hold out, once, instead of cross-validation.", "SHARE"),
     Option("group", "text", "Data", "Column of a table whose equal values stay in one fold, for instance the patient; it is no feature.", "COLUMN"),

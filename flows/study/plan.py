@@ -80,7 +80,7 @@ class StudyPlan:
         problem: Data, split, space, metric and seed, by digest or name.
         folds: Folds of cross-validation; None where one part is held out instead.
         holdout: Share of the training rows held out instead.
-        test_size: Share of test rows; None where a file names them.
+        test_size: Share of test rows, 0 for none; None where a file names them.
         positive: Label of the class to be found, as given.
         chance_loss: Loss of guessing.
         method: Name of the method.
