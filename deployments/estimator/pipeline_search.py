@@ -37,10 +37,10 @@ __all__ = ["PipelineSearch"]
 Predicts = Literal["classes", "numbers"]
 
 _OF_TUNE = (
-    "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option", "folds",
-    "holdout", "test_size", "group", "drop", "categorical", "trials", "budget", "trial_timeout",
-    "trial_memory", "study", "workers", "dask", "store", "database", "cache_budget", "eviction",
-    "no_cache", "task_runs",
+    "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option",
+    "folds", "holdout", "test_size", "group", "drop", "categorical", "trials", "budget",
+    "trial_timeout", "trial_memory", "study", "workers", "dask", "store", "database",
+    "cache_budget", "eviction", "no_cache", "task_runs",
 )  # fmt: skip
 """Parameters that `tune` has by the same names."""
 
