@@ -45,7 +45,8 @@ def outcome(tool: str, task: Task) -> list[dict[str, Any]]:
             "test_loss": test_loss(task.kind, truth, answer.predictions),
             "configurations": answer.configurations,
             "handed_over": seconds,
-            "version": _version(getattr(module, "DISTRIBUTION", "")),
+            "is_anytime": getattr(module, "ANYTIME", True),
+            "version": answer.version or _version(getattr(module, "DISTRIBUTION", "")),
         }
         for answer, seconds in answers
     ]

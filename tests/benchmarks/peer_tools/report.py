@@ -18,32 +18,25 @@ GOAL_RATIO = 0.95
 def at_stages(rows: pd.DataFrame, column: str) -> dict[float, pd.DataFrame]:
     """By stage, the losses of what tools hand over, a block a row and a tool a column.
 
-    Only tools that answer at every stage somewhere, and blocks in which all of them were run. A
-    tool that had nothing yet, or whose loss is not known, has NaN.
+    Of tools that have answers before the end, and of blocks in which all of them were run. A tool
+    that had nothing yet, or whose loss is not known, has NaN.
     """
-    answers = rows[rows["model"] == "answer"]
-    stages = sorted(answers["stage"].unique())
-    by_stage = {
-        stage: _table(answers[answers["stage"] == stage], column).dropna(axis=1, how="all")
-        for stage in stages
+    answers = rows[(rows["model"] == "answer") & rows["is_anytime"]]
+    tools, ran = _order(answers), _table(answers, "stage")
+    whole = ran.dropna().index
+    return {
+        stage: _table(answers[answers["stage"] == stage], column).reindex(whole, columns=tools)
+        for stage in sorted(answers["stage"].unique())
     }
-    known = [set(table.columns) for table in by_stage.values()]
-    tools = [t for t in _order(rows) if all(t in of for of in known)]
-    run = _table(answers, "stage")
-    whole = run.index[run.reindex(columns=tools).notna().all(axis=1)]
-    return {s: table.reindex(index=whole, columns=tools) for s, table in by_stage.items()}
 
 
-def mean_ranks(losses: pd.DataFrame, *, missing_is_last: bool) -> pd.Series:
-    """Mean rank of each tool over blocks; equal losses share theirs.
+def mean_ranks(losses: pd.DataFrame) -> pd.Series:
+    """Mean rank over blocks; equal losses share theirs, and without a loss a tool is last.
 
     Args:
         losses: A block a row, a tool a column.
-        missing_is_last: Whether a tool without a loss is behind all others, or its block is left
-            out.
     """
-    known = losses.fillna(np.inf) if missing_is_last else losses.dropna()
-    return known.rank(axis=1).mean()
+    return losses.fillna(np.inf).rank(axis=1).mean()
 
 
 def medians(rows: pd.DataFrame, model: str = "answer") -> pd.DataFrame:
@@ -75,10 +68,12 @@ def report(rows: pd.DataFrame) -> None:
     tools = _order(rows)
     losses, validated = at_stages(rows, "test_loss"), at_stages(_singles(rows), "loss")
     for stage, table in losses.items():
-        by_cv = mean_ranks(validated[stage], missing_is_last=False)
-        n_cv = len(validated[stage].dropna())
+        # Who had nothing yet is last; where the loss of an answer is not known, none is ranked.
+        cv = validated[stage].where(table.notna(), np.inf)
+        cv = cv.loc[:, validated[max(losses)].notna().any()].dropna()
+        by_cv, n_cv = mean_ranks(cv), len(cv)
         print(f"after {stage:g} s, mean ranks (test: {len(table)} blocks; CV: {n_cv}):")
-        for tool, rank in mean_ranks(table, missing_is_last=True).sort_values().items():
+        for tool, rank in mean_ranks(table).sort_values().items():
             cv = f"{by_cv[tool]:.2f}" if n_cv and tool in by_cv else "-"
             print(f"  {tool:40} test {rank:.2f}  CV {cv}")
     print("median test loss at the end, error in percent or 1 - R2:")
@@ -104,7 +99,7 @@ def goals(rows: pd.DataFrame) -> Goals:
     for stage, table in at_stages(rows, "test_loss").items():
         if ours in table and table.shape[1] > 1:
             others = [t for t in table if t == ours or not t.startswith("ours")]
-            ranks = mean_ranks(table[others], missing_is_last=True)
+            ranks = mean_ranks(table[others])
             what = f"mean rank after {stage:g} s, less the best other's"
             reached.at_most(what, ranks[ours] - ranks.drop(ours).min(), 0.0)
     final = _final(rows, "answer")

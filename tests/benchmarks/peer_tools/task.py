@@ -86,6 +86,7 @@ class Answer:
         configurations: How many were seen by then, if that is known.
         model: `answer` for what the tool hands over, `single` for its best single pipeline where
             that is an ensemble.
+        version: Of the tool, where it is installed elsewhere.
     """
 
     stage: float
@@ -94,6 +95,7 @@ class Answer:
     loss: float | None = None
     configurations: int | None = None
     model: str = "answer"
+    version: str = ""
 
 
 @dataclass(frozen=True)
