@@ -1,14 +1,18 @@
 """Other tools beside ours: splits, scores, what is run again, and what the report says of it."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from peer_tools import adapters
 from peer_tools.report import at_stages, goals, mean_ranks, medians, ratio, report
@@ -90,6 +94,7 @@ def test_what_led_at_a_time_is_the_least_of_what_had_ended() -> None:
     assert found.at(1.5) is None
 
 
+@pytest.mark.slow
 def test_runs_that_are_there_are_not_run_again(tables, tmp_path) -> None:
     rows, said = Rows(tmp_path / "rows.parquet"), []
     runs = runs_of(tables, tmp_path)
@@ -109,6 +114,7 @@ def test_runs_that_are_there_are_not_run_again(tables, tmp_path) -> None:
     assert not list((tmp_path / "runs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why_and_is_tried_again(tables, tmp_path) -> None:
     label = "stub_tools.guessing:broken=yes"
     (run,) = runs_of(tables[:1], tmp_path, label)
@@ -217,6 +223,25 @@ def test_optuna_and_smac_propose_configurations_of_our_spaces() -> None:
             assert Configuration.from_json(configuration.to_json(), space) == configuration
 
 
+@pytest.mark.slow
+def test_an_interrupted_benchmark_leaves_no_run_behind(tables, tmp_path) -> None:
+    (run,) = runs_of(tables[:1], tmp_path, "stub_tools.guessing:sleeps=yes")
+    me, seen = psutil.Process(), []
+
+    def interrupt() -> None:
+        while not (found := [c for c in me.children() if "one_run" in " ".join(c.cmdline())]):
+            sleep(0.05)
+        seen.extend(found)
+        os.kill(me.pid, signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as background:
+        background.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_all([run], Rows(tmp_path / "rows.parquet"), tmp_path, 1, lambda _: None)
+    assert [child.is_running() for child in seen] == [False]
+
+
+@pytest.mark.slow
 def test_configurations_are_evaluated_without_cache_and_within_limits(tables, tmp_path) -> None:
     from peer_tools.plain_evaluation import PlainEvaluator
 

@@ -7,7 +7,8 @@ Each tool gets the seconds of the budget, start-up included, in a process of its
 on one core; `peer_tools/adapters/` says what each does with them. 30 % of the rows, stratified by
 class and drawn by the table's name and the split's number, test: the error in percent, or 1 - R2.
 Incumbents after a quarter, half and all of the budget are scored by predictions of the same test
-rows. `ours:space=modern:ensemble=auto` is a tool with options, which may be there several times;
+rows, and ranked by their cross-validated losses too, each tool's by its own folds.
+`ours:space=modern:ensemble=auto` is a tool with options, which may be there several times;
 `optuna:space=modern` and `smac:space=modern` search another one of our spaces.
 
 FOLDER gets `rows.parquet`, a row for each answer, `splits/`, `logs/` of the runs, and AutoGluon's
@@ -19,6 +20,7 @@ beside what is there.
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each on a core")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that runs are ended with it
     home = chosen.out.absolute()
     home.mkdir(parents=True, exist_ok=True)
     tools = [Tool.of(label) for label in chosen.tools.split(",")]

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
+import psutil
 from machine import describe
 
 from peer_tools.rows import Rows
@@ -26,6 +27,7 @@ from prefect_tune.tasks.threads import THREAD_VARIABLES
 __all__ = ["Run", "RunFailed", "Tool", "run_all", "run_one"]
 
 BENCHMARKS = Path(__file__).parents[1]
+MODULE = "peer_tools.one_run"
 LONGEST = 5
 """How many times its seconds a run may take, refits included, and a quarter of an hour more."""
 
@@ -115,7 +117,12 @@ def run_all(
     waiting = [run for run in runs if not rows.has(run.key)]
     say(f"{len(runs) - len(waiting)} of {len(runs)} runs are there")
     with ThreadPoolExecutor(jobs) as pool:
-        return [run for run in pool.map(work, waiting) if run is not None]
+        try:
+            return [run for run in pool.map(work, waiting) if run is not None]
+        except BaseException:  # interrupted: nothing goes on behind the user's back
+            pool.shutdown(wait=False, cancel_futures=True)
+            _end_running()
+            raise
 
 
 def run_one(run: Run, home: Path, core: int | None = None) -> list[dict[str, Any]]:
@@ -129,7 +136,7 @@ def run_one(run: Run, home: Path, core: int | None = None) -> list[dict[str, Any
     folder.mkdir(parents=True)
     log.parent.mkdir(exist_ok=True)
     files = run.files
-    command = [sys.executable, "-m", "peer_tools.one_run", str(folder), run.tool.name]
+    command = [sys.executable, "-m", MODULE, str(folder), run.tool.name]
     command += [] if core is None else [str(core)]
     load = os.getloadavg()[0]
     task = Task(
@@ -160,6 +167,14 @@ def run_one(run: Run, home: Path, core: int | None = None) -> list[dict[str, Any
     if not answers:
         raise RunFailed(f"FAILED, it had no answer at all ({log})")
     return [{**common, **answer, "load": load} for answer in answers]
+
+
+def _end_running() -> None:
+    """Kill the runs of this process, with all that they have started."""
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if MODULE in child.cmdline():
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:
