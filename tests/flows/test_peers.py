@@ -19,6 +19,7 @@ from peer_tools.report import at_stages, goals, mean_ranks, medians, ratio, repo
 from peer_tools.rows import Rows
 from peer_tools.runs import Run, RunFailed, Tool, run_all, run_one
 from peer_tools.scoring import test_loss as loss_of_test  # or it would be collected
+from peer_tools.spaces import space_of
 from peer_tools.tables import TableFile
 from peer_tools.task import Incumbents, Task
 
@@ -130,6 +131,18 @@ def test_options_of_a_tool_are_read() -> None:
     assert (tool.name, tool.options) == ("ours", {"space": "modern", "ensemble": "auto"})
     with pytest.raises(ValueError, match="write TOOL:NAME=VALUE, not 'modern'"):
         Tool.of("ours:modern")
+
+
+def test_of_several_spaces_a_table_gets_the_one_that_fits() -> None:
+    def space(written: str, kind: str) -> str | None:
+        options = {"space": written} if written else {}
+        return space_of(Task("", "", "y", kind, 8.0, 0, 0.0, "", options))
+
+    assert space("small+regression", "classes") == "small"
+    assert space("small+regression", "numbers") == "regression"
+    assert space("", "numbers") is None
+    with pytest.raises(ValueError, match="space small predicts no numbers"):
+        space("small", "numbers")
 
 
 def answer(tool, table, split, stage, loss, *, model="answer") -> dict[str, object]:

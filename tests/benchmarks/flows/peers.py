@@ -9,7 +9,7 @@ class and drawn by the table's name and the split's number, test: the error in p
 Incumbents after a quarter, half and all of the budget are scored by predictions of the same test
 rows, and ranked by their cross-validated losses too, each tool's by its own folds.
 `ours:space=modern:ensemble=auto` is a tool with options, which may be there several times;
-`optuna:space=modern` and `smac:space=modern` search another one of our spaces.
+`optuna:space=small+regression` searches other ones of our spaces, each table the one that fits.
 
 FOLDER gets `rows.parquet`, a row for each answer, `splits/`, `logs/` of the runs, and AutoGluon's
 environment. What is in `rows.parquet` is not run again, so that an interrupted benchmark goes on

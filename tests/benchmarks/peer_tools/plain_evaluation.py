@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
+from peer_tools.spaces import space_of
 from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Evaluation, Query
 from prefect_tune.optimizers.space.space import Space
@@ -37,12 +38,11 @@ class PlainEvaluator:
     """Evaluates configurations of a space, one after the other.
 
     Args:
-        task: The table; its option `space` names the space, by default that of the product.
+        task: The table, and the space to search.
     """
 
     def __init__(self, task: Task) -> None:
-        default = DEFAULT_SPACES["table", task.kind]  # type: ignore[index]
-        self.space: Space = space_named(task.options.get("space", default))
+        self.space: Space = space_named(space_of(task) or DEFAULT_SPACES["table", task.kind])
         self._task, self._problem = task, ""
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
         # Forked: what is imported here need not be imported again after a trial was ended.

@@ -71,6 +71,7 @@ def fit(task: Task) -> dict[str, object]:
         num_gpus=0,
     )
     board = predictor.leaderboard()
+    print(board[["model", "score_val", "fit_time_marginal"]].to_string())
     seconds, validated = task.elapsed(), float(board["score_val"].iloc[0])
     return {
         "predictions": predictor.predict(test.drop(columns=task.target)).tolist(),

@@ -8,9 +8,7 @@ and the best single trial beside an ensemble, are fitted on all training rows af
 product, no refit is counted.
 """
 
-import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -76,13 +74,17 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
     from prefect_tune.deployments.server import launched_server
 
     with warmed_up(), launched_server() as server:
+        from peer_tools.spaces import space_of
+        from prefect_tune.flows.preparation.assignments import parse_assignment
         from prefect_tune.flows.progress import observed_by
         from prefect_tune.flows.tuning import tune
         from prefect_tune.flows.workers.clusters import workers_started_early
 
-        options = {name: _value(text) for name, text in task.options.items() if name != "clock"}
+        written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
+        options = dict(map(parse_assignment, written))
         given = {name: v for name, v in options.items() if name in signature(tune).parameters}
         given["option"] = {name: v for name, v in options.items() if name not in given}
+        given["space"] = space_of(task)
         with workers_started_early(1, None), observed_by(follower):
             server.wait()
             seconds = task.seconds if follower.is_search else task.left() - CALL_SECONDS
@@ -91,9 +93,3 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
                 budget=f"{seconds:.1f}s", study=STUDY, workers=1, store=store,
                 metric="error" if task.kind == "classes" else "r2", **given,
             )  # fmt: skip
-
-
-def _value(text: str) -> Any:
-    with suppress(json.JSONDecodeError):
-        return json.loads(text)
-    return text
