@@ -2,7 +2,8 @@
 
 One file per step of the papers' pipelines: `construction` of features, `table_preparation`,
 `rescaling`, `balancing`, `preprocessing`, and the models of `classification` and `regression`;
-`admm` and `admm_models` have what is ADMM's alone, `ensemble_smbo` spaces of a single model.
+`admm` and `admm_models` have what is ADMM's alone, `ensemble_smbo` spaces of a single model,
+`modern` what is in no paper's space.
 `spaces` puts them together, `shared_spaces` has the hyperparameters that several algorithms share,
 `estimators` and `construction` our own estimators.
 

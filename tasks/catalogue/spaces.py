@@ -11,6 +11,7 @@ from prefect_tune.tasks.catalogue import (
     admm_models,
     classification,
     ensemble_smbo,
+    modern,
     preprocessing,
     rescaling,
 )
@@ -66,6 +67,28 @@ SPACES: Mapping[str, Space] = {
         Space(
             "regression",
             (*_TABLE, rescaling.RESCALE, PREPROCESS_NUMBERS, REGRESS),
+            target="numbers",
+        ),
+        Space(
+            "modern",
+            (
+                modern.IMPUTE_MODERN,
+                modern.ENCODE_MODERN,
+                modern.RESCALE_MODERN,
+                BALANCE,
+                modern.PREPROCESS_MODERN,
+                modern.CLASSIFY_MODERN,
+            ),
+        ),
+        Space(
+            "modern_regression",
+            (
+                modern.IMPUTE_MODERN,
+                modern.ENCODE_MODERN,
+                modern.RESCALE_MODERN,
+                modern.PREPROCESS_NUMBERS_MODERN,
+                modern.REGRESS_MODERN,
+            ),
             target="numbers",
         ),
         Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm_models.CLASSIFY)),

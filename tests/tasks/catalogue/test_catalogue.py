@@ -334,7 +334,7 @@ def goes_on_by_partial_fit(kind: str, bare, epochs: str, train, y) -> None:
 
 def goes_on_by_warm_start(bare, epochs: str, train, y) -> None:
     """Trees are added to those there are; passes start from where the last ones ended."""
-    is_trees = epochs == "n_estimators"
+    is_trees = epochs == "n_estimators" or type(bare).__name__.startswith("HistGradientBoosting")
     few = clone(bare).set_params(**{epochs: 3, "warm_start": True}).fit(train, y)
     short = outcome(few).copy()
     further = outcome(few.set_params(**{epochs: 6 if is_trees else 3}).fit(train, y))

@@ -55,6 +55,8 @@ COUNTS = {
     "flash": (1456, 1456, 102),
     "healthcare": (2912, 2544, 104),
     "regression": (728, 728, 98),
+    "modern": (1024, 1024, 46),
+    "modern_regression": (448, 448, 42),
     "admm": (108, 108, 37),
     "admm_large": (6776, 6776, 93),
     "svm": (1, 1, 2),
