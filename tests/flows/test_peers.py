@@ -222,7 +222,6 @@ def test_optuna_and_smac_propose_configurations_of_our_spaces() -> None:
     from prefect_tune.tasks.catalogue.spaces import space_named
 
     suggested = import_module("peer_tools.adapters.optuna").suggested
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     smac = import_module("peer_tools.adapters.smac")
     for name in ("flash", "regression"):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
