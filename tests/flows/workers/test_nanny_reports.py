@@ -1,15 +1,14 @@
 """Nannies of real workers keep trials within limits, and report why a worker is gone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
 import distributed
-import psutil
 import pytest
 from pools import SERVED, SLEEP, client_of, noted, with_children
-from processes import wait_for
+from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
@@ -133,7 +132,4 @@ def test_what_a_trial_has_left_goes_when_limits_are_no_longer_kept(client, tmp_p
 def alive(folder: Path) -> list[int]:
     """The processes noted in a folder that have not ended."""
     pids = [int(path.name) for path in folder.iterdir()]
-    is_gone: Callable[[int], bool] = lambda pid: (  # noqa: E731
-        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    )
-    return [pid for pid in pids if not is_gone(pid)]
+    return [pid for pid in pids if is_alive(pid)]
