@@ -1,10 +1,12 @@
 """Settings of Prefect, where the user has chosen none."""
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["QUIET_CONSOLE", "server_environment", "set_defaults"]
+__all__ = ["QUIET_CONSOLE", "console_spared", "server_environment", "set_defaults"]
 
 _SERVER_SETTINGS: dict[str, str] = {
     # Events of task runs are recorded in batches; one by one, a server loses them under load.
@@ -51,6 +53,24 @@ def set_defaults(environment: Mapping[str, str]) -> None:
     """Set environment variables that are not set yet."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def console_spared() -> Iterator[None]:
+    """Keep Prefect's log lines off the console while the body runs; the server gets them."""
+    from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
+
+    def is_not_of_prefect(record: logging.LogRecord) -> bool:  # another one for each thread
+        return not record.name.startswith("prefect.")
+
+    consoles = [h for h in logging.getLogger().handlers if isinstance(h, PrefectConsoleHandler)]
+    for console in consoles:
+        console.addFilter(is_not_of_prefect)
+    try:
+        yield
+    finally:
+        for console in consoles:
+            console.removeFilter(is_not_of_prefect)
 
 
 def server_environment(folder: Path) -> dict[str, str]:

@@ -209,6 +209,7 @@ class Launched:
 def _drain() -> None:
     """Send the events that this process still holds, if it has sent any."""
     if "prefect_tune.tasks.worker.dask_runner" in sys.modules:
+        from prefect_tune.flows.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
-        drain_events()
+        apart_from_loop(drain_events)

@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -33,6 +35,7 @@ __all__ = [
 START_SECONDS = 180.0
 """How long a server may take until it answers."""
 _STOP_SECONDS = 30.0
+_TICK_SECONDS = 0.02
 _LOOKS = 3
 """At a server that does not answer, before another one takes its place."""
 _NOTE = "server.json"
@@ -141,14 +144,34 @@ def stop_server(folder: Path) -> None:
         family = [process, *process.children(recursive=True)]
         # One that does not answer yet has nothing to finish.
         os.killpg(process.pid, signal.SIGTERM if server.answers() else signal.SIGKILL)
-        _, alive = psutil.wait_procs(family, timeout=_STOP_SECONDS)
+        alive = _still_running(family)
         for survivor in alive:
             survivor.kill()
-        psutil.wait_procs(alive, timeout=_STOP_SECONDS)
+        _still_running(alive)
         if started := _STARTED_HERE.pop(process.pid, None):
             started.wait()
     (folder / _NOTE).unlink(missing_ok=True)
     set_kept(folder, kept=False)
+
+
+def _still_running(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Wait until processes have ended, and return those that have not in their time.
+
+    One that its parent has not looked after has ended: that may be a notebook that lives for days.
+    """
+    until = monotonic() + _STOP_SECONDS
+    alive = list(filter(_runs, processes))
+    while alive and monotonic() < until:
+        sleep(_TICK_SECONDS)
+        alive = list(filter(_runs, alive))
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_healthy(url: str) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from prefect import flow
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
+from prefect_tune.flows.event_loop import flow_apart
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, documented
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.study.study import StudyFailed
@@ -17,7 +17,7 @@ from prefect_tune.flows.study.study import StudyFailed
 __all__ = ["compare"]
 
 
-@flow(name="compare", persist_result=False)
+@flow_apart("compare")
 @partial(documented, options=COMPARE_OPTIONS)
 def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",

@@ -65,12 +65,18 @@ def fit_final_model(
         refit_seconds=seconds,
         instead_of=None if fitted == choice else _attempt(study, choice),
     )
-    alone = f", trial {best.number} alone {refitted.single_best_test_loss:.4g}"
-    observer.note(
-        f"final model saved; {loss_name(study.plan.metric)} on the test rows "
-        f"{refitted.test_loss:.4g}{alone if fitted.is_ensemble else ''} "
-        f"(fitted in {format_seconds(seconds)})"
-    )
+    tested = _tested(study.plan.metric, refitted, best if fitted.is_ensemble else None)
+    observer.note(f"final model saved{tested} (fitted in {format_seconds(seconds)})")
+
+
+def _tested(metric: str, refitted: Refitted, alone: Trial | None) -> str:
+    """Return the losses on the test rows, of a trial alone too; empty without such rows."""
+    if refitted.test_loss is None:
+        return ""
+    text = f"; {loss_name(metric)} on the test rows {refitted.test_loss:.4g}"
+    if alone is None:
+        return text
+    return f"{text}, trial {alone.number} alone {refitted.single_best_test_loss:.4g}"
 
 
 @dataclass(frozen=True)

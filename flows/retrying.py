@@ -3,8 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from prefect import flow
-
+from prefect_tune.flows.event_loop import flow_apart
 from prefect_tune.flows.preparation.options import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, prepare_retry
 from prefect_tune.flows.progress import current_observer
@@ -17,7 +16,7 @@ from prefect_tune.optimizers.trials.state import TrialState
 __all__ = ["retry"]
 
 
-@flow(name="retry", persist_result=False)
+@flow_apart("retry")
 @documented
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     study: str,

@@ -7,6 +7,7 @@ from math import inf
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
@@ -51,8 +52,12 @@ def search(
     Returns:
         Why it ended, as people say it.
     """
+    plan = study.plan
+    is_adaptive = plan.trial_seconds is None and only is None
+    limit = TimeLimit(plan.trial_limits().seconds, is_adaptive=is_adaptive)
+    limit.follow(study.trials.values())
     try:
-        return _Search(study, running, stop_rule, pace, observer, only).run()
+        return _Search(study, running, stop_rule, pace, observer, only, limit).run()
     except BaseException:
         running.cut("the flow was interrupted")
         study.put_back_running()
@@ -86,8 +91,10 @@ class _Search:
     """One search, with what all of its steps need; its first fields are the arguments of `search`.
 
     Attributes:
+        time_limit: Of the next trial.
         waits: Whether the method has said that its next ask waits for a tell.
         said: Notes of the method.
+        is_limit_said: Whether it was said that trials have less time than the plan gives them.
     """
 
     study: Study
@@ -96,8 +103,10 @@ class _Search:
     pace: ServerPace
     observer: Observer
     only: Collection[int] | None
+    time_limit: TimeLimit
     waits: bool = False
     said: set[str] = field(default_factory=set)
+    is_limit_said: bool = False
 
     def run(self) -> str:
         """Run to the end, and return why it ended."""
@@ -109,7 +118,7 @@ class _Search:
                 trial, reason = self._next()
                 if trial is None:
                     break
-                self.running.submit(self.study.start(trial), self.pace.report)
+                self._start(trial)
             if reason and not self.running.n_running:
                 return reason
             for ended in self.running.collect(_TICK_SECONDS):
@@ -121,6 +130,14 @@ class _Search:
                 for trial in self.running.cut("the study's time is spent"):
                     self.study.put_back(trial)
                 return "the time is spent"
+
+    def _start(self, trial: Trial) -> None:
+        """Start a trial, and say once when trials have less time than before."""
+        if not self.is_limit_said and (note := self.time_limit.note(trial)):
+            self.is_limit_said = True
+            self.observer.note(note)
+        seconds = self.time_limit.seconds(trial)
+        self.running.submit(self.study.start(trial), self.pace.report, seconds)
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial to start, or why there is none; neither while the method waits."""
@@ -209,6 +226,7 @@ class _Search:
             message = f"the worker process died in {_MOST_DEATHS} attempts"
             trial = trial.died().failed(replace(failure, message=message))
         self.study.tell(trial)
+        self.time_limit.follow([trial])
         self.waits = False
         self.observer.ended(trial, self._progress())
 

@@ -1,20 +1,73 @@
 """The flow `tune`: one flow run a session of a study."""
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from inspect import signature
+from typing import Any, ParamSpec
 
-from prefect import flow
+import pandas as pd
 from prefect.runtime import deployment, flow_run
 
+from prefect_tune.flows.event_loop import FlowApart, apart_from_loop
+from prefect_tune.flows.preparation.frames import prepare_frame
 from prefect_tune.flows.preparation.options import documented
-from prefect_tune.flows.preparation.prepare import HANDOVER, prepare
+from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
 
-__all__ = ["tune"]
+__all__ = ["TuneFlow", "tune"]
+
+P = ParamSpec("P")
+_OF_PREFECT = ("return_state", "wait_for")
 
 
-@flow(name="tune", persist_result=False)
+class TuneFlow(FlowApart[P, dict[str, Any]]):
+    """A flow that takes DataFrames."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the flow with its parameters; `data` may be a DataFrame."""
+        of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
+        bound = signature(self.fn).bind(*args, **kwargs)
+        call = partial(super().__call__, **of_prefect)
+        if isinstance(bound.arguments.get("data"), pd.DataFrame):
+            return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
+        return call(*args, **kwargs)
+
+    @contextmanager
+    def frame_taken(
+        self, parameters: Mapping[str, Any]
+    ) -> Iterator[tuple[dict[str, Any], PreparedStudy]]:
+        """Prepare a study of a DataFrame, and hand it over to the flow called in the body.
+
+        Prefect keeps and shows parameters: it gets the name of the DataFrame, and its content is in
+        the store, as that of a file is.
+
+        Args:
+            parameters: Those of the flow, with the DataFrame as `data`; `target` may be the values.
+
+        Yields:
+            The parameters to call the flow with, and the study.
+
+        Raises:
+            BadInput, UnknownName, StoreRefused: If something cannot be used.
+        """
+        given, prepared = prepare_frame(parameters, self._validated)
+        with HANDOVER.offered(given, prepared):
+            yield given, prepared
+
+    def _call_with_frame(self, call: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
+        with self.frame_taken(parameters) as (given, _):
+            return call(**given)
+
+    def _validated(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        bound = signature(self.fn).bind(**parameters)
+        bound.apply_defaults()
+        return self.validate_parameters(dict(bound.arguments))
+
+
+@partial(TuneFlow, name="tune", persist_result=False)
 @documented
 def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",
@@ -37,6 +90,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     ensemble: int | str | None = None,
     epochs: int | None = None,
     race: bool = False,
+    start: str | None = None,
     seed: int | None = None,
     option: dict[str, Any] | None = None,
     trials: int | None = None,
@@ -55,6 +109,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
 ) -> dict[str, Any]:
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
+    Called from Python, `data` may be a DataFrame, and `target` then a column of it or the values.
+
     Returns:
         The summary that `prefect-tune show --json` prints.
 
@@ -67,6 +123,6 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if prepared is None:
         default_name = str(flow_run.id) if deployment.id else None
         prepared = prepare(TuneSettings.parse(parameters), default_name)
-        for note in prepared.notes:
-            current_observer().note(str(note))
+    for note in prepared.notes:
+        current_observer().note(str(note))
     return run_study(prepared)

@@ -5,7 +5,7 @@ of asks before it, so a process that replays the events continues exactly where 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from math import isfinite
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.fidelity import part_of
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
@@ -66,6 +67,7 @@ class Optimizer(ABC):
         self.history = History(self.objective.constraints)
         self.memo: Mapping[str, Any] | None = None
         self._n_asks = 0
+        self._start: tuple[Configuration, ...] = ()
 
     @property
     def name(self) -> str:
@@ -111,6 +113,26 @@ class Optimizer(ABC):
         """Weights of the trials that make up the answer now: the incumbent alone, by default."""
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
+    def begin_with(self, start: Iterable[Configuration]) -> None:
+        """Ask for known configurations first, each in full, in their order.
+
+        To the method they are asks like its own. Given again when a study is resumed, before its
+        events are replayed.
+
+        Raises:
+            ValueError: If the method chooses itself how much of a configuration to run, or anything
+                was asked for already.
+        """
+        if self.method.fidelities:
+            asked_for = ", ".join(sorted(self.method.fidelities))
+            raise ValueError(
+                f"method {self.name!r} cannot begin with known configurations: it chooses itself "
+                f"how much of each to run ({asked_for})"
+            )
+        if self._n_asks:
+            raise ValueError(f"{self._n_asks} trials were asked for already")
+        self._start = tuple(dict.fromkeys(start))
+
     def ask(self, budget: Budget) -> Query:
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
@@ -125,7 +147,7 @@ class Optimizer(ABC):
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
         try:
-            query = self._propose(budget, np.random.default_rng(sequence))
+            query = self._next_of_start() or self._propose(budget, np.random.default_rng(sequence))
         except NotYet:
             if not self.history.pending:
                 message = f"method {self.name!r} waits though no trial is pending"
@@ -203,6 +225,12 @@ class Optimizer(ABC):
         if memo is not None:
             self._restore(memo)
         self._register(query)
+
+    def _next_of_start(self) -> Query | None:
+        """Return the next of the configurations to begin with; None when all were asked for."""
+        if self._n_asks >= len(self._start):
+            return None
+        return Query(self._start[self._n_asks])
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

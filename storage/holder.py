@@ -71,6 +71,9 @@ class Holder:
         except psutil.NoSuchProcess:
             return False
 
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host.partition('/')[0]}"
+
     def to_text(self) -> str:
         """Return all fields as canonical JSON."""
         return canonical_json(asdict(self))

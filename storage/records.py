@@ -174,7 +174,7 @@ class Records:
             return connection.execute(query).first() is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
-        """Note that a study uses these records, as far as they are there."""
+        """Note that a study uses these records; one may still be about to be put."""
         if records:
             self._database.transact(partial(_linked, sorted(set(records)), study))
 
@@ -260,12 +260,11 @@ def _kept(
 
 def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
     """Note that a study uses records; whoever releases them meanwhile waits, and sees it."""
-    query = select(record_table.c.id).where(record_table.c.id.in_(records))
-    held = query.order_by(record_table.c.id).with_for_update(read=True)
-    there = connection.execute(held).scalars().all()
-    if there:
-        rows = [{"record": record, "study": study} for record in there]
-        insert_new(connection, record_user_table, rows)
+    for some in in_chunks(records):
+        query = select(record_table.c.id).where(record_table.c.id.in_(some))
+        connection.execute(query.order_by(record_table.c.id).with_for_update(read=True)).all()
+    rows = [{"record": record, "study": study} for record in records]
+    insert_new(connection, record_user_table, rows)
 
 
 def _released(

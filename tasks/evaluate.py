@@ -192,6 +192,7 @@ def evaluate(
     query: Mapping[str, Any],
     context: StudyContext,
     report: Report,
+    limit_seconds: float | None = None,
 ) -> State[TrialOutcome]:
     """Evaluate a trial; a failed one ends Failed, with the reason as its message.
 
@@ -200,12 +201,13 @@ def evaluate(
         query: The query as JSON values.
         context: The study.
         report: Which of its steps are task runs of their own.
+        limit_seconds: How long it may take; None for what the nannies allow.
     """
     reported, worker = ReportedSteps(report), this_worker()
     space = context.problem.find_space()
     where = worker.address if worker else ""
     try:
-        with trial_noted():
+        with trial_noted(limit_seconds=limit_seconds):
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)

@@ -80,7 +80,7 @@ def keep_model(
     members: Sequence[Member],
     run_step: RunStep,
     single_best: int | None = None,
-) -> tuple[float, float | None]:
+) -> tuple[float | None, float | None]:
     """Put the final model together from its members, keep it, and test it.
 
     Args:
@@ -90,7 +90,7 @@ def keep_model(
         single_best: Number of the trial, one of them, that is tested alone too.
 
     Returns:
-        Its loss on the test rows, and that of the trial alone.
+        Its loss on the test rows, and that of the trial alone; None where there is no such row.
 
     Raises:
         RefitFailed: If a member cannot be fitted; names the trial.
@@ -111,7 +111,7 @@ def keep_model(
     except ValueError as error:
         numbers = ", ".join(str(f.member.number) for f in weighted)
         raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
-    test_loss = metric.loss(y, predicted, n_classes)
+    test_loss = metric.loss(y, predicted, n_classes) if len(y) else None
     alone = [f.predicted for f in fitted if f.member.number == single_best]
     about = {
         "trial": weighted[0].member.number,
@@ -124,7 +124,7 @@ def keep_model(
     store.records.put(record, {"model": model, "about": about})
     store.records.link([record, *(f.record for f in fitted)], context.study)
     store.index.flush()
-    return test_loss, metric.loss(y, alone[0], n_classes) if alone else None
+    return test_loss, metric.loss(y, alone[0], n_classes) if alone and len(y) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,13 @@ class Refitted:
     """Outcome of the refit.
 
     Attributes:
-        test_loss: Loss on the test rows.
+        test_loss: Loss on the test rows; None without such rows.
         single_best_test_loss: That of the best single trial; None if none is named.
         seconds: Wall time it took.
         n_task_runs: Task runs that were reported.
     """
 
-    test_loss: float
+    test_loss: float | None
     single_best_test_loss: float | None
     seconds: float
     n_task_runs: int
@@ -110,4 +110,5 @@ def refit(
             lambda: keep_model(context, members, reported.run_step, single_best)
         )
     refitted = Refitted(test_loss, alone, perf_counter() - started, reported.n_task_runs)
-    return Completed(message=f"test loss {test_loss:.4g}", data=refitted)
+    message = "no test rows" if test_loss is None else f"test loss {test_loss:.4g}"
+    return Completed(message=message, data=refitted)

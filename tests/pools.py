@@ -123,9 +123,11 @@ def meet(folder: Path, number: int, n: int) -> State[int]:
     return Completed(data=number)
 
 
-def noted(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
+def noted(
+    task_run_id: UUID, flow_run_id: UUID, seconds: float, limit_seconds: float | None = None
+) -> None:
     """A trial that notes where it is and takes so many seconds; it dies if they are negative."""
-    with _trial(task_run_id, flow_run_id):
+    with _trial(task_run_id, flow_run_id, limit_seconds):
         note_step("fit model", 1, lambda: [SERVED])
         sleep(abs(seconds))
         if seconds < 0:
@@ -147,14 +149,16 @@ def with_children(task_run_id: UUID, flow_run_id: UUID, folder: Path, code: str,
 
 
 @contextmanager
-def _trial(task_run_id: UUID, flow_run_id: UUID) -> Iterator[None]:
+def _trial(
+    task_run_id: UUID, flow_run_id: UUID, limit_seconds: float | None = None
+) -> Iterator[None]:
     """A trial, as far as a worker notes it."""
     context: Any = SimpleNamespace(
         task_run=SimpleNamespace(id=task_run_id, flow_run_id=flow_run_id)
     )
     token = TaskRunContext.__var__.set(context)
     try:
-        with trial_noted():
+        with trial_noted(limit_seconds=limit_seconds):
             yield
     finally:
         TaskRunContext.__var__.reset(token)

@@ -105,6 +105,14 @@ def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
     return value
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that its parent has not looked after has ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def server_of(home: Path) -> dict[str, Any] | None:
     """The embedded server of a home as it is noted there, if it runs."""
     note = home / "server" / "server.json"
@@ -112,7 +120,7 @@ def server_of(home: Path) -> dict[str, Any] | None:
         return None
     server: dict[str, Any] = json.loads(note.read_text())
     SECRETS[server["url"]] = (home / "server" / "auth").read_text().strip()
-    return server if psutil.pid_exists(server["pid"]) else None
+    return server if is_alive(server["pid"]) else None
 
 
 def stop_server(home: Path) -> None:

@@ -66,7 +66,7 @@ def run(
         from prefect_tune.flows.tuning import tune
 
         given = {**parameters, "study": prepared.name}
-        with HANDOVER.offered(given, prepared):
+        with HANDOVER.offered(given, replace(prepared, notes=())):  # they have been shown
             summary: dict[str, Any] = tune(**given)
         return summary
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
     from prefect_tune.deployments.server import local_server
     from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.retrying import retry
@@ -21,6 +22,7 @@ __all__ = [
     "Algorithm",
     "ArtifactStore",
     "Flags",
+    "PipelineSearch",
     "Space",
     "Step",
     "__version__",
@@ -35,6 +37,7 @@ _HOMES = {
     "Algorithm": "prefect_tune.optimizers.space.algorithm",
     "ArtifactStore": "prefect_tune.storage.store",
     "Flags": "prefect_tune.optimizers.space.algorithm",
+    "PipelineSearch": "prefect_tune.deployments.estimator.pipeline_search",
     "Space": "prefect_tune.optimizers.space.space",
     "Step": "prefect_tune.optimizers.space.step",
     "compare": "prefect_tune.flows.comparing",

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked_values
 
-__all__ = ["observer_for"]
+__all__ = ["observer_for", "standing"]
 
 
 @contextmanager
@@ -56,7 +56,7 @@ class _Lines(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """One line."""
-        echo(f"{_outcome(trial)}  |  {_standing(progress)}", err=True)
+        echo(f"{_outcome(trial)}  |  {standing(progress)}", err=True)
 
 
 class _JsonLines(_Silent):
@@ -86,7 +86,7 @@ class _Header(_Silent):
 
     def tick(self, progress: Progress) -> None:
         """The header."""
-        self._live.update(line(bold(_standing(progress))))
+        self._live.update(line(bold(standing(progress))))
 
 
 def _outcome(trial: Trial) -> str:
@@ -101,7 +101,8 @@ def _outcome(trial: Trial) -> str:
     return f"trial {trial.number:>3}  {trial.evaluation.loss:<8.4g} {cost:>6}  {path}"
 
 
-def _standing(progress: Progress) -> str:
+def standing(progress: Progress) -> str:
+    """Return where a study stands, in one line."""
     of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
     n_trials = counted(progress.n_trials, "trial")
     if progress.can_go_on:

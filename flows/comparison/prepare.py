@@ -72,6 +72,9 @@ def prepare_comparison(
     if name is not None:
         settings = _as_before(ledger, design.studies(name), settings)
     _check_stop_rule(settings)
+    if settings.test_size == 0:
+        reason = "methods are compared by test rows"
+        raise BadInput(reason, option="test-size", value=0, remedy="hold some back")
     read: Read = cache(read_source)
     if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
         found = read_input(settings, read)

@@ -2,6 +2,8 @@
 
 `options` states the parameters and `settings` parses them (`assignments`, `store_address`).
 `prepare` then either has a new study resolved (`resolve`, from its `study_input`, after a
-`method_check`) or merges with the one in the ledger (`resume`); `constraints` are checked for both.
-`notes` are what the user should know of it, and `handover` spares a command's flow the same work.
+`method_check`, with the configurations to `start` from) or merges with the one in the ledger
+(`resume`); `constraints` are checked for both. `notes` are what the user should know of it,
+`handover` spares a flow the work that its caller has done, and `frames` are taken out of the
+parameters so.
 """

@@ -1,11 +1,12 @@
 """Whether a method takes the options that it is given, and can be raced."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import METHODS, make_optimizer
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
@@ -23,6 +24,7 @@ def check_method(
     option: str,
     value: str | None = None,
     race: bool = False,
+    start: Sequence[Configuration] = (),
 ) -> Optimizer:
     """Check a method's options by making it, which costs nothing; return it.
 
@@ -34,6 +36,7 @@ def check_method(
         option: Name of the option that errors speak of.
         value: What was given for that option, as errors show it.
         race: Whether its configurations are to race.
+        start: Those to begin with.
 
     Raises:
         UnknownName: If there is no such method or option.
@@ -54,6 +57,11 @@ def check_method(
         raise
     except (TypeError, ValueError) as error:
         raise BadInput(str(error), option=option, value=value) from error
+    if start:
+        try:
+            made.begin_with(start)
+        except ValueError as error:
+            raise BadInput(str(error), option="start", remedy="leave it out") from error
     if race:
         try:
             made = Racing(made)

@@ -70,7 +70,7 @@ _OPTIONS = (
     Option("labels", "text", "Data", "For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", "PATH"),
     Option("format", "text", "Data", "Format of DATA: table, events, meds, omop or synthea. Found out from DATA when left out.", "FORMAT"),
     Option("test", "text", "Data", "Test rows, scored once at the end: a table like DATA, or for events a table like that of --labels.", "PATH"),
-    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test.", "SHARE", default="0.2"),
+    Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test; 0 for none.", "SHARE", default="0.2"),
     Option("folds", "whole", "Data", "Folds of the stratified cross-validation.", "N", default="3"),
     Option("holdout", "number", "Data", "Share of the training rows to hold out, once, instead of cross-validation.", "SHARE"),
     Option("group", "text", "Data", "Column of a table whose equal values stay in one fold, for instance the patient; it is no feature.", "COLUMN"),
@@ -85,6 +85,7 @@ _OPTIONS = (
     Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these.", "N|KIND", default=_declared_ensembles),
     Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
     Option("race", "switch", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest."),
+    Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; or a study of the store, of which it is the ten best.", "FILE|STUDY"),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Configurations to begin in all, those of earlier runs of the study included; going on with one is not counted.", "N"),
@@ -105,7 +106,11 @@ _OPTIONS = (
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS}
 """By the name of the parameter, in the order shown."""
 
-_PARAMETER_OF = {"trial_seconds": "trial_timeout", "trial_memory_bytes": "trial_memory"}
+_PARAMETER_OF = {
+    "trial_seconds": "trial_timeout",
+    "trial_memory_bytes": "trial_memory",
+    "start_from": "start",
+}
 """Options whose values are parsed into a field of another name."""
 
 
@@ -114,7 +119,7 @@ def flag_of(field: str) -> str:
     return OPTIONS[_PARAMETER_OF.get(field, field)].flag
 
 
-_ONLY_TUNE = ("method", "constraint", "ensemble", "option", "study")
+_ONLY_TUNE = ("method", "constraint", "ensemble", "start", "option", "study")
 _ONLY_COMPARE = (
     Option("methods", "text", "Search", "Methods to compare, separated by commas; with options of their own as in flash:variant=paper:r=5.", "METHODS", default=_compared_methods),
     Option("repeats", "whole", "Search", "How often to run each method; each repeat has its own test part, folds and seed, the same for all methods.", "N", default="3"),

@@ -6,11 +6,14 @@ entered in the ledger. A command prepares before its flow run begins, and hands 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+from prefect_tune.flows.home import home
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.resolve import resolve
@@ -29,6 +32,8 @@ from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.units import format_bytes
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.opening import StoreAddress
+from prefect_tune.storage.privacy.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
@@ -84,7 +89,7 @@ class PreparedStudy:
 
 
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""From the commands `run` and `retry` to their flows."""
+"""From the commands `run` and `retry`, and from whoever has a DataFrame, to their flows."""
 
 
 def prepare(
@@ -102,6 +107,7 @@ def prepare(
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
     check_names(settings)
+    _close_home(settings.address)
     store = open_store(settings.address)
     ledger = Ledger(store.database)
     name = settings.study or default_name
@@ -186,6 +192,13 @@ def study_name_from(text: str) -> str:
     """Return a text as the beginning of a study's name."""
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
     return plain.lstrip("._-")[:50] or "data"
+
+
+def _close_home(address: StoreAddress) -> None:
+    """Let no other user enter our home if the store is there; opening that says what fails."""
+    if Path(address.url).is_relative_to(home()):
+        with suppress(OSError):
+            make_private(home())
 
 
 def _enter(ledger: Ledger, plan: StudyPlan, name: str | None) -> str | None:

@@ -11,11 +11,13 @@ from prefect_tune.flows.preparation.constraints import (
 from prefect_tune.flows.preparation.method_check import check_method
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.start import known_configurations
 from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_metric, read_input
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
@@ -93,24 +95,17 @@ def resolve(
     folds, test_size = _folds_and_test_size(settings)
     dataset = (found := read_input(settings, read)).dataset
     posed = pose(settings, found)
-    split, metric, objective = posed.split, posed.metric, posed.objective
+    split, objective = posed.split, posed.objective
     bounds = settings.bounds or ()
     options, race = dict(settings.options), bool(settings.race)
-    made = check_method(method, options, found.space, objective, option="option", race=race)
+    start = _start(settings, found.space, store)
+    made = check_method(
+        method, options, found.space, objective, option="option", race=race, start=start
+    )
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
-        problem=Problem(
-            dataset=import_dataset(dataset, store),
-            split=import_split(split, store),
-            space=found.space_name,
-            space_digest=found.space.digest,
-            algorithms=algorithm_ids(found.space),
-            metric=metric.name,
-            seed=split.seed,
-            space_code=found.space_code,
-            positive=metric.positive,
-        ),
+        problem=_problem(found, posed, store),
         folds=folds,
         holdout=settings.holdout,
         test_size=test_size,
@@ -127,12 +122,34 @@ def resolve(
         use_cache=settings.use_cache,
         epochs=settings.epochs,
         race=race,
+        start_from=settings.start_from,
+        start=tuple(configuration.to_json() for configuration in start),
         execution=settings.execution,
     )
     notes = constraint_notes(bounds, dataset, split, method)
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
     notes += [*_stretch_notes(plan, made), *epoch_notes]
     return plan, [*posed.notes, *found.notes(), *notes]
+
+
+def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
+    """Return what is to be learned and how; data and split are in the store afterwards."""
+    return Problem(
+        dataset=import_dataset(found.dataset, store),
+        split=import_split(posed.split, store),
+        space=found.space_name,
+        space_digest=found.space.digest,
+        algorithms=algorithm_ids(found.space),
+        metric=posed.metric.name,
+        seed=posed.split.seed,
+        space_code=found.space_code,
+        positive=posed.metric.positive,
+    )
+
+
+def _start(settings: TuneSettings, space: Space, store: ArtifactStore) -> list[Configuration]:
+    """Return the configurations to begin with."""
+    return known_configurations(settings.start_from, space, store) if settings.start_from else []
 
 
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:

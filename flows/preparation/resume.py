@@ -65,6 +65,7 @@ RULES = (
     Rule("test_size"),
     Rule("epochs"),
     Rule("race"),
+    Rule("start_from"),
     Rule("stop_rule", may_change=True),
     Rule("trial_seconds", may_change=True),
     Rule("trial_memory_bytes", may_change=True),

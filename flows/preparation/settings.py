@@ -83,6 +83,7 @@ class TuneSettings:
         use_cache: Whether to use the cache.
         epochs: Epochs of a full training.
         race: Whether configurations that are clearly behind end after their first fold.
+        start_from: File or study with the configurations to begin with.
     """
 
     source: Source
@@ -108,6 +109,7 @@ class TuneSettings:
     use_cache: bool = True
     epochs: int | None = None
     race: bool | None = None
+    start_from: str | None = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
@@ -158,6 +160,7 @@ class TuneSettings:
             use_cache=not p["no_cache"],
             epochs=p["epochs"],
             race=p["race"] or None,
+            start_from=p.get("start"),
         )
 
 

@@ -14,6 +14,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.frames import FRAME
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.iterative import (
@@ -57,7 +58,8 @@ class StudyInput:
         """Return what the data was taken for, and what reading it had to decide."""
         dataset = self.dataset
         what = "columns" if dataset.kind == "table" else "event codes"
-        found_out = "" if self.source.format else " (override with --format)"
+        is_given = self.source.format or self.source.data.startswith(FRAME)
+        found_out = "" if is_given else " (override with --format)"
         described = (
             f"reading {dataset.name} as {FORMATS[dataset.format].description}{found_out}: "
             f"{len(dataset)} rows, {dataset.n_features} {what}; {_describe_target(dataset)}"

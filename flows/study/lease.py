@@ -51,8 +51,7 @@ def check_not_busy(store: ArtifactStore, name: str) -> None:
 
 def _busy(store: ArtifactStore, name: str) -> StudyBusy:
     holder = store.leases.holder(study_lease(name))
-    who = f"process {holder.pid} on {holder.host}" if holder else "another process"
     return StudyBusy(
-        f"study {name!r} is being run by {who}",
+        f"study {name!r} is being run by {holder or 'another process'}",
         remedy="wait for it, end it, or choose another --study name",
     )

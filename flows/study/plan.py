@@ -80,7 +80,7 @@ class StudyPlan:
         problem: Data, split, space, metric and seed, by digest or name.
         folds: Folds of cross-validation; None where one part is held out instead.
         holdout: Share of the training rows held out instead.
-        test_size: Share of test rows; None where a file names them.
+        test_size: Share of test rows, 0 for none; None where a file names them.
         positive: Label of the class to be found, as given.
         chance_loss: Loss of guessing.
         method: Name of the method.
@@ -94,6 +94,8 @@ class StudyPlan:
         use_cache: Whether to look for artifacts, and to keep them.
         epochs: Epochs of a full training of iterative models; None to fit them at once.
         race: Whether configurations that are clearly behind end after their first fold.
+        start_from: File or study that the configurations to begin with are from.
+        start: Configurations to begin with, as JSON values.
         flow_run_id: The flow run of the latest session; None before the first.
         execution: Where the trials of this session run.
     """
@@ -117,6 +119,8 @@ class StudyPlan:
     use_cache: bool = True
     epochs: int | None = None
     race: bool = False
+    start_from: str | None = None
+    start: tuple[Mapping[str, Any], ...] = ()
     flow_run_id: str | None = None
     execution: Execution = field(default_factory=Execution)
 
@@ -176,6 +180,8 @@ class StudyPlan:
             "use_cache": self.use_cache,
             "epochs": self.epochs,
             "race": self.race,
+            "start_from": self.start_from,
+            "start": list(self.start),
             "trials": self.stop_rule.trials,
             "budget_seconds": self.stop_rule.seconds,
             "constraint": [bound.to_json() for bound in self.bounds],
@@ -219,8 +225,10 @@ class StudyPlan:
             quantity_digests=settings["quantity_digests"],
             ensemble=None if ensemble is None else EnsembleRule.parse(ensemble),
             use_cache=settings["use_cache"],
-            epochs=settings.get("epochs"),  # neither was there in 0.1
+            epochs=settings.get("epochs"),  # none of these was there in 0.1
             race=settings.get("race", False),
+            start_from=settings.get("start_from"),
+            start=tuple(settings.get("start", ())),
             flow_run_id=settings.get("flow_run_id"),  # not there before the first session
             execution=execution or Execution(),
         )

@@ -11,6 +11,7 @@ from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Re
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.state import TrialState
@@ -52,6 +53,8 @@ def replayed_study(
         epochs=plan.epochs,
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
+    if plan.start:
+        optimizer.begin_with(Configuration.from_json(known, space) for known in plan.start)
     if plan.race:
         optimizer = Racing(optimizer)
     events = _Events(space)

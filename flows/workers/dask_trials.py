@@ -178,13 +178,20 @@ class DaskTrials:
         """Find out whether a worker is free."""
         return self.n_running < self._pool.count_slots()
 
-    def submit(self, trial: Trial, report: Report) -> None:
-        """Start a trial on a free worker: that which ran its configuration last, if it is free."""
+    def submit(self, trial: Trial, report: Report, limit_seconds: float | None = None) -> None:
+        """Start a trial on a free worker: that which ran its configuration last, if it is free.
+
+        Args:
+            trial: The trial.
+            report: Which of its steps are task runs of their own.
+            limit_seconds: How long it may take; None for what the nannies allow.
+        """
         parameters = {
             "number": trial.number,
             "query": trial.query.to_json(),
             "context": self._context,
             "report": report,
+            "limit_seconds": limit_seconds,
         }
         preferred = self._ran.get(trial.query.configuration)
         future = self._pool.submit(evaluate, parameters, preferred)

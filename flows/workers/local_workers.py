@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from prefect_tune.flows.workers.main_module import spare_main_module
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
@@ -112,6 +113,7 @@ def local_cluster(n_workers: int | None) -> "SpecCluster":
     )
 
     _warm_up()
+    spare_main_module()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
     listening = {"host": "127.0.0.1", "protocol": "tls://", "security": new_security()}
     worker = {

@@ -6,7 +6,7 @@ which the first is served, and the method is told what came of it. The method it
 a configuration and knows of no folds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.racing.first_fold import is_behind
 from prefect_tune.optimizers.racing.told_evaluation import estimated, failed_later, joined
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
@@ -106,6 +107,10 @@ class Racing(Optimizer):
         known = {number: weight for number, weight in wholes.items() if number is not None}
         total = sum(known.values())
         return {n: weight / total for n, weight in known.items()} if total else super().weights
+
+    def begin_with(self, start: Iterable[Configuration]) -> None:
+        """Let these race first, in their order."""
+        self.inner.begin_with(start)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Take an ask of an earlier process; a first fold was an ask of the method inside."""

@@ -20,6 +20,7 @@ from prefect_tune.tasks.data.event_tables import events_table, labels_table
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import format_named, recognise
+from prefect_tune.tasks.data.frames import FRAME
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import read_frame, table_dataset
@@ -42,6 +43,11 @@ def read_source(source: Source) -> Dataset:
         format_named(source.format)
     if source.data.startswith(_COHORT):
         return _read_cohort(source)
+    if source.data.startswith(FRAME):
+        raise BadInput(
+            f"{source.data} was a DataFrame in the memory of another process, and only its own "
+            "studies have a copy; give the DataFrame once more, or a file of it"
+        )
     if source.data.startswith(_BUNDLED):
         name = source.data.removeprefix(_BUNDLED)
         frame = bundled_table(name)

@@ -93,7 +93,7 @@ def make_split(
     Args:
         dataset: The rows; those given as test rows are the test part.
         n_folds: Folds of cross-validation; None with a `holdout`.
-        test_size: Share of test rows to choose; None when they were given.
+        test_size: Share of test rows to choose, 0 for none; None when they were given.
         seed: Source of randomness.
         holdout: Share of the training rows to hold out, once, instead of cross-validation.
 
@@ -101,7 +101,7 @@ def make_split(
         BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
     """
     _check_numbers(n_folds, test_size, holdout)
-    _check_classes(dataset, 2 if n_folds is None else n_folds)
+    _check_classes(dataset, 2 if n_folds is None else n_folds, has_test=test_size != 0)
     fold = np.full(len(dataset), TEST, dtype=np.int16)
     try:
         training = _training_rows(dataset, test_size, seed)
@@ -164,10 +164,12 @@ def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float 
         )
     if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
         raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
-    for option, share in (("test-size", test_size), ("holdout", holdout)):
-        if share is not None and not 0 < share <= 0.5:
-            part = "test" if option == "test-size" else "held-out"
-            raise BadInput(f"--{option} {share}: the share of {part} rows must be in (0, 0.5]")
+    if test_size is not None and not 0 <= test_size <= 0.5:
+        raise BadInput(
+            f"--test-size {test_size}: the share of test rows must be in (0, 0.5], or 0 for none"
+        )
+    if holdout is not None and not 0 < holdout <= 0.5:
+        raise BadInput(f"--holdout {holdout}: the share of held-out rows must be in (0, 0.5]")
 
 
 def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:
@@ -176,7 +178,7 @@ def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDAr
         return np.flatnonzero(~dataset.is_test)
     assert test_size is not None  # noqa: S101 - the caller's duty
     rows = np.arange(len(dataset))
-    return np.setdiff1d(rows, _part(dataset, rows, test_size, seed))
+    return np.setdiff1d(rows, _part(dataset, rows, test_size, seed)) if test_size else rows
 
 
 def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
@@ -217,12 +219,13 @@ def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
             )
 
 
-def _check_classes(dataset: Dataset, n_folds: int) -> None:
+def _check_classes(dataset: Dataset, n_folds: int, *, has_test: bool) -> None:
     units = np.arange(len(dataset)) if dataset.groups is None else dataset.groups
     of = "rows" if dataset.groups is None else "groups"
     rows = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
-    needed = n_folds + (dataset.is_test is None)
-    and_test = " and the test part" if dataset.is_test is None else ""
+    is_drawn = dataset.is_test is None and has_test
+    needed = n_folds + is_drawn
+    and_test = " and the test part" if is_drawn else ""
     if not dataset.classes and len(np.unique(units[rows])) < needed:
         raise BadInput(
             f"{len(np.unique(units[rows]))} {of} are fewer than the {n_folds} folds{and_test} need "

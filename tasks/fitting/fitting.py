@@ -24,8 +24,10 @@ __all__ = [
     "class_weights",
     "fit_model",
     "fit_transformer",
+    "n_rows",
     "predict",
     "sample_weights",
+    "transformed",
 ]
 
 
@@ -61,10 +63,11 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
     started = _started(how)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on settings that the search will learn from losses
-        estimator, train = _fit_to_transform(how, seed, data)
+        estimator, fitted = _fit_to_transform(how, seed, data)
+        train = canonical(fitted)
         parts = {
-            "train": canonical(train),
-            "held_out": canonical(estimator.transform(data.held_out)),
+            "train": train,
+            "held_out": canonical(transformed(estimator, data.held_out, train)),
         }
     for matrix in parts.values():
         _check_matrix(matrix, how.algorithm)
@@ -96,6 +99,8 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
 
     Without classes, the predicted numbers in their place.
     """
+    if not n_rows(X):
+        return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
     if not len(classes):
         return as_predictions(estimator.predict(X), None, classes, estimator)
     label = estimator.predict(X)
@@ -107,6 +112,22 @@ def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
     else:
         score = None
     return as_predictions(label, score, classes, estimator)
+
+
+def transformed(estimator: Any, X: Any, train: Any) -> Any:
+    """Return rows transformed; of none, which estimators refuse, none of the training rows'.
+
+    Args:
+        estimator: A fitted transformer.
+        X: The rows.
+        train: What the training rows were transformed to.
+    """
+    return estimator.transform(X) if n_rows(X) else train[:0]
+
+
+def n_rows(X: Any) -> int:
+    """Return how many rows a matrix, a frame or events have."""
+    return int(X.shape[0])
 
 
 def as_predictions(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 
-from prefect_tune.tasks.fitting.fitting import as_predictions
+from prefect_tune.tasks.fitting.fitting import as_predictions, n_rows, predict
 from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["MemberSum", "staged_predictions"]
@@ -49,6 +49,9 @@ def staged_predictions(
             forests and bags make use of it.
     """
     is_classifier, predictions, at = bool(len(classes)), Predictions(np.empty(0)), 0
+    if not n_rows(X):
+        yield from (predict(ensemble, X, classes) for _ in rounds)
+        return
     if hasattr(ensemble, "staged_predict"):
         found = _boosted(ensemble, X, is_classifier=is_classifier)
     else:

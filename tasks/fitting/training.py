@@ -19,6 +19,7 @@ from prefect_tune.tasks.fitting.fitting import (
     class_weights,
     predict,
     sample_weights,
+    transformed,
 )
 from prefect_tune.tasks.fitting.iterative import (
     Iterative,
@@ -216,7 +217,8 @@ class EpochTraining:
         repairs = self.estimator[:-1]
         if is_new:
             repairs.fit(self._data.train, self._data.y)
-        return repairs.transform(self._data.train), repairs.transform(self._data.held_out)
+        train = repairs.transform(self._data.train)
+        return train, transformed(repairs, self._data.held_out, train)
 
 
 def _finite(predictions: Predictions, epoch: int) -> Predictions:

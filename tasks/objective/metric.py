@@ -120,6 +120,16 @@ class Metric:
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
 
+    def score(self, loss: float) -> float:
+        """Return the score of a loss as scikit-learn counts it, larger is better.
+
+        >>> metric_named("error").score(5.0), metric_named("r2").score(0.25)
+        (0.95, 0.75)
+        """
+        if self.unit == "percent":
+            return 1 - loss / 100
+        return 1 - loss if self.unit.startswith("1 - ") else -loss
+
     def turned(
         self, y: NDArray[Any], predictions: Predictions, n_classes: int
     ) -> tuple[NDArray[Any], Predictions]:

@@ -137,6 +137,9 @@ class LimitKeeper(NannyPlugin):
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         times = note.get("times", 1.0)
+        limit_seconds = times * self._limits.seconds
+        if own := note.get("limit_seconds"):
+            limit_seconds = min(limit_seconds, own)
         # Memory first: where a look comes late, it says more.
         if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
@@ -144,9 +147,9 @@ class LimitKeeper(NannyPlugin):
                 f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
             )
             await self._end_trial(nanny, self._worker, note, "memory", message)
-        elif seconds > times * self._limits.seconds:
+        elif seconds > limit_seconds:
             of = "" if times == 1 else f"{times:g} times "
-            message = f"took more than {times * self._limits.seconds:g} s ({of}--trial-timeout)"
+            message = f"took more than {limit_seconds:.4g} s ({of}--trial-timeout)"
             await self._end_trial(nanny, self._worker, note, "timeout", message)
 
     async def _end_trial(

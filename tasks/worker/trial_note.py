@@ -64,11 +64,12 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 
 @contextmanager
-def trial_noted(times: float = 1.0) -> Iterator[None]:
+def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Iterator[None]:
     """Note the task run in the body as this worker's trial, whose limits are then kept.
 
     Args:
         times: How many times as long as a trial it may take.
+        limit_seconds: How long it may take where that is less; None for what the nannies allow.
 
     Raises:
         WorkerUnfit: If it cannot be noted, as when no file can be made on a full disk.
@@ -86,6 +87,7 @@ def trial_noted(times: float = 1.0) -> Iterator[None]:
             worker=worker.address,
             started=monotonic(),
             times=times,
+            limit_seconds=limit_seconds,
         )
     except OSError as error:
         raise _unfit(worker, error) from error

@@ -80,6 +80,7 @@ def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> N
     table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
     options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 2_000)
     command = ("run", tmp_path / "slow.parquet", *options, "--budget", "1h", "--workers", 2)
+    command += ("--quiet",)  # or its lines would fill the pipe that nobody reads meanwhile
     with started(*command, home=home) as process:
         wait_for(lambda: told(home, "s"))
         server = server_of(home)
@@ -95,7 +96,6 @@ def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> N
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=90)
     assert process.returncode == 143, said
-    assert "started again" not in said
     trials = told(home, "s")
     assert {t["state"] for t in trials} == {"complete"}
     assert {t["attempts"] for t in trials} == {1}

@@ -9,6 +9,7 @@ import psutil
 from inputs import QUICK_OPTIONS, table, write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
+    is_alive,
     kill,
     run,
     run_json,
@@ -135,7 +136,7 @@ def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
     assert [one.returncode, two.returncode] == [0, 0], outputs
     assert all(server["url"].removesuffix("/api") in said for _, said in outputs)
     assert server_of(home) is None
-    assert not psutil.pid_exists(server["pid"])
+    assert not is_alive(server["pid"])
     for study in ("one", "two"):
         assert [t["state"] for t in trials_of(home, study)] == ["complete"] * 3
 

@@ -6,7 +6,7 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
-from processes import server_of
+from processes import is_alive, server_of
 
 from prefect_tune.deployments.server import _may_be_configured, local_server
 from prefect_tune.deployments.server_database import prepare_template
@@ -24,10 +24,6 @@ def own_home(tmp_path, monkeypatch):
 def answers(url: str) -> bool:
     with urlopen(f"{url}/health", timeout=10) as response:  # noqa: S310 - our own server
         return response.status == 200
-
-
-def is_alive(server: dict) -> bool:
-    return psutil.pid_exists(server["pid"])
 
 
 def test_a_configured_server_is_used_as_it_is(server, own_home) -> None:
@@ -74,7 +70,7 @@ class TestWithoutAConfiguredServer:
                 leave.set()
             assert answers(first)
         assert server_of(own_home) is None
-        assert not is_alive(noted)
+        assert not is_alive(noted["pid"])
 
     def test_one_that_was_left_up_is_shared_and_stopped_by_the_next(self, own_home) -> None:
         with local_server(keep=True) as url:
@@ -83,7 +79,7 @@ class TestWithoutAConfiguredServer:
         noted = server_of(own_home)
         with local_server() as again:
             assert again == url
-        assert not is_alive(noted)
+        assert not is_alive(noted["pid"])
 
     def test_one_that_was_killed_is_replaced(self, own_home) -> None:
         with local_server(keep=True):
@@ -104,7 +100,7 @@ class TestWithoutAConfiguredServer:
         (own_home / "server" / "server.json").write_text(json.dumps(me))
         with local_server() as url:
             assert url != me["url"]
-        assert psutil.pid_exists(me["pid"])
+        assert is_alive(me["pid"])
 
     def _elsewhere(self):
         """Another user of the same home, in a thread of its own."""

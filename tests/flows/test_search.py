@@ -1,6 +1,6 @@
 """The loop over trials, with a study and a pool of workers that do what a test has written down."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +44,13 @@ class WrittenStudy:
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
+    trial_seconds: float | None = None
     problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
+
+    @property
+    def plan(self) -> Any:
+        limits = SimpleNamespace(seconds=self.trial_seconds or 900.0)
+        return SimpleNamespace(trial_seconds=self.trial_seconds, trial_limits=lambda: limits)
 
     @property
     def asking_seconds(self) -> float:
@@ -116,6 +122,7 @@ class WrittenPool:
     most: int = 0
     cuts: list[str] = field(default_factory=list)
     benched: list[str] = field(default_factory=list)
+    limits: list[float] = field(default_factory=list)
 
     @property
     def n_running(self) -> int:
@@ -128,8 +135,9 @@ class WrittenPool:
         self.benched.append(worker)
         return self.n_slots - len(self.benched)
 
-    def submit(self, trial: Trial, report: str) -> None:
+    def submit(self, trial: Trial, report: str, limit_seconds: float) -> None:
         assert report == "steps"
+        self.limits.append(limit_seconds)
         assert trial.state == TrialState.RUNNING
         self.under_way.append(trial)
         self.most = max(self.most, self.n_running)
@@ -252,6 +260,33 @@ def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
     assert done.pool.cuts == ["the study's time is spent"]
     assert done.study.numbers("waiting") == [3, 4]
     assert [t.number for t in done.study.told] == [0, 1, 2]
+
+
+def test_trials_have_less_time_once_others_have_finished_which_is_said_once() -> None:
+    done = Searched(trials=15)
+    assert done.pool.limits == [900.0] * 11 + [30.0] * 4  # the eleventh runs beside the tenth
+    assert len([note for note in done.heard.notes if note.startswith("trials end after 30s")]) == 1
+
+
+@pytest.mark.parametrize(
+    "searched",
+    [
+        lambda: Searched(study=WrittenStudy(trial_seconds=50.0), trials=15),
+        lambda: Searched(study=_with_failed(), only=[15]),
+    ],
+    ids=["the user has set a limit", "trials are run again"],
+)
+def test_trials_have_the_whole_time_where(searched: Callable[[], Searched]) -> None:
+    done = searched()
+    assert set(done.pool.limits) <= {50.0, 900.0}
+    assert not done.heard.notes
+
+
+def _with_failed() -> WrittenStudy:
+    """A study in which a trial waits to be run again, after fifteen that have finished."""
+    study = Searched(trials=15).study
+    study.trials.keep(Trial(15, QUERY))
+    return study
 
 
 def test_no_trial_is_started_when_the_time_is_spent_already() -> None:

@@ -87,10 +87,11 @@ def test_a_record_whose_entry_was_committed_and_lost_its_answer_is_entered_once(
     assert store.records.used_by("s") == ["models/s"]
 
 
-def test_a_record_that_is_gone_has_no_users(store) -> None:
-    store.records.put("predictions/a", {"v": 1})
-    store.records.link(["predictions/a", "predictions/gone"], "s")
-    assert store.records.used_by("s") == ["predictions/a"]
+def test_a_record_is_linked_before_it_is_put(store) -> None:
+    store.records.link(["predictions/a"], "s")
+    store.records.put("predictions/a", {"v": 1}, "t")
+    assert store.records.release("t") == []
+    assert store.records.release("s") == ["predictions/a"]
 
 
 def test_who_releases_a_record_sees_that_another_is_about_to_use_it(tmp_path, postgres) -> None:

@@ -65,7 +65,7 @@ class Worker:
     def has_room(self) -> bool:
         return not self.under_way
 
-    def submit(self, trial: Trial, report: str) -> None:  # noqa: ARG002 - nothing is reported
+    def submit(self, trial: Trial, report: str, limit_seconds: float) -> None:  # noqa: ARG002
         self.under_way.append(trial)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:  # noqa: ARG002 - it never waits

@@ -44,7 +44,17 @@ def test_trials_are_listed_with_stable_fields(studied) -> None:
 
 def test_a_removed_study_takes_its_records_and_leaves_those_of_others(run, tmp_path) -> None:
     data = write_meds(tmp_path / "meds")
-    command = ("run", data, "--labels", "labels/task", "--trials", 2, "--quiet")
+    command = (
+        "run",
+        data,
+        "--labels",
+        "labels/task",
+        "--method",
+        "random",
+        "--trials",
+        2,
+        "--quiet",
+    )
     for study in ("one", "two"):
         done = run(*command, "--study", study)
         assert done.exit_code == 0

@@ -73,6 +73,11 @@ def test_what_replicates_share_cannot_change(compared, options, message) -> None
     assert "--study" not in str(refused.value)
 
 
+def test_test_rows_are_needed(compared) -> None:
+    with pytest.raises(BadInput, match="--test-size 0: methods are compared by test rows"):
+        compared(methods="random,tpe", repeats=1, trials=3, test_size=0)
+
+
 def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compared) -> None:
     comparison = compared(methods="random,tpe", repeats=1, trials=3, name="c")
     with held_study(comparison.store, "c-0-tpe"), pytest.raises(BadInput, match="c-0-tpe") as busy:

@@ -1,5 +1,8 @@
 """What a command prepared is taken over by its flow, and by no other."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 from prefect_tune.flows.preparation.handover import Handover
 
 GIVEN = {"data": "a.csv", "study": "one", "trials": 3}
@@ -24,3 +27,17 @@ def test_nothing_is_left_when_the_flow_was_never_called() -> None:
     with handover.offered(GIVEN, "prepared"):
         pass
     assert handover.take(GIVEN) is None
+
+
+def test_threads_have_one_each() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "mine"), ThreadPoolExecutor(1) as other:
+        assert other.submit(handover.take, GIVEN).result() is None
+        assert handover.take(GIVEN) == "mine"
+
+
+def test_it_travels_empty() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "prepared"):
+        assert pickle.loads(pickle.dumps(handover)).take(GIVEN) is None
+        assert handover.take(GIVEN) == "prepared"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from socket import gethostname
 from time import sleep
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_one_process_at_a_time_opens_it(store, enter) -> None:
     name = enter()
     with (
         Study.opened(store, name),
-        pytest.raises(BadInput, match=r"is being run by process \d+"),
+        pytest.raises(BadInput, match=rf"is being run by process \d+ on {gethostname()};"),
         Study.opened(store, name),
     ):
         pass

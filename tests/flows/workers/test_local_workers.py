@@ -8,11 +8,10 @@ from time import sleep
 from typing import Any
 
 import distributed
-import psutil
 import pytest
 from distributed.core import Status
 from pools import started_child
-from processes import wait_for
+from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.tasks.worker.dask_runner import end_worker
@@ -37,7 +36,7 @@ def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_le
         busy.cancel(force=True)
         client.run(end_worker, address, workers=[address], nanny=True)
         wait_for(lambda: address not in client.processing())
-        wait_for(lambda: not psutil.pid_exists(child), 30)
+        wait_for(lambda: not is_alive(child), 30)
         client.wait_for_workers(1, timeout=60)
         ((other_address, other_pid),) = client.run(os.getpid).items()
         assert other_pid != pid

@@ -1,15 +1,14 @@
 """Nannies of real workers keep trials within limits, and report why a worker is gone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
 import distributed
-import psutil
 import pytest
 from pools import SERVED, SLEEP, client_of, noted, with_children
-from processes import wait_for
+from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
@@ -47,6 +46,20 @@ def test_the_wait_for_a_report_counts_from_when_the_worker_went(monkeypatch) -> 
     reports, trial = NannyReports(), uuid4()
     reports.follow(trial, None)
     assert reports.wait_for(trial, monotonic() - 1e9) is None
+
+
+def test_a_trial_may_have_less_time_than_the_nanny_allows_but_no_more(client) -> None:
+    client.wait_for_workers(1, timeout=60)
+    for limit, own in ((TrialLimits(1000), 0.5), (LIMITS, 1000.0)):
+        flow_run_id, trial = uuid4(), uuid4()
+        with limits_kept(client, flow_run_id, limit) as reports:
+            future = client.submit(noted, trial, flow_run_id, 1000, own, pure=False)
+            reports.follow(trial, future)
+            wait_for(future.done)
+            report = reports.wait_for(trial)
+        assert report is not None
+        assert report.failure.message == "took more than 0.5 s (--trial-timeout)"
+        wait_for(lambda report=report: list(client.processing()) not in ([], [report.worker]))
 
 
 def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(client) -> None:
@@ -119,7 +132,4 @@ def test_what_a_trial_has_left_goes_when_limits_are_no_longer_kept(client, tmp_p
 def alive(folder: Path) -> list[int]:
     """The processes noted in a folder that have not ended."""
     pids = [int(path.name) for path in folder.iterdir()]
-    is_gone: Callable[[int], bool] = lambda pid: (  # noqa: E731
-        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    )
-    return [pid for pid in pids if not is_gone(pid)]
+    return [pid for pid in pids if is_alive(pid)]

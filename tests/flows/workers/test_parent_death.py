@@ -14,7 +14,7 @@ import distributed
 import psutil
 import pytest
 from external_clusters import external_cluster
-from processes import wait_for
+from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -74,12 +74,6 @@ def hold(folder):
         Path(folder, f"worker {os.getpid()}").touch()
         ctypes.PyDLL(None).sleep(1000)  # with the interpreter's lock
 """
-
-
-def is_alive(pid: int) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 @contextmanager

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import distributed
-import psutil
 import pytest
 from pools import client_of, pause, pool_of, worker_of
-from processes import wait_for
+from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers import worker_pool
 from prefect_tune.flows.workers.roster import NoWorkers
@@ -58,7 +57,7 @@ def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
     pool.end([ended])
     assert ended.wrapped_future.cancelled()
     assert pool.is_short
-    wait_for(lambda: not psutil.pid_exists(pid))
+    wait_for(lambda: not is_alive(pid))
     wait_for(lambda: pool.count_slots() == 2)
     assert not other.wrapped_future.done()
     assert other_pid in client.run(os.getpid).values()

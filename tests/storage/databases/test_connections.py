@@ -20,7 +20,7 @@ from prefect_tune.storage.inspection import verify
 
 SPAWN = multiprocessing.get_context("spawn")
 MOST = 24
-PROCESSES = 16
+PROCESSES = 8
 
 
 @pytest.fixture(scope="module")

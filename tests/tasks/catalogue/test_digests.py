@@ -32,6 +32,9 @@ SPACE_DIGESTS = {
     "gradient_boosting_regressor": "659e958a2f5c5cd1",
     "random_forest_regressor": "24069da3ebcfd45e",
     "mlp": "faebeb9939e35a98",
+    "modern": "ed98144baca1e279",
+    "modern_healthcare": "270b4d9ad8d65bf1",
+    "modern_regression": "9756369f8960f36d",
 }
 RECIPE_DIGESTS = {
     "small": "fa33e76fc9d6907a",
@@ -47,6 +50,9 @@ RECIPE_DIGESTS = {
     "gradient_boosting_regressor": "6b7f47b89f07cd9f",
     "random_forest_regressor": "2a4e0806868d01cd",
     "mlp": "67b9614c3f6cd2bf",
+    "modern": "e0737a6a0b72442f",
+    "modern_healthcare": "8e6f22df1db5427f",
+    "modern_regression": "0e3209adbdef6240",
 }
 PREFIX_KEY = "dd1f8c87423d6c8fd9714212c702836f4508c413fed936954b162963d1edb421"
 

@@ -39,14 +39,11 @@ def transformed(algorithm: Algorithm, choice: Choice, X):
     return fit_transformer(how, 0, FoldData(X, X, y, CLASSES))
 
 
-def test_these_are_all_the_steps_that_take_no_matrix() -> None:
-    first = {s for space in SPACES.values() for s in space.steps if s.name in {"impute", "encode"}}
+def test_these_are_all_the_steps_of_papers_that_take_no_matrix() -> None:
+    published = [space for name, space in SPACES.items() if not name.startswith("modern")]
+    first = {s for space in published for s in space.steps if s.name in {"impute", "encode"}}
     assert first == {IMPUTE, admm.IMPUTE, ENCODE}
-    assert {space.steps[0] for space in SPACES.values()} == {
-        IMPUTE,
-        admm.IMPUTE,
-        CONSTRUCT_FEATURES,
-    }
+    assert {space.steps[0] for space in published} == {IMPUTE, admm.IMPUTE, CONSTRUCT_FEATURES}
 
 
 @pytest.mark.parametrize(

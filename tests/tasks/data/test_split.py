@@ -68,7 +68,7 @@ def test_another_seed_is_another_split() -> None:
     ("n_folds", "test_size", "message"),
     [
         (1, 0.2, "--folds 1: cross-validation takes 2 to 100"),
-        (3, 0.0, "--test-size 0.0: the share of test rows"),
+        (3, -0.1, "--test-size -0.1: the share of test rows"),
         (3, 0.7, "--test-size 0.7"),
         (60, 0.2, "fewer than the 60 folds and the test part need"),
     ],
@@ -148,3 +148,17 @@ def test_a_class_that_only_the_test_rows_have_is_named() -> None:
 def test_a_hold_out_that_cannot_be_made_is_refused(n_folds, holdout, message) -> None:
     with pytest.raises(BadInput, match=message):
         make_split(dataset(), n_folds, 0.2, 0, holdout)
+
+
+def test_without_a_test_part_every_row_is_held_out_by_a_fold() -> None:
+    split = make_split(dataset(60), 3, 0, 0)
+    assert sorted(np.unique(split.fold)) == [0, 1, 2]
+    assert len(split.held_out(REFIT)) == 0
+    assert len(split.training(REFIT, np.zeros(60, dtype=np.int32))) == 60
+
+
+def test_without_a_test_part_a_class_needs_a_row_a_fold() -> None:
+    few = replace(dataset(60), y=np.r_[np.zeros(57), np.ones(3)].astype(np.int32))
+    assert make_split(few, 3, 0, 0).n_folds == 3
+    with pytest.raises(BadInput, match=r"3 rows, fewer than the 3 folds and the test part need"):
+        make_split(few, 3, 0.2, 0)

@@ -1,0 +1,293 @@
+"""`PipelineSearch`: a study of a DataFrame or array, as an estimator of scikit-learn."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from prefect_tune.deployments.estimator.training_rows import frame_of, target_of
+from prefect_tune.deployments.estimator.trial_columns import params_of, trial_columns
+from prefect_tune.deployments.prefect_settings import console_spared
+from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.views.live import observer_for
+from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook, widgets_spared
+from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.progress import Observer, observed_by
+from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.tuning import tune
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.fitting.fitting import predict
+from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, metric_named
+
+__all__ = ["PipelineSearch"]
+
+Predicts = Literal["classes", "numbers"]
+
+_OF_TUNE = (
+    "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option",
+    "folds", "holdout", "test_size", "group", "drop", "categorical", "trials", "budget",
+    "trial_timeout", "trial_memory", "study", "workers", "dask", "store", "database",
+    "cache_budget", "eviction", "no_cache", "task_runs",
+)  # fmt: skip
+"""Parameters that `tune` has by the same names."""
+
+
+def _best_has(name: str) -> Any:
+    """Return whether a search has what its best estimator has; before it is fitted, of classes."""
+
+    def has(search: "PipelineSearch") -> bool:
+        if hasattr(search, "best_estimator_"):
+            return hasattr(search.best_estimator_, name)
+        return search._predicts() == "classes"  # noqa: SLF001 - its own
+
+    return available_if(has)
+
+
+class PipelineSearch(BaseEstimator):
+    """Search for a pipeline that predicts a target from rows: classes or numbers.
+
+    `fit` runs the flow `tune` on all rows, with the same store: `prefect-tune show` and the others
+    know its study. Without a Prefect server it starts one, and stops it afterwards; wrap several
+    fits in `with local_server():`. Parameters that are not described are those of `tune`.
+
+    Many methods: those of an estimator of scikit-learn.
+
+    Args:
+        predicts: `classes` or `numbers`. None finds out: from the metric or space, else from the
+            target as `tune` does; scikit-learn is told that it is a classifier until then.
+        metric: What to search and `score` by; by default the share of right classes, or r2.
+        test_size: Share of the rows to hold back and score once at the end; by default all train.
+        random_state: Source of all randomness; None is 0.
+        verbose: 0 is silent; else one line that changes in a notebook, or what `prefect-tune run`
+            shows in a terminal.
+
+    Attributes:
+        best_estimator_: The fitted pipeline or ensemble that `prefect-tune export` gives.
+        best_params_: Algorithms and hyperparameters of the best trial.
+        best_score_: Its score in cross-validation; larger is better.
+        best_index_: Its position in `cv_results_`.
+        cv_results_: The trials, as scikit-learn's searches show them; a failed one scores nan.
+        study_name_: Name of the study.
+        summary_: What `prefect-tune show --json` prints.
+        notes_: What was noted of the rows and of what was decided.
+        classes_: The classes; not there for numbers.
+        n_features_in_: Columns of X.
+        feature_names_in_: Their names, if X was a DataFrame.
+    """
+
+    def __init__(
+        self,
+        *,
+        predicts: Predicts | None = None,
+        budget: str | None = None,
+        trials: int | None = None,
+        space: str | None = None,
+        method: str | None = None,
+        metric: str | None = None,
+        positive: str | None = None,
+        constraint: Sequence[str] | None = None,
+        ensemble: int | str | None = None,
+        epochs: int | None = None,
+        race: bool = False,
+        start: str | None = None,
+        option: dict[str, Any] | None = None,
+        folds: int | None = None,
+        holdout: float | None = None,
+        test_size: float = 0.0,
+        group: str | None = None,
+        drop: Sequence[str] | None = None,
+        categorical: Sequence[str] | None = None,
+        trial_timeout: str | None = None,
+        trial_memory: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        study: str | None = None,
+        workers: int | None = None,
+        dask: str | None = None,
+        store: str | None = None,
+        database: str | None = None,
+        cache_budget: str | None = None,
+        eviction: str | None = None,
+        no_cache: bool = False,
+        task_runs: str | None = None,
+        verbose: int = 1,
+    ) -> None:
+        self.predicts = predicts
+        self.space, self.method = space, method
+        self.metric, self.positive = metric, positive
+        self.budget, self.trials = budget, trials
+        self.constraint, self.ensemble = constraint, ensemble
+        self.epochs, self.race, self.start, self.option = epochs, race, start, option
+        self.folds, self.holdout, self.test_size = folds, holdout, test_size
+        self.group, self.drop, self.categorical = group, drop, categorical
+        self.trial_timeout, self.trial_memory = trial_timeout, trial_memory
+        self.random_state = random_state
+        self.study, self.workers, self.dask = study, workers, dask
+        self.store, self.database = store, database
+        self.cache_budget, self.eviction, self.no_cache = cache_budget, eviction, no_cache
+        self.task_runs, self.verbose = task_runs, verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Search for the best pipeline, and fit it on all rows.
+
+        Args:
+            X: A DataFrame or array of n rows.
+            y: Their classes or numbers, shape (n,).
+
+        Raises:
+            BadInput, UnknownName, ValueError: If something cannot be used, before any work.
+            StudyFailed: If not a single trial was completed.
+        """
+        metric = self._metric()
+        frame = frame_of(self, X, is_new=True)
+        target = target_of(self, y, frame, self._known_target())
+        given = {
+            **{name: getattr(self, name) for name in _OF_TUNE},
+            "data": frame,
+            "target": target,
+            "metric": metric,
+            "seed": self._seed(),
+        }
+        apart_from_loop(lambda: self._run(given))
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted classes or numbers, shape (n,)."""
+        rows = self._rows(X)
+        return np.asarray(self.best_estimator_.predict(rows))
+
+    @_best_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, c)."""
+        rows = self._rows(X)
+        return np.asarray(self.best_estimator_.predict_proba(rows))
+
+    @_best_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return values that order rows by how surely they are of a class."""
+        rows = self._rows(X)
+        return np.asarray(self.best_estimator_.decision_function(rows))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the score of the predictions by the metric, larger is better.
+
+        Raises:
+            BadInput: If a class was not there when it was fitted.
+        """
+        rows = self._rows(X)
+        classes: NDArray[Any] = getattr(self, "classes_", np.empty(0))
+        true = np.asarray(y)
+        if len(classes):
+            unknown = np.setdiff1d(true, classes)
+            if len(unknown):
+                raise BadInput(f"y holds the class {unknown[0]!r}, which no training row had")
+            true = np.searchsorted(classes, true)
+        predictions = predict(self.best_estimator_, rows, classes)
+        return self._fitted_metric.score(self._fitted_metric.loss(true, predictions, len(classes)))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        if self._predicts() == "classes":
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = not self._repeats()
+        return tags
+
+    def _run(self, given: dict[str, Any]) -> None:
+        """Run the flow, and take what it came to."""
+        with widgets_spared(), tune.frame_taken(given) as (plain, prepared), self._followed():
+            summary = tune(**plain)
+        self._take(prepared, summary)
+
+    @contextmanager
+    def _followed(self) -> Iterator[None]:
+        """Let the flow in the body have a server, and show how it goes."""
+        following: AbstractContextManager[Observer] = (
+            nullcontext(NotebookLine())
+            if self.verbose and is_notebook()
+            else observer_for(quiet=not self.verbose, json_lines=False)
+        )
+        with console_spared(), local_server(), following as observer, observed_by(observer):
+            yield
+
+    def _take(self, prepared: PreparedStudy, summary: dict[str, Any]) -> None:
+        store, problem = prepared.store, prepared.plan.problem
+        dataset = load_dataset(store, problem.dataset)
+        assert isinstance(dataset.X, pd.DataFrame)  # noqa: S101 - it was made of one
+        self.best_estimator_, _ = final_model(store, prepared.name)
+        self._training = dataset.X.iloc[:0]
+        self._fitted_metric = problem.find_metric()
+        self.study_name_, self.summary_ = prepared.name, summary
+        self.notes_ = [str(note) for note in prepared.notes]
+        self.cv_results_ = trial_columns(store, prepared.name)
+        best = summary["incumbent"]
+        self.best_params_ = params_of(best["configuration"])
+        self.best_score_ = self._fitted_metric.score(best["loss"])
+        self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best["trial"])[0])
+        if dataset.classes:
+            self.classes_ = np.array(dataset.classes)
+        elif hasattr(self, "classes_"):
+            del self.classes_
+
+    def _rows(self, X: Any) -> pd.DataFrame:
+        """Return new rows as the best estimator takes them."""
+        check_is_fitted(self, "best_estimator_")
+        return like_training(frame_of(self, X, is_new=False), self._training, "X")
+
+    def _seed(self) -> int | None:
+        if self.random_state is None or isinstance(self.random_state, int | np.integer):
+            return None if self.random_state is None else int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _metric(self) -> str | None:
+        """Return the name of the metric; None if the target decides.
+
+        Raises:
+            BadInput, UnknownName: If it does not judge what is predicted.
+        """
+        if self.predicts is None:
+            return self.metric
+        if self.predicts not in DEFAULT_METRICS:
+            raise UnknownName("value of predicts", self.predicts, DEFAULT_METRICS)
+        name = self.metric or DEFAULT_METRICS[self.predicts]
+        if (target := metric_named(name).target) != self.predicts:
+            raise BadInput(f"metric {name} judges {target}, and predicts is {self.predicts}")
+        return name
+
+    def _known_target(self) -> Predicts | None:
+        """Return what is predicted as far as the parameters say; None if the target decides."""
+        if self.predicts in DEFAULT_METRICS:
+            return self.predicts
+        with suppress(UnknownName, TypeError):
+            if self.metric is not None:
+                return metric_named(self.metric).target
+            if self.space is not None:
+                return space_named(self.space).target
+        return None
+
+    def _predicts(self) -> Predicts:
+        """Return what it is taken to predict: once it is fitted, what it does."""
+        if hasattr(self, "best_estimator_"):
+            return "classes" if hasattr(self, "classes_") else "numbers"
+        return self._known_target() or "classes"
+
+    def _repeats(self) -> bool:
+        """Return whether another fit with the same random state finds the same."""
+        method = METHODS.get(self.method or DEFAULT_METHOD)
+        in_turn = self.workers == 1 and self.trials is not None and self.budget is None
+        return in_turn and method is not None and not method.draws_on_cost

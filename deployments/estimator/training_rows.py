@@ -1,0 +1,123 @@
+"""X and y of an estimator, checked and made a DataFrame with its target."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.frames import checked_column, checked_frame
+
+__all__ = ["frame_of", "target_of"]
+
+
+def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
+    """Return rows as a DataFrame; columns of an array are called x0, x1 and so on.
+
+    Args:
+        estimator: Whose features they are; it gets `n_features_in_` and `feature_names_in_`.
+        X: A DataFrame, or numbers or texts of shape (n, d).
+        is_new: Whether it is fitted to them; else they must be as those that it was fitted to.
+
+    Raises:
+        BadInput: If they are sparse, or a column is twice there or mixes types; names it.
+        ValueError, TypeError: If they are not such rows, as scikit-learn says it.
+    """
+    if sparse.issparse(X):
+        raise BadInput(
+            f"X is a sparse {type(X).__name__}, and the search takes tables",
+            remedy="make it dense with X.toarray()",
+        )
+    least = 2 if is_new else 1
+    if isinstance(X, pd.DataFrame):
+        frame = checked_frame(X, "X")
+        _check_shape(frame, least)
+        validate_data(estimator, X=X, reset=is_new, skip_check_array=True)
+        return frame
+    checked = validate_data(
+        estimator,
+        X=X,
+        reset=is_new,
+        dtype=None if _has_texts(X) else "numeric",
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=least,
+    )
+    names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(checked.shape[1])])
+    return checked_frame(pd.DataFrame(checked, columns=names), "X")
+
+
+def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str | None) -> pd.Series:
+    """Return the target of some rows, with a name that no column has.
+
+    Args:
+        estimator: Who asks for it.
+        y: One class or number a row.
+        X: The rows.
+        predicts: Whether the target is `classes` or `numbers`; None if that is to be found out.
+
+    Raises:
+        BadInput: If some are missing or infinite, all are one class, or they are of several types.
+        ValueError: If they are not one a row, or not what is predicted.
+    """
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if not isinstance(y, pd.Series):
+        y = pd.Series(column_or_1d(y, warn=True), name=_name_of(y))
+    check_consistent_length(X, y)
+    target = checked_column(y.rename(y.name or _unused(X)), "y")
+    n_missing = int(target.isna().sum())
+    if n_missing:
+        raise BadInput(
+            f"{n_missing} of {len(target)} targets in y are missing; leave these rows out of X "
+            "and of y"
+        )
+    is_number = pd.api.types.is_numeric_dtype(target)
+    if is_number and np.isinf(target.to_numpy(dtype=np.float64)).any():
+        raise BadInput("y has infinite values; leave these rows out of X and of y")
+    if predicts == "classes":
+        check_classification_targets(target)
+        if target.nunique() < 2:
+            raise BadInput(f"y has one class, {target.iloc[0]}; there is nothing to learn")
+    if predicts == "numbers" and not is_number:
+        raise BadInput(f"y holds {target.iloc[0]!r}, which cannot be predicted as a number")
+    return target
+
+
+def _check_shape(frame: pd.DataFrame, least: int) -> None:
+    """Check, as scikit-learn does for arrays, that there are rows and columns.
+
+    Raises:
+        BadInput: If there are too few.
+    """
+    for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
+        if count < needed:
+            raise BadInput(
+                f"X has {count} {what}(s) (shape={frame.shape}) while a minimum of {needed} is "
+                "required"
+            )
+
+
+def _has_texts(X: Any) -> bool:
+    """Return whether an array holds texts: others are numbers, or no rows at all."""
+    if isinstance(X, list | tuple):
+        X = np.asarray(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    return kind == "U" or (kind == "O" and any(isinstance(v, str) for v in np.ravel(X)))
+
+
+def _name_of(y: Any) -> str | None:
+    return str(y.columns[0]) if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else None
+
+
+def _unused(names: Iterable[Any]) -> str:
+    """Return a name for the target that no column has."""
+    name, taken = "target", set(map(str, names))
+    while name in taken:
+        name += "_"
+    return name

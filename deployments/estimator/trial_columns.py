@@ -1,0 +1,112 @@
+"""The trials of a study as the columns that scikit-learn's searches have."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.objective.metric import Metric
+
+__all__ = ["params_of", "trial_columns"]
+
+
+def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
+    """Return the trials that have ended, in their order, as scikit-learn's `cv_results_`.
+
+    Scores are those of the metric, larger is better; nan where a trial failed or left out a fold.
+    `rank_test_score` counts full evaluations first, then those on less, which `fidelity` names,
+    then failed ones.
+    """
+    plan = StudyPlan.from_stored(find_study(store, study))
+    metric = plan.problem.find_metric()
+    with documents_of(study):
+        trials = [
+            t for t in map(TrialDocument, Ledger(store.database).trials(study)) if t.state.is_told
+        ]
+        n_folds = plan.folds or 1
+        scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
+            -1, n_folds
+        )
+        means = np.array([_mean(trial, metric) for trial in trials])
+        params = [params_of(trial.configuration) for trial in trials]
+        seconds = np.array([_fit_seconds(trial) for trial in trials]).reshape(-1, 2)
+        return {
+            "trial": np.array([trial.number for trial in trials]),
+            "mean_fit_time": seconds[:, 0],
+            "std_fit_time": seconds[:, 1],
+            "params": params,
+            **_param_columns(params),
+            "fidelity": [
+                fidelity_text(t.document["query"], plan.folds, plan.epochs) for t in trials
+            ],
+            **{f"split{fold}_test_score": scores[:, fold] for fold in range(n_folds)},
+            "mean_test_score": means,
+            "std_test_score": np.array([_spread(row) for row in scores]),
+            "rank_test_score": _ranks(trials, means),
+        }
+
+
+def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as flat as scikit-learn's parameters.
+
+    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
+    {'fit model': 'svc', 'fit model__C': 2.0}
+    """
+    params = {}
+    for step, choice in configuration.items():
+        params[step] = choice["algorithm"]
+        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
+    return params
+
+
+def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a masked array for each parameter that some trial has."""
+    columns = {}
+    for name in dict.fromkeys(name for given in params for name in given):
+        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
+        for position, given in enumerate(params):
+            if name in given:
+                column[position] = given[name]
+        columns[f"param_{name}"] = column
+    return columns
+
+
+def _scores(trial: TrialDocument, metric: Metric, n_folds: int) -> list[float]:
+    """Return the score of each fold, nan where there is none."""
+    evaluation = trial.document["evaluation"] or {}
+    scores = [metric.score(loss) for loss in evaluation.get("fold_losses", ())]
+    return [*scores, *[np.nan] * n_folds][:n_folds]
+
+
+def _mean(trial: TrialDocument, metric: Metric) -> float:
+    return metric.score(trial.loss) if trial.document["evaluation"] else np.nan
+
+
+def _spread(scores: NDArray[np.float64]) -> float:
+    known = scores[~np.isnan(scores)]
+    return float(known.std()) if len(known) else np.nan
+
+
+def _fit_seconds(trial: TrialDocument) -> tuple[float, float]:
+    """Return mean and spread over the folds of what all steps took when they were made."""
+    of_folds: dict[int, float] = {}
+    for step in trial.steps:
+        of_folds[step["fold"]] = of_folds.get(step["fold"], 0.0) + step["seconds"]
+    seconds = list(of_folds.values())
+    return (float(np.mean(seconds)), float(np.std(seconds))) if seconds else (np.nan, np.nan)
+
+
+def _ranks(trials: Sequence[TrialDocument], means: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Rank trials from 1; equal ones share the better rank."""
+    order = [
+        (not trial.is_full, -mean) if trial.document["evaluation"] else (True, np.inf)
+        for trial, mean in zip(trials, means, strict=True)
+    ]
+    return np.array([1 + sum(other < mine for other in order) for mine in order], dtype=np.int32)

@@ -1,0 +1,102 @@
+"""Flows called where an event loop runs, as in a notebook: in a thread of their own."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from threading import Event, Thread
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import Flow
+
+from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["FlowApart", "apart_from_loop", "flow_apart"]
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class FlowApart(Flow[P, Result]):
+    """A flow that may be called where an event loop runs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the flow as any other."""
+        return apart_from_loop(partial(super().__call__, *args, **kwargs))
+
+
+def flow_apart(
+    name: str,
+) -> Callable[[Callable[P, Result]], FlowApart[P, Result]]:
+    """Make functions flows of that name that may be called where an event loop runs."""
+
+    def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
+        return FlowApart(function, name=name, persist_result=False)
+
+    return made
+
+
+def apart_from_loop(work: Callable[[], Result]) -> Result:
+    """Do work here, or in a thread of its own if this one runs an event loop.
+
+    An interrupt of this thread ends a study in the other one as it would end it here: at the next
+    look at its progress, twice a second.
+    """
+    if not _runs_loop():
+        return work()
+    interrupted, outcome = Event(), Future[Result]()
+    context = copy_context()
+
+    def followed() -> None:
+        observer = _Interruptible(current_observer(), interrupted)
+        try:
+            observer.check()
+            with observed_by(observer):
+                outcome.set_result(work())
+        except BaseException as error:  # raised by whoever waits for it
+            outcome.set_exception(error)
+
+    thread = Thread(target=context.run, args=(followed,), name="study")
+    try:
+        thread.start()
+        return outcome.result()
+    except KeyboardInterrupt:
+        interrupted.set()
+        if thread.is_alive():
+            thread.join()  # it puts its trials back
+        raise
+
+
+def _runs_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _Interruptible:
+    """An observer that interrupts whom it observes, once that is asked for."""
+
+    def __init__(self, observer: Observer, interrupted: Event) -> None:
+        self._observer, self._interrupted = observer, interrupted
+
+    def note(self, text: str) -> None:
+        """Hand on."""
+        self._observer.note(text)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Hand on."""
+        self._observer.ended(trial, progress)
+
+    def tick(self, progress: Progress) -> None:
+        """Hand on, or interrupt."""
+        self.check()
+        self._observer.tick(progress)
+
+    def check(self) -> None:
+        """Interrupt if that is asked for."""
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt

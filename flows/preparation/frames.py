@@ -1,0 +1,39 @@
+"""A study of a DataFrame: taken out of the flow's parameters, and prepared as that of a file."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.frames import checked_frame, frame_dataset, frame_name, with_target
+from prefect_tune.tasks.data.source import Source
+
+__all__ = ["prepare_frame"]
+
+
+def prepare_frame(
+    parameters: Mapping[str, Any], validated: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[dict[str, Any], PreparedStudy]:
+    """Check a DataFrame, and enter a study of it in the ledger or find it there.
+
+    Args:
+        parameters: Those of the flow `tune`, with the DataFrame as `data`.
+        validated: Checks parameters of plain values, and returns all of them.
+
+    Returns:
+        Plain parameters, which name the DataFrame and the study; and the study.
+
+    Raises:
+        BadInput, UnknownName, StoreRefused: If something cannot be used.
+    """
+    frame = checked_frame(parameters["data"])
+    frame, target = with_target(frame, parameters.get("target"))
+    given = validated({**parameters, "data": frame_name(frame), "target": target})
+    prepared = prepare(TuneSettings.parse(given), read=partial(_read, frame))
+    return {**given, "study": prepared.name}, prepared
+
+
+def _read(frame: Any, source: Source) -> Dataset:
+    return frame_dataset(source, frame)

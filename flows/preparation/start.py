@@ -1,0 +1,90 @@
+"""`--start`: known configurations that a study begins with."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect_tune.flows.study.lookup import list_trials
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["known_configurations"]
+
+_BEST = 10
+"""Configurations of an earlier study that are begun with."""
+_WRITTEN = (
+    'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
+    '"hyperparameters": {...}}, ...}], or what `prefect-tune trials STUDY --json` prints'
+)
+
+
+def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
+    """Return the configurations that `--start` names.
+
+    Args:
+        start: A JSON file with a list of configurations or of trials, or the name of a study, of
+            which it is the ten best that ran whole.
+        space: What is to be searched.
+        store: Where studies are.
+
+    Raises:
+        BadInput: If there is neither, or something in it is not of the space; names it.
+    """
+    if Path(start).is_file():
+        return list(_of_file(Path(start), start, space))
+    try:
+        trials = list_trials(store, start)
+    except UnknownName as error:
+        raise BadInput(
+            f"there is no such file, and {error}", option="start", value=start, remedy=_WRITTEN
+        ) from error
+    return _best_of(trials, start, space)
+
+
+def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(str(error), option="start", value=start, remedy=_WRITTEN) from error
+    if not isinstance(entries, list) or not entries:
+        raise BadInput("it has no list", option="start", value=start, remedy=_WRITTEN)
+    for number, entry in enumerate(entries, 1):
+        try:
+            yield Configuration.from_json(_configuration_in(entry), space)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise BadInput(
+                f"entry {number}: {said}", option="start", value=start, remedy=_WRITTEN
+            ) from error
+
+
+def _configuration_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration of an entry, which may be that of a trial."""
+    query = entry.get("query", entry)
+    configuration: Mapping[str, Any] = query.get("configuration", query)
+    return configuration
+
+
+def _best_of(trials: Sequence[Mapping[str, Any]], start: str, space: Space) -> list[Configuration]:
+    """Return the best of a study's trials that are of the space, best first."""
+    found: dict[Configuration, float] = {}
+    reason = "it has no trial that ran whole"
+    for trial in trials:
+        if trial["evaluation"] is None:
+            continue
+        try:
+            query = Query.from_json(trial["query"], space)
+        except (UnknownName, ValueError) as error:
+            reason = f"none of its trials is of space {space.name!r}: {error}"
+            continue
+        if query.is_full:
+            loss = float(trial["evaluation"]["loss"])
+            found[query.configuration] = min(loss, found.get(query.configuration, loss))
+    if not found:
+        raise BadInput(reason, option="start", value=start, remedy="name another study, or a file")
+    return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

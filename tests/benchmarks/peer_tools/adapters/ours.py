@@ -1,0 +1,95 @@
+"""prefect-tune: as `prefect-tune run --budget` with one worker does, in this process.
+
+Options: those of `run` by their names (`space=modern`, `ensemble=auto`, `race=true`); any other one
+is the method's own (`variant=paper`). The budget is what server, imports and worker have left of
+the seconds, so that start-up is counted; with `clock=search` it is all of the seconds, and they
+begin with the search. The answer at the end is the run's final model. Incumbents of earlier times,
+and the best single trial beside an ensemble, are fitted on all training rows afterwards. As in the
+product, no refit is counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from peer_tools.task import Answer, Incumbents, Task
+
+DISTRIBUTION = "prefect-tune"
+STUDY = "run"
+CALL_SECONDS = 2.0  # from the call of the flow to its first trial, seen on a busy machine
+
+
+class Follower:
+    """Observer that remembers what led, and when."""
+
+    def __init__(self, task: Task) -> None:
+        self.found = Incumbents()
+        self._task, self.is_search = task, task.options.get("clock") == "search"
+
+    def note(self, text: str) -> None:
+        print(f"{self._task.elapsed():.1f} s: {text}", flush=True)
+
+    def tick(self, progress: Any) -> None:
+        """Nothing."""
+
+    def ended(self, trial: Any, progress: Any) -> None:  # noqa: ARG002 - of the interface
+        seconds = progress.seconds if self.is_search else self._task.elapsed()
+        best = progress.incumbent
+        self.found.leads(seconds, None if best is None else best.loss, best)
+
+
+def answers(task: Task) -> Iterator[Answer]:
+    """Run a study, then predict with its final model and with what led at each stage."""
+    follower, url = Follower(task), str(Path(task.folder, "store"))
+    summary = run(task, follower, url)
+    from peer_tools.plain_evaluation import refitted
+    from prefect_tune.flows.study.lookup import find_study
+    from prefect_tune.flows.study.plan import StudyPlan
+    from prefect_tune.flows.study.predict import predict
+    from prefect_tune.storage import StoreAddress
+    from prefect_tune.tasks.study_context import StudyContext, open_store
+
+    store = open_store(address := StoreAddress(url))
+    plan = StudyPlan.from_stored(find_study(store, STUDY))
+    context = StudyContext(STUDY, plan.problem, address, epochs=plan.epochs)
+    is_ensemble = len((summary["ensemble"] or {}).get("members", ())) > 1
+    for single in follower.found.answers(task, lambda best: refitted(context, best.refit_query)):
+        if single.stage < task.seconds:
+            yield single
+            continue
+        predicted = predict(store, STUDY, task.test, None)["prediction"].to_numpy()
+        yield replace(single, predictions=predicted, loss=None if is_ensemble else single.loss)
+        if is_ensemble:
+            yield replace(single, model="single")
+
+
+def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
+    """Run the study, as the command does: server and worker start while Prefect is imported."""
+    from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
+    from prefect_tune.flows.workers.local_workers import warmed_up
+
+    set_defaults({**QUIET_CONSOLE, "PREFECT_TUNE_HOME": str(Path(task.folder, "home"))})
+    from prefect_tune.deployments.server import launched_server
+
+    with warmed_up(), launched_server() as server:
+        from peer_tools.spaces import space_of
+        from prefect_tune.flows.preparation.assignments import parse_assignment
+        from prefect_tune.flows.progress import observed_by
+        from prefect_tune.flows.tuning import tune
+        from prefect_tune.flows.workers.clusters import workers_started_early
+
+        written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
+        options = dict(map(parse_assignment, written))
+        given = {name: v for name, v in options.items() if name in signature(tune).parameters}
+        given["option"] = {name: v for name, v in options.items() if name not in given}
+        given["space"] = space_of(task)
+        with workers_started_early(1, None), observed_by(follower):
+            server.wait()
+            seconds = task.seconds if follower.is_search else task.left() - CALL_SECONDS
+            return tune(
+                data=task.train, test=task.test, target=task.target, seed=task.seed,
+                budget=f"{seconds:.1f}s", study=STUDY, workers=1, store=store,
+                metric="error" if task.kind == "classes" else "r2", **given,
+            )  # fmt: skip

@@ -1,0 +1,147 @@
+"""Configurations of our spaces cross-validated without a cache, for tools that search them.
+
+A process of its own evaluates, and is ended with what takes too long, as our workers are.
+"""
+
+import json
+import multiprocessing
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Self
+
+from peer_tools.spaces import space_of
+from peer_tools.task import Task
+from prefect_tune.optimizers import Configuration, Evaluation, Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import REFIT, import_split, make_split
+from prefect_tune.tasks.evaluate import evaluate_query
+from prefect_tune.tasks.path_run import PathRun
+from prefect_tune.tasks.problem import Problem, algorithm_ids
+from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.threads import one_thread
+
+__all__ = ["PlainEvaluator", "refitted"]
+
+FOLDS = 3
+_TRIAL_SHARE, _LEAST_TRIAL_SECONDS = 0.1, 10.0
+"""Of the seconds, what a trial may take, as in `prefect-tune run`."""
+_REFIT_SECONDS = 600.0
+
+
+class PlainEvaluator:
+    """Evaluates configurations of a space, one after the other.
+
+    Args:
+        task: The table, and the space to search.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.space: Space = space_named(space_of(task) or DEFAULT_SPACES["table", task.kind])
+        self._task, self._problem = task, ""
+        self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
+        # Forked: what is imported here need not be imported again after a trial was ended.
+        self._forking = multiprocessing.get_context("fork")
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def loss(self, configuration: Configuration) -> float | None:
+        """Mean loss of the folds; None if it failed or took too long."""
+        found: float | None = self._asked(
+            "loss", configuration, min(self._limit, self._task.left())
+        )
+        return found
+
+    def predictions(self, configuration: Configuration) -> Any:
+        """Classes or numbers of the test rows, by what is fitted on all training rows.
+
+        Raises:
+            RuntimeError: If it cannot be fitted.
+        """
+        predicted = self._asked("refit", configuration, _REFIT_SECONDS)
+        if predicted is None:
+            raise RuntimeError(f"{configuration.canonical} could not be fitted on all rows")
+        return predicted
+
+    def _asked(self, what: str, configuration: Configuration, seconds: float) -> Any:
+        if self._process is None:
+            self._start()
+        self._pipe.send((what, configuration.to_json()))
+        with suppress(EOFError, ConnectionError):
+            if self._pipe.poll(max(0.0, seconds)):
+                return self._pipe.recv()
+        self._end()  # it takes too long, or has died
+        return None
+
+    def _start(self) -> None:
+        self._pipe, theirs = self._forking.Pipe()
+        self._process = self._forking.Process(
+            target=_serve, args=(theirs, self._task, self.space, self._problem), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._problem = self._pipe.recv()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+        self._process = None
+
+
+def refitted(context: StudyContext, query: Query) -> Any:
+    """Classes or numbers of the test rows, by a query fitted on all training rows."""
+    run = PathRun(context, query, [REFIT])
+    with one_thread():
+        for position in range(len(run.steps)):
+            run.run(position)
+    label = run.nodes(REFIT)[-1].predictions().label
+    classes = load_dataset(run.store, context.problem.dataset).classes
+    return [classes[i] for i in label] if classes else label
+
+
+def _serve(pipe: Connection, task: Task, space: Space, known: str) -> None:
+    """Answer until the pipe is closed."""
+    address = StoreAddress(str(Path(task.folder, "store")))
+    problem = Problem.from_json(json.loads(known)) if known else _problem(task, space, address)
+    pipe.send(known or json.dumps(problem.to_json()))
+    context = StudyContext("plain", problem, address, use_cache=False)
+    with suppress(EOFError):
+        while True:
+            what, document = pipe.recv()
+            query = Query(Configuration.from_json(document, space))
+            if what == "refit":
+                with suppress(Exception):
+                    pipe.send(refitted(context, query))
+                    continue
+                pipe.send(None)
+                continue
+            came = evaluate_query(context, query, lambda run, position, _: run.run(position))
+            pipe.send(came.loss if isinstance(came, Evaluation) else None)
+
+
+def _problem(task: Task, space: Space, address: StoreAddress) -> Problem:
+    store, predicts = open_store(address), "classes" if task.kind == "classes" else "numbers"
+    source = Source(task.train, target=task.target, test=task.test, predicts=predicts)
+    dataset = read_source(source)
+    return Problem(
+        dataset=import_dataset(dataset, store),
+        split=import_split(make_split(dataset, FOLDS, None, task.seed), store),
+        space=space.name,
+        space_digest=space.digest,
+        algorithms=algorithm_ids(space),
+        metric="error" if task.kind == "classes" else "r2",
+        seed=task.seed,
+    )

@@ -1,0 +1,243 @@
+"""The estimator in the hands of its users: real studies on one shared server and worker."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import table
+from prefect_api import flow_runs
+from processes import environment, run_json
+from scipy import sparse
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import Pipeline
+
+from prefect_tune import PipelineSearch
+from prefect_tune.flows.workers.clusters import workers_started_early
+from prefect_tune.tasks.bad_input import BadInput
+
+SPACES = Path(__file__).with_name("tiny_spaces.py")
+
+pytestmark = pytest.mark.usefixtures("worker")
+
+
+@pytest.fixture(scope="module")
+def worker(server: str) -> Iterator[None]:  # noqa: ARG001 - the flows report there
+    with workers_started_early(1, None):
+        yield
+
+
+def search(**changes: Any) -> PipelineSearch:
+    quick = {"method": "random", "space": "small", "trials": 4, "workers": 1, "verbose": 0}
+    return PipelineSearch(**{**quick, **changes})
+
+
+def rows(n: int = 150, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    frame = table(n, seed)
+    return frame.drop(columns="target"), frame["target"]
+
+
+@pytest.fixture(scope="module")
+def fitted(worker: None) -> PipelineSearch:  # noqa: ARG001
+    return search(study="fitted").fit(*rows())
+
+
+def test_it_learns_from_numbers_and_categories_with_gaps(fitted) -> None:
+    X, y = rows(300, seed=5)
+    assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
+    assert fitted.score(X, y) > 0.7
+    assert fitted.classes_.tolist() == ["no", "yes"]
+    assert fitted.feature_names_in_.tolist() == list(X)
+    assert is_classifier(fitted)
+
+
+def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
+    assert fitted.summary_["test_loss"] is None
+    shown = run_json("show", "fitted", home=home)
+    assert shown["n_trials"] == 4
+    assert isinstance(fitted.best_estimator_, Pipeline)
+
+
+def test_results_have_scikit_learns_columns(fitted) -> None:
+    results = pd.DataFrame(fitted.cv_results_)
+    best = results.loc[fitted.best_index_]
+    splits = results[[f"split{i}_test_score" for i in range(3)]]
+    np.testing.assert_allclose(splits.mean(axis=1), results["mean_test_score"])
+    np.testing.assert_allclose(splits.std(axis=1, ddof=0), results["std_test_score"])
+    assert best["rank_test_score"] == 1
+    assert best["params"] == fitted.best_params_
+    assert fitted.best_score_ == best["mean_test_score"] == results["mean_test_score"].max()
+    assert (results["mean_fit_time"] > 0).all()
+    assert results["param_fit model"].tolist() == [p["fit model"] for p in results["params"]]
+
+
+def test_a_pickle_predicts_without_the_store(fitted) -> None:
+    X, _ = rows(20, seed=5)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
+    more = clone(fitted).set_params(trials=5)
+    assert not hasattr(more, "best_estimator_")
+    more.fit(*rows())
+    assert len(more.cv_results_["params"]) == 5
+    assert more.cv_results_["params"][:4] == fitted.cv_results_["params"]
+
+
+def test_failed_trials_are_nan_and_last() -> None:
+    X, y = rows()
+    results = search(trials=2, space=f"{SPACES}:half_fail").fit(X[["a"]].fillna(0), y).cv_results_
+    failed = results["param_fit model"] == "complementnb"  # which takes no negative numbers
+    assert failed.tolist() in ([True, False], [False, True])
+    assert np.isnan(results["mean_test_score"]).tolist() == failed.tolist()
+    assert np.isnan(results["split2_test_score"]).tolist() == failed.tolist()
+    assert results["rank_test_score"][failed].tolist() == [2]
+
+
+def test_evaluations_on_less_are_named_and_ranked_after_full_ones() -> None:
+    halving = search(method="halving", option={"fidelity": "folds"}, trials=9)
+    found = halving.fit(*rows())
+    results = pd.DataFrame(found.cv_results_)
+    is_full = results["fidelity"] == ""
+    assert set(results["fidelity"][~is_full]) >= {"folds 1 of 3"}
+    of_one = results[results["fidelity"] == "folds 1 of 3"]
+    assert of_one["split0_test_score"].notna().any()
+    assert of_one[["split1_test_score", "split2_test_score"]].isna().all(axis=None)
+    ranks = results["rank_test_score"]
+    assert ranks[is_full].max() < ranks[~is_full].min()
+    assert is_full[found.best_index_]
+
+
+def test_rows_held_out_once_are_one_split() -> None:
+    results = search(holdout=0.3, trials=1).fit(*rows()).cv_results_
+    assert [name for name in results if name.startswith("split")] == ["split0_test_score"]
+
+
+def test_it_is_cross_validated() -> None:
+    X, y = rows()
+    scores = cross_val_score(search(trials=2), X, y.eq("yes").astype(int), cv=2)
+    assert scores.shape == (2,)
+    assert scores.mean() > 0.6
+    areas = cross_val_score(search(trials=2, metric="auroc"), X, y, cv=2, scoring="roc_auc")
+    assert areas.mean() > 0.6
+
+
+def test_numbers_are_found_out_by_the_target() -> None:
+    X, _ = rows()
+    y = 3 * X["a"] + np.random.default_rng(0).normal(size=len(X))
+    found = search(space=None, trials=3, trial_timeout="20s").fit(X.to_numpy(dtype=object), y)
+    assert is_regressor(found)
+    assert not hasattr(found, "predict_proba")
+    assert found.predict(X.to_numpy(dtype=object)[:3]).shape == (3,)
+    assert found.score(X.to_numpy(dtype=object), y) > 0
+
+
+def test_before_it_is_fitted_its_parameters_say_what_it_predicts() -> None:
+    assert is_classifier(search())
+    assert is_regressor(search(predicts="numbers", space=None))
+    assert is_regressor(search(metric="r2"))
+    assert is_regressor(search(space="regression"))
+
+
+def test_prefect_is_told_no_rows(fitted) -> None:
+    (run,) = (r for r in flow_runs() if r.name.startswith("fitted") and r.parameters["trials"] == 4)
+    assert len(json.dumps(run.parameters)) < 2_000
+    assert fitted.summary_["data"] == run.parameters["data"]
+
+
+X, Y = rows(30)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (X.rename(columns={"a": "b"}), Y, "X has two columns called 'b'"),
+        (X.assign(a=[*X["a"][:-1], "x"]), Y, "column 'a' of X holds values of several types"),
+        (sparse.csr_matrix(np.eye(30)), Y, "X is a sparse csr_matrix"),
+        (X.astype({"count": pd.SparseDtype("int64")}), Y, "column 'count' of X is sparse"),
+        (X, Y.where(Y.index > 1), "2 of 30 targets in y are missing"),
+        (X, pd.Series([1, "x"] * 15, dtype=object), "y holds values of several types"),
+        (X, np.r_[np.inf, np.arange(29)], "y has infinite values"),
+        (X, np.ones(30), "y has one class, 1.0"),
+        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X.assign(y=1), Y.rename("y"), "'y', and so is a column"),
+        (X.assign(name=[f"n{i}" for i in range(30)]).loc[[*X.index] * 5], [*Y] * 5, None),
+    ],
+)
+def test_what_cannot_be_used_is_named_before_any_work(X, y, message) -> None:
+    before = len(flow_runs())
+    if message is None:  # few enough different texts are categories
+        assert search(trials=1).fit(X, y).n_features_in_ == 6
+        return
+    with pytest.raises(ValueError, match=message):
+        search().fit(X, y)
+    assert len(flow_runs()) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"predicts": "labels"}, "predicts 'labels'"),
+        ({"predicts": "classes", "metric": "r2"}, "r2 judges numbers, and predicts is classes"),
+        ({"method": "magic"}, "magic"),
+        ({"trials": 0}, "trials 0"),
+        ({"folds": 31}, "fewer than the 31 folds need"),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_named(changes, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        search(**changes).fit(X, Y)
+
+
+def test_new_rows_must_be_as_those_of_the_fit(fitted) -> None:
+    X, y = rows(30)
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(X.rename(columns={"a": "A"}))
+    with pytest.raises(BadInput, match="'a' held numbers in training and holds 'x'"):
+        fitted.predict(X.assign(a="x"))
+    with pytest.raises(BadInput, match="the class 'maybe', which no training row had"):
+        fitted.score(X, y.where(y == "yes", "maybe"))
+
+
+SCRIPT = """
+from pathlib import Path
+
+with Path("imports").open("a") as file:
+    file.write(f"{__name__}\\n")
+
+from sklearn.datasets import load_iris
+from prefect_tune import PipelineSearch
+
+X, y = load_iris(return_X_y=True)
+quick = {"space": "small", "method": "random", "trials": 2, "workers": 1}
+for verbose in (0, 1):
+    print(PipelineSearch(**quick, verbose=verbose).fit(X, y).score(X, y) > 0.5)
+"""
+
+
+def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True"]
+    assert (tmp_path / "imports").read_text().split() == ["__main__"]
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("reading dataframe as a table: 150 rows")  # not a word without
+    assert lines[-1].startswith("final model saved (fitted in")
+    assert not [line for line in lines if "prefect" in line.lower()]

@@ -1,0 +1,20 @@
+"""Spaces of one or two quick pipelines, for many short studies."""
+
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+def model(name: str, *, stochastic: bool = True) -> Algorithm:
+    flags = Flags(stochastic=stochastic)
+    return Algorithm(id=name.split(".")[1].lower(), estimator=f"sklearn.{name}", flags=flags)
+
+
+LOGISTIC = model("linear_model.LogisticRegression")
+COMPLEMENT = model("naive_bayes.ComplementNB", stochastic=False)
+classes = Space("classes", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
+half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COMPLEMENT))))
+numbers = Space(
+    "numbers",
+    (IMPUTE, ENCODE, Step("fit model", (model("linear_model.Ridge"),))),
+    target="numbers",
+)

@@ -1,0 +1,67 @@
+"""Limits that follow what trials have taken."""
+
+import numpy as np
+import pytest
+from worlds import mixed_space
+
+from prefect_tune.flows.study.time_limit import TimeLimit
+from prefect_tune.optimizers import Evaluation, Failure, Query, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
+
+QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
+NEXT = Trial(99, QUERY)
+
+
+def finished(seconds: float, loss: float = 1.0, query: Query = QUERY) -> Trial:
+    """A trial that took so long without the cache, of which the cache has spared it a part."""
+    return Trial(0, query).started().ended(Evaluation(loss, (), seconds / 10, seconds))
+
+
+def limit_after(*trials: Trial, most: float = 900.0, is_adaptive: bool = True) -> TimeLimit:
+    limit = TimeLimit(most, is_adaptive=is_adaptive)
+    limit.follow(trials)
+    return limit
+
+
+def test_too_few_trials_say_nothing() -> None:
+    limit = limit_after(*[finished(2.0)] * 9)
+    assert limit.seconds(NEXT) == 900.0
+    assert limit.note(NEXT) == ""
+
+
+def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
+    failed = Trial(0, QUERY).started().failed(Failure("timeout", "", cost_seconds=800.0))
+    limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
+    assert limit.seconds(NEXT) == 60.0
+    assert limit.note(NEXT).startswith("trials end after 1m00s now, 20 times the median of those")
+
+
+@pytest.mark.parametrize(
+    ("trials", "most", "expected"),
+    [
+        ([finished(0.1)] * 10, 900.0, 30.0),
+        ([finished(100.0)] * 10, 900.0, 900.0),
+        ([finished(0.1)] * 10, 20.0, 20.0),
+        ([*[finished(1.0)] * 10, finished(50.0, loss=0.5)], 900.0, 100.0),
+        ([*[finished(1.0)] * 10, finished(50.0, loss=1.5)], 900.0, 30.0),
+    ],
+    ids=["floor", "the plan's", "below the floor", "twice the best", "not the best"],
+)
+def test_it_is_neither_below_the_floor_nor_the_best_nor_above_the_plans(
+    trials, most, expected
+) -> None:
+    assert limit_after(*trials, most=most).seconds(NEXT) == expected
+
+
+def test_a_limit_of_the_users_stays() -> None:
+    limit = limit_after(*[finished(0.1)] * 20, is_adaptive=False)
+    assert limit.seconds(NEXT) == 900.0
+
+
+def test_parts_of_evaluations_neither_count_nor_are_cut() -> None:
+    part = Query(QUERY.configuration, subset=0.25)
+    limit = limit_after(*[finished(0.1, query=part)] * 20)
+    assert limit.seconds(NEXT) == 900.0
+    limit.follow([finished(0.1)] * 10)
+    assert limit.seconds(NEXT) == 30.0
+    assert limit.seconds(Trial(99, part)) == 900.0
