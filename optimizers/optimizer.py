@@ -94,6 +94,11 @@ class Optimizer(ABC):
         return bootstraps_of(self.options)
 
     @property
+    def begins_with_portfolio(self) -> bool:
+        """Whether it begins with the portfolio of its space unless the user says otherwise."""
+        return False
+
+    @property
     def can_go_on(self) -> bool:
         """Whether it may go on with configurations when no more may be begun."""
         return bool(self.method.fidelities)

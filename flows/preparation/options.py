@@ -85,7 +85,7 @@ _OPTIONS = (
     Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these.", "N|KIND", default=_declared_ensembles),
     Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
     Option("race", "switch", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest."),
-    Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; or a study of the store, of which it is the ten best.", "FILE|STUDY"),
+    Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; a study of the store, of which it is the ten best; portfolio, configurations that did well on many tables; or none.", "FILE|STUDY|portfolio|none"),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Configurations to begin in all, those of earlier runs of the study included; going on with one is not counted.", "N"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from prefect_tune.flows.preparation.constraints import (
     check_constraints,
@@ -21,6 +22,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
@@ -98,10 +100,11 @@ def resolve(
     split, objective = posed.split, posed.objective
     bounds = settings.bounds or ()
     options, race = dict(settings.options), bool(settings.race)
-    start = _start(settings, found.space, store)
-    made = check_method(
-        method, options, found.space, objective, option="option", race=race, start=start
+    check = partial(
+        check_method, method, options, found.space, objective, option="option", race=race
     )
+    start = _start(settings, check(), store)
+    made = check(start=start)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -147,9 +150,13 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
     )
 
 
-def _start(settings: TuneSettings, space: Space, store: ArtifactStore) -> list[Configuration]:
-    """Return the configurations to begin with."""
-    return known_configurations(settings.start_from, space, store) if settings.start_from else []
+def _start(
+    settings: TuneSettings, optimizer: Optimizer, store: ArtifactStore
+) -> list[Configuration]:
+    """Return the configurations to begin with: those named, or else a portfolio or none."""
+    if settings.start_from is None:
+        return portfolio_of(optimizer.space) if optimizer.begins_with_portfolio else []
+    return known_configurations(settings.start_from, optimizer.space, store)
 
 
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:

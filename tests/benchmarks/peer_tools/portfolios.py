@@ -1,0 +1,99 @@
+"""Portfolios picked from recorded losses of candidates on tables."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["KINDS", "LOSSES", "Losses", "picked", "portfolio_without", "related"]
+
+KINDS: Mapping[str, str] = {"classes": "modern", "numbers": "modern_regression"}
+"""Space by what is predicted."""
+LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
+_WORST = 1.0
+"""Regret of what failed, and the most that any counts."""
+
+
+class Losses:
+    """Losses and seconds of candidates by table, as one Parquet file.
+
+    Args:
+        path: The file; it need not be there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.frame = pd.read_parquet(path) if path.exists() else pd.DataFrame()
+
+    def has(self, table: str, n: int) -> bool:
+        """Whether all candidates of a table are there."""
+        return len(self.frame) > 0 and int((self.frame["table"] == table).sum()) >= n
+
+    def add(self, rows: pd.DataFrame) -> None:
+        """Add a table's rows."""
+        self.frame = pd.concat([self.frame, rows], ignore_index=True)
+        unfinished = self.path.with_suffix(".part")
+        self.frame.to_parquet(unfinished, index=False)
+        unfinished.rename(self.path)
+
+    def of(self, kind: str) -> pd.DataFrame:
+        """Rows of one kind of target."""
+        return self.frame[self.frame["kind"] == kind] if len(self.frame) else self.frame
+
+    @staticmethod
+    def regrets(rows: pd.DataFrame) -> pd.DataFrame:
+        """Normalised regret, a candidate a row and a table a column: 0 the best, 1 the median."""
+        losses = rows.pivot_table(index="configuration", columns="table", values="loss")
+        losses = losses.reindex(rows["configuration"].unique())
+        least, middle = losses.min(), losses.median()
+        scale = (middle - least).where(middle > least, 1.0)
+        return ((losses - least) / scale).fillna(_WORST).clip(upper=_WORST)
+
+
+def picked(rows: pd.DataFrame, size: int) -> list[str]:
+    """Configurations, as canonical JSON, in the order to run them.
+
+    The next one lowers most, for its seconds, the mean regret of the best so far; seconds are
+    relative to those of a table's median candidate, their square root counts, and what is less
+    than a tenth of the median counts as that. When none lowers it, those of the least mean regret
+    follow.
+
+    Args:
+        rows: Losses of candidates on tables.
+        size: How many.
+    """
+    regrets = Losses.regrets(rows)
+    seconds = rows.pivot_table(index="configuration", columns="table", values="seconds")
+    relative = (seconds / seconds.median()).reindex(regrets.index).mean(axis=1).fillna(10.0)
+    price = np.sqrt(relative.clip(lower=0.1)).to_numpy()
+    values, chosen = regrets.to_numpy(), list[int]()
+    best = np.full(values.shape[1], _WORST)
+    while len(chosen) < min(size, len(values)):
+        gain = np.maximum(best - values, 0.0).mean(axis=1) / price
+        gain[chosen] = -1.0
+        if gain.max() <= 0:
+            gain = -values.mean(axis=1)
+            gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+        best = np.minimum(best, values[chosen[-1]])
+    return [str(regrets.index[i]) for i in chosen]
+
+
+def related(table: str, other: str) -> bool:
+    """Whether two tables are versions of one: their names begin alike."""
+    return _stem(table) == _stem(other)
+
+
+def portfolio_without(table: str, kind: str, size: int, path: Path) -> Path:
+    """Write a portfolio made without a table and its relatives, to begin with on that table."""
+    rows = Losses(LOSSES).of(kind)
+    rows = rows[~rows["table"].map(lambda other: related(table, other))]
+    path.write_text(json.dumps([json.loads(c) for c in picked(rows, size)]))
+    return path
+
+
+def _stem(name: str) -> str:
+    table = name.partition(".")[0]
+    return "_".join(part for part in table.split("_") if part not in {"reg", "10c"})
