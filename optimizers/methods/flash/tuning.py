@@ -61,7 +61,8 @@ class Tuning:
             power = self._options.cost_power or 0.0
             power *= budget.share_left if self._options.fade else 1.0
             log_cost = self._log_cost(history, search.candidates, power)
-            reuse = bool(self._options.reuse) and rng.random() < self._options.reuse
+            share = self._options.reuse or 0.0
+            reuse = share > 0 and rng.random() < share
             return search.propose(history, rng, log_cost, reuse=reuse)
         return search.propose(history, rng)
 

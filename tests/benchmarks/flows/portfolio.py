@@ -1,11 +1,11 @@
 """Make the portfolios that FLASH begins with, and judge them by leaving each table out.
 
-    tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 96] [--rows 1500] [--size 24]
+    tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 72] [--rows 700] [--size 24]
         [--jobs 2] [--commit] TABLE[:TARGET] ...
 
 Candidates of the modern spaces, as many of each model: the default of its plainest path, the
 others drawn from the prior. Each is cross-validated on some rows of each table, by three folds and
-for 20 s at most. A portfolio is picked one by one, greedily: the next one lowers most, for its
+for 8 s at most. A portfolio is picked one by one, greedily: the next one lowers most, for its
 seconds, the mean over tables of the normalised regret of the best so far (0 for the best candidate
 of a table, 1 for the median one). It is judged on tables that it was not made from: tables whose
 names begin alike (`cal_housing`, `cal_housing_reg`) are left out together.
@@ -40,7 +40,7 @@ from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.tasks.catalogue.portfolios.portfolio import PORTFOLIOS
 from prefect_tune.tasks.catalogue.spaces import space_named
 
-SECONDS = 20.0
+SECONDS = 8.0
 """That a candidate may take on a table."""
 LOOKS = 10
 GOAL = 0.85
@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="+", metavar="TABLE[:TARGET]", type=TableFile.of)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--candidates", type=int, default=96)
-    parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--candidates", type=int, default=72)
+    parser.add_argument("--rows", type=int, default=700)
     parser.add_argument("--size", type=int, default=24)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--commit", action="store_true")
