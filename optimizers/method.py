@@ -41,7 +41,8 @@ class Method:
             repeats its trials on one worker under a budget of trials.
         compared_by_default: Whether `compare` takes it when no methods are named.
         ensemble: How a study of it ends unless it is told otherwise: in an agnostic Bayes ensemble
-            of its trials; None for a single one.
+            of its trials, or in what is best on held-out rows, an ensemble or the best trial (this
+            one without constraints only); None for the trial that the method chooses.
         render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.
     """
 
@@ -53,7 +54,7 @@ class Method:
     fidelities: frozenset[Fidelity] = frozenset()
     draws_on_cost: bool = False
     compared_by_default: bool = True
-    ensemble: Literal["agnostic"] | None = None
+    ensemble: Literal["agnostic", "auto"] | None = None
     render_decisions: Callable[[Mapping[str, Any]], Sequence[str]] = _nothing
 
     def __post_init__(self) -> None:

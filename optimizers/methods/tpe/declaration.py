@@ -43,5 +43,6 @@ TPE = Method(
     purpose="densities of good and bad choices and values (Optuna's sampler); cheap to ask, for "
     "many short trials",
     implementation="prefect_tune.optimizers.methods.tpe.tpe:Tpe",
+    ensemble="auto",
     options=TpeOptions,
 )
