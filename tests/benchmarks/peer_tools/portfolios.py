@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["KINDS", "LOSSES", "Losses", "picked", "portfolio_without", "related"]
+from peer_tools.task import Task
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
+
+__all__ = ["KINDS", "LOSSES", "Losses", "picked", "related", "start_without"]
 
 KINDS: Mapping[str, str] = {"classes": "modern", "numbers": "modern_regression"}
 """Space by what is predicted."""
@@ -86,12 +91,21 @@ def related(table: str, other: str) -> bool:
     return _stem(table) == _stem(other)
 
 
-def portfolio_without(table: str, kind: str, size: int, path: Path) -> Path:
-    """Write a portfolio made without a table and its relatives, to begin with on that table."""
-    rows = Losses(LOSSES).of(kind)
-    rows = rows[~rows["table"].map(lambda other: related(table, other))]
-    path.write_text(json.dumps([json.loads(c) for c in picked(rows, size)]))
-    return path
+def start_without(task: Task, space: str | None) -> str | None:
+    """A file with a portfolio made without a task's table; None where the space has none.
+
+    Args:
+        task: On a split of the table.
+        space: Name of the space; None for the product's default.
+    """
+    portfolio = portfolio_of(space_named(space or DEFAULT_SPACES["table", task.kind]))
+    if not portfolio:
+        return None
+    table, path = Path(task.train).name.rsplit("-", 2)[0], Path(task.folder, "portfolio.json")
+    rows = Losses(LOSSES).of(task.kind)
+    rows = rows[~rows["table"].map(partial(related, table))]
+    path.write_text(json.dumps([json.loads(c) for c in picked(rows, len(portfolio))]))
+    return str(path)
 
 
 def _stem(name: str) -> str:
