@@ -94,9 +94,9 @@ class Optimizer(ABC):
         return bootstraps_of(self.options)
 
     @property
-    def begins_with_portfolio(self) -> bool:
-        """Whether it begins with the portfolio of its space unless the user says otherwise."""
-        return False
+    def is_of_paper(self) -> bool:
+        """Whether its options ask for what the paper does, and for nothing around it."""
+        return getattr(self.options, "variant", None) == "paper"
 
     @property
     def can_go_on(self) -> bool:

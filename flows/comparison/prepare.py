@@ -42,7 +42,7 @@ HANDOVER: Handover[Comparison] = Handover()
 _DEFAULT_REPEATS = 3
 _SHARED = (
     "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
-    "trial_memory_bytes", "epochs", "race",
+    "trial_memory_bytes", "epochs",
 )  # fmt: skip
 """Fields of a plan that all replicates of a comparison have in common."""
 _ANOTHER = "choose another --name"

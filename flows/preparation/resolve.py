@@ -29,7 +29,7 @@ from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
-__all__ = ["Posed", "pose", "resolve"]
+__all__ = ["Posed", "is_raced", "pose", "resolve"]
 
 _DEFAULT_FOLDS = 3
 _SHOWN_MODELS = 6
@@ -99,12 +99,11 @@ def resolve(
     posed = pose(settings, found)
     split, objective = posed.split, posed.objective
     bounds = settings.bounds or ()
-    options, race = dict(settings.options), bool(settings.race)
-    check = partial(
-        check_method, method, options, found.space, objective, option="option", race=race
-    )
-    start = _start(settings, check(), store)
-    made = check(start=start)
+    options = dict(settings.options)
+    check = partial(check_method, method, options, found.space, objective, option="option")
+    race = is_raced(settings, plain := check(race=bool(settings.race)))
+    start = _start(settings, plain, store)
+    made = check(race=race, start=start)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -150,12 +149,27 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
     )
 
 
+def is_raced(settings: TuneSettings, optimizer: Optimizer) -> bool:
+    """Return whether configurations race: as given, or else where it is known to help.
+
+    Args:
+        settings: As given.
+        optimizer: Of the method.
+    """
+    if settings.race is not None:
+        return settings.race
+    n_folds = optimizer.objective.n_folds or 1
+    is_served = n_folds > 1 and settings.use_cache is not False
+    return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
+
+
 def _start(
     settings: TuneSettings, optimizer: Optimizer, store: ArtifactStore
 ) -> list[Configuration]:
     """Return the configurations to begin with: those named, or else a portfolio or none."""
     if settings.start_from is None:
-        return portfolio_of(optimizer.space) if optimizer.begins_with_portfolio else []
+        begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
+        return portfolio_of(optimizer.space) if begins else []
     return known_configurations(settings.start_from, optimizer.space, store)
 
 

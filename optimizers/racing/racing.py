@@ -84,11 +84,6 @@ class Racing(Optimizer):
         return self.inner.bootstraps
 
     @property
-    def begins_with_portfolio(self) -> bool:
-        """As the method."""
-        return self.inner.begins_with_portfolio
-
-    @property
     def can_go_on(self) -> bool:
         """Configurations that keep up go on, also when no more may be begun."""
         return True

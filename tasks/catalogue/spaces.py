@@ -106,8 +106,8 @@ _WHOLE_SPACES: Mapping[str, Space] = {
 SPACES: Mapping[str, Space] = {name: _installed(space) for name, space in _WHOLE_SPACES.items()}
 """By name, without what needs a library that is not installed."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
-    ("table", "classes"): "flash",
-    ("table", "numbers"): "regression",
+    ("table", "classes"): "modern",
+    ("table", "numbers"): "modern_regression",
     ("events", "classes"): "healthcare",
 }
 """By the kind of the data and of what is to be predicted."""

@@ -46,6 +46,8 @@ FLASH = Method(
     purpose="a linear model prunes the algorithms of each step, then a forest tunes what is left; "
     "for spaces of many paths, and with the cache",
     implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
+    has_portfolio=True,
+    is_raced=True,
     ensemble="auto",
     options=FlashOptions,
     draws_on_cost=True,

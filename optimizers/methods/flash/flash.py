@@ -56,11 +56,6 @@ class Flash(Optimizer):
         is_blank = self._decided.design is None
         return self._decided.rendered(() if is_blank else self._models.table.paths)
 
-    @property
-    def begins_with_portfolio(self) -> bool:
-        """The paper's variant does not."""
-        return not self.options.is_paper
-
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         query = self._next(budget, rng)
         self.memo = self._decided.to_json()
