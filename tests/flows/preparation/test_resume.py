@@ -76,3 +76,25 @@ def test_a_race_goes_on_as_one_whether_that_is_said_or_not(prepared) -> None:
     prepared("train.csv", **given, race=True)
     assert prepared("train.csv", **given).plan.race
     assert prepared("train.csv", **given, race=True).plan.race
+    with pytest.raises(CannotContinue, match="was begun with --race"):
+        prepared("train.csv", **given, race=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_raced"),
+    [
+        ({}, True),
+        ({"race": False}, False),
+        ({"method": "random"}, False),
+        ({"method": "random", "race": True}, True),
+        ({"method": "hyperband", "option": {"fidelity": "folds"}}, False),
+        ({"option": {"variant": "paper"}}, False),
+        ({"holdout": 0.3}, False),
+        ({"no_cache": True}, False),
+        ({"no_cache": True, "race": True}, True),
+    ],
+)
+def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
+    prepared, options, is_raced
+) -> None:
+    assert prepared("train.csv", target="target", drop=["patient"], **options).plan.race is is_raced
