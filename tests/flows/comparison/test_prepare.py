@@ -62,7 +62,7 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
         ({"metric": "auroc"}, "the comparison has --metric error"),
         ({"trial_timeout": "9s"}, "the comparison has --trial-timeout its default"),
         ({"no_cache": True}, "the comparison has a cache"),
-        ({"race": True}, "the comparison was begun without --race"),
+        ({"race": True}, "'c-0-random' was begun without --race, and cannot be continued with it"),
     ],
 )
 def test_what_replicates_share_cannot_change(compared, options, message) -> None:

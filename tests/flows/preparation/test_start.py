@@ -109,7 +109,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(tmp_path)
     table, file = write_table(tmp_path), tmp_path / "start.json"
     file.write_text(json.dumps(KNOWN))
     command = CommandLine(tmp_path / "home")
-    options = ("run", table, "--target", "target", "--space", "small", "--workers", 1)
+    options = ("run", table, "--target", "target", "--space", "small", "--workers", 1, "--no-race")
     assert command(*options, "--start", file, "--study", "one", "--trials", 5).exit_code == 0
     assert command(*options, "--start", "one", "--study", "two", "--trials", 5).exit_code == 0
     ledger = Ledger(ArtifactStore(StoreAddress(str(tmp_path / "home" / "store"))).database)
