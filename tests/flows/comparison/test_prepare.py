@@ -97,6 +97,17 @@ def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
         assert [replicate.plan.race for replicate in comparison.replicates] == [True, True]
 
 
+def test_more_repeats_race_as_those_before_and_new_methods_by_default(compared) -> None:
+    compared(methods="random,tpe", repeats=1, trials=3, name="c", race=False)
+    wider = compared(methods="smac", repeats=2, name="c")
+    raced = {(r.entrant.method, r.repeat): r.plan.race for r in wider.replicates}
+    assert raced == {
+        (method, repeat): method == "smac"
+        for method in ("random", "tpe", "smac")
+        for repeat in (0, 1)
+    }
+
+
 def test_methods_are_checked_against_what_the_study_asks_before_any_is_entered(compared) -> None:
     given = {"methods": "random,bohb:fidelity=folds", "repeats": 1, "trials": 3}
     assert len(compared(**given, name="a").replicates) == 2
