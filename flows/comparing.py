@@ -38,7 +38,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     metric: str | None = None,
     positive: str | None = None,
     epochs: int | None = None,
-    race: bool = False,
+    race: bool | None = None,
     seed: int | None = None,
     trials: int | None = None,
     budget: str | None = None,

@@ -119,6 +119,8 @@ class _Choice:
 def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
     """Choose what the final model is made of, as the user says, or else the method."""
     declared = study.optimizer.method.ensemble
+    if declared == "auto" and study.plan.bounds:  # it would be slower and larger than what is bound
+        declared = None
     rule = study.plan.ensemble or (EnsembleRule(declared) if declared else None)
     if rule is None:
         weights = study.optimizer.weights

@@ -89,7 +89,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     constraint: list[str] | None = None,
     ensemble: int | str | None = None,
     epochs: int | None = None,
-    race: bool = False,
+    race: bool | None = None,
     start: str | None = None,
     seed: int | None = None,
     option: dict[str, Any] | None = None,

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
     from prefect_tune.optimizers.space.configuration import Choice, Configuration
     from prefect_tune.optimizers.space.encoding import Encoding
+    from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.naming import UnknownName
-    from prefect_tune.optimizers.space.orders import order_step
     from prefect_tune.optimizers.space.query import Query
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space
@@ -148,7 +148,7 @@ _HOMES = {
     "check_options": "options",
     "make_optimizer": "registry",
     "new_configuration": "space.sampling",
-    "order_step": "space.orders",
+    "order_step": "space.equal_paths",
     "register": "registry",
     "replay": "events",
 }

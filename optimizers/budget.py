@@ -27,3 +27,17 @@ class Budget:
     ask_seconds: float = 0.0
     n_workers: int = 1
     last_ask_seconds: tuple[float, ...] = ()
+
+    @property
+    def share_left(self) -> float:
+        """Share of the whole budget that is left, by what ends it first; 1 when nothing does."""
+        spent_and_left = (
+            (self.trials_spent, self.trials_left),
+            (self.seconds_spent, self.seconds_left),
+        )
+        shares = [
+            max(left, 0) / max(left + spent, 1e-9)
+            for spent, left in spent_and_left
+            if left is not None
+        ]
+        return min(shares, default=1.0)

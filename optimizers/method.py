@@ -39,9 +39,12 @@ class Method:
         fidelities: Those that it asks for less than all of.
         draws_on_cost: Whether the seconds that trials take change its asks; any other method
             repeats its trials on one worker under a budget of trials.
+        has_portfolio: Whether it begins with its space's portfolio unless it is told otherwise.
+        is_raced: Whether its configurations race by folds unless it is told otherwise.
         compared_by_default: Whether `compare` takes it when no methods are named.
         ensemble: How a study of it ends unless it is told otherwise: in an agnostic Bayes ensemble
-            of its trials; None for a single one.
+            of its trials, or in what is best on held-out rows, an ensemble or the best trial (this
+            one without constraints only); None for the trial that the method chooses.
         render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.
     """
 
@@ -52,8 +55,10 @@ class Method:
     honours_constraints: bool = False
     fidelities: frozenset[Fidelity] = frozenset()
     draws_on_cost: bool = False
+    has_portfolio: bool = False
+    is_raced: bool = False
     compared_by_default: bool = True
-    ensemble: Literal["agnostic"] | None = None
+    ensemble: Literal["agnostic", "auto"] | None = None
     render_decisions: Callable[[Mapping[str, Any]], Sequence[str]] = _nothing
 
     def __post_init__(self) -> None:

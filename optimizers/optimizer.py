@@ -94,6 +94,11 @@ class Optimizer(ABC):
         return bootstraps_of(self.options)
 
     @property
+    def is_of_paper(self) -> bool:
+        """Whether its options ask for what the paper does, and for nothing around it."""
+        return getattr(self.options, "variant", None) == "paper"
+
+    @property
     def can_go_on(self) -> bool:
         """Whether it may go on with configurations when no more may be begun."""
         return bool(self.method.fidelities)

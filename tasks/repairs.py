@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
 
-__all__ = ["REPAIRS", "ClipNegatives", "repairs_of"]
+__all__ = ["REPAIRS", "BoundCategories", "ClipNegatives", "repairs_of"]
+
+_MOST_CATEGORIES = 255
+"""That histograms have room for."""
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):
@@ -35,7 +39,34 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
         return True
 
 
-REPAIRS: Mapping[str, Callable[[], Any]] = {"write_out": ToDense, "clip": ClipNegatives}
+class BoundCategories(TransformerMixin, BaseEstimator):
+    """Transformer of tables that makes gaps of the rarest categories of columns with many."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the most frequent categories of each column."""
+        self.kept_: dict[str, list[Any]] = {}
+        for name in X:
+            if not pd.api.types.is_numeric_dtype(X[name]):
+                counts = X[name].astype(object).value_counts(sort=False).sort_index()
+                ranked = counts.sort_values(ascending=False, kind="stable")
+                self.kept_[str(name)] = sorted(ranked.index[:_MOST_CATEGORIES])
+        return self
+
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the table with those categories alone, in the order that they had in training."""
+        return X.assign(
+            **{
+                name: pd.Categorical(X[name].astype(object), categories=kept)
+                for name, kept in self.kept_.items()
+            }
+        )
+
+
+REPAIRS: Mapping[str, Callable[[], Any]] = {
+    "write_out": ToDense,
+    "clip": ClipNegatives,
+    "bound_categories": BoundCategories,
+}
 """By the names that stand in keys."""
 
 
@@ -45,6 +76,8 @@ def repairs_of(flags: Flags, values: Mapping[str, Any], layout: str) -> tuple[st
     Negative numbers are clipped also where the training rows have none: held-out rows may.
     """
     repairs = []
+    if layout == "frame" and flags.few_categories:
+        repairs.append("bound_categories")
     if layout == "sparse" and flags.densify_when is not None:
         name, value = flags.densify_when
         if values.get(name) == value:

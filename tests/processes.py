@@ -77,7 +77,7 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The Dask workers of a running command: what was forked from its fork server."""
     family = psutil.Process(process.pid).children(recursive=True)
-    servers = [p for p in family if "forkserver" in " ".join(_command_line(p))]
+    servers = [p for p in family if "forkserver" in " ".join(command_line(p))]
     pids = {p.pid for p in servers}
     return [p for p in servers if p.ppid() in pids]
 
@@ -134,7 +134,8 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def _command_line(process: psutil.Process) -> list[str]:
+def command_line(process: psutil.Process) -> list[str]:
+    """The words of a process; none if it has ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

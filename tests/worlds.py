@@ -73,6 +73,55 @@ def ordered_space(n: int = 3) -> Space:
     return Space("ordered", (*steps, Step("model", models)))
 
 
+def ignoring_space() -> Space:
+    """A tree ignores all steps before it, Bayes one of them; only what is ignored may be left out.
+
+    Of 3 x 3 x 2 x 3 = 54 paths 13 are canonical: 1 of the tree, 2 x 2 of Bayes, and of the support
+    vector machine 2 x 3 where nothing and 2 where something is selected.
+    """
+    power = Algorithm(
+        id="power",
+        estimator="x.Power",
+        hyperparameters=ConfigurationSpace(space=[Float("p", (0.5, 2.0), default=1.0)]),
+    )
+    left_out = Algorithm(id="none", only_ignored=True)
+    return Space(
+        "ignoring",
+        (
+            Step("impute", (left_out, Algorithm(id="mean", estimator="x.Mean"), power)),
+            Step("scale", (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"), power)),
+            Step(
+                "select",
+                (
+                    Algorithm(id="none"),
+                    Algorithm(id="some", estimator="x.Some", ignores=("scale",)),
+                ),
+            ),
+            Step(
+                "model",
+                (
+                    Algorithm(
+                        id="tree",
+                        estimator="x.Tree",
+                        hyperparameters=ConfigurationSpace(
+                            space=[Integer("depth", (1, 50), log=True, default=5)]
+                        ),
+                        ignores=("impute", "scale", "select"),
+                    ),
+                    Algorithm(id="bayes", estimator="x.Bayes", ignores=("scale",)),
+                    Algorithm(
+                        id="svm",
+                        estimator="x.Svm",
+                        hyperparameters=ConfigurationSpace(
+                            space=[Float("C", (1e-3, 1e3), log=True, default=1.0)]
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
 def finite_space() -> Space:
     """Discrete only: 5 configurations in all, one pair of values forbidden."""
     grid = ConfigurationSpace(

@@ -1,7 +1,7 @@
 """Listing what a study can be made of: `prefect-tune spaces` and `prefect-tune methods`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from inspect import cleandoc
 from textwrap import fill
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 from prefect_tune.deployments.views.plain import echo
 
 __all__ = ["methods", "spaces"]
+
+_BOOSTING = "pip install 'prefect-tune[boosting]'"
 
 
 @click.command()
@@ -46,6 +48,8 @@ def spaces(name: str | None, *, as_json: bool) -> None:
             shown["hyperparameters"] = {
                 algorithm.id: _hyperparameters(algorithm) for algorithm in step.algorithms
             }
+            shown["ignores"] = {a.id: list(a.ignores) for a in step.algorithms if a.ignores}
+            shown["only_ignored"] = [a.id for a in step.algorithms if a.only_ignored]
         print_json(document) if as_json else _print_space(document)
 
 
@@ -97,6 +101,8 @@ def _properties(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _space(space: "Space") -> dict[str, Any]:
+    from prefect_tune.tasks.catalogue.spaces import missing_libraries
+
     return {
         "name": space.name,
         "data": space.data,
@@ -108,6 +114,7 @@ def _space(space: "Space") -> dict[str, Any]:
             {"name": step.name, "algorithms": [a.id for a in step.algorithms]}
             for step in space.searched
         ],
+        "missing_libraries": list(missing_libraries(space.name)),
     }
 
 
@@ -146,6 +153,13 @@ def _print_spaces(rows: list[dict[str, Any]]) -> None:
         steps = " x ".join(str(len(step["algorithms"])) for step in row["steps"])
         counts = (row["n_paths"], row["n_feasible_paths"], row["n_hyperparameters"])
         echo(form.format(row["name"], row["data"], row["target"], *counts, steps))
+    _print_missing(package for row in rows for package in row["missing_libraries"])
+
+
+def _print_missing(packages: Iterable[str]) -> None:
+    """Say which libraries would add algorithms, and how to get them."""
+    for package in dict.fromkeys(packages):
+        echo(f"{package} is not installed: {_BOOSTING}")
 
 
 def _print_space(document: dict[str, Any]) -> None:
@@ -157,7 +171,8 @@ def _print_space(document: dict[str, Any]) -> None:
     for step in document["steps"]:
         echo(f"\n{step['name']}")
         for algorithm, hyperparameters in step["hyperparameters"].items():
-            echo(f"  {algorithm}")
+            notes = _notes(step, algorithm)
+            echo(f"  {algorithm}" + (f"  ({'; '.join(notes)})" if notes else ""))
             for h in hyperparameters:
                 values = (
                     ", ".join(map(str, h["choices"]))
@@ -165,6 +180,17 @@ def _print_space(document: dict[str, Any]) -> None:
                     else f"{h['range'][0]:g} to {h['range'][1]:g}" + (" (log)" if h["log"] else "")
                 )
                 echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
+    _print_missing(document["missing_libraries"])
+
+
+def _notes(step: Mapping[str, Any], algorithm: str) -> list[str]:
+    """Return what binds an algorithm to other steps."""
+    notes = []
+    if algorithm in step["ignores"]:
+        notes.append(f"nothing in {', '.join(step['ignores'][algorithm])} before it")
+    if algorithm in step["only_ignored"]:
+        notes.append("only before algorithms to which the step means nothing")
+    return notes
 
 
 def _options(options: type) -> list[dict[str, Any]]:

@@ -67,6 +67,9 @@ def add_options(
 def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
     if option.kind == "switch":
         return click.option(option.flag, option.name, is_flag=True, help=option.help)
+    if option.kind == "choice":
+        either = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
+        return click.option(either, option.name, default=None, help=option.help)
     return click.option(
         option.flag,
         option.name,

@@ -101,7 +101,7 @@ class PipelineSearch(BaseEstimator):
         constraint: Sequence[str] | None = None,
         ensemble: int | str | None = None,
         epochs: int | None = None,
-        race: bool = False,
+        race: bool | None = None,
         start: str | None = None,
         option: dict[str, Any] | None = None,
         folds: int | None = None,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-    from prefect_tune.optimizers.space.orders import order_step
+    from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.space import Space
     from prefect_tune.optimizers.space.step import Step
     from prefect_tune.storage.store import ArtifactStore
@@ -42,7 +42,7 @@ _HOMES = {
     "Step": "prefect_tune.optimizers.space.step",
     "compare": "prefect_tune.flows.comparing",
     "local_server": "prefect_tune.deployments.server",
-    "order_step": "prefect_tune.optimizers.space.orders",
+    "order_step": "prefect_tune.optimizers.space.equal_paths",
     "retry": "prefect_tune.flows.retrying",
     "tune": "prefect_tune.flows.tuning",
 }

@@ -42,7 +42,7 @@ HANDOVER: Handover[Comparison] = Handover()
 _DEFAULT_REPEATS = 3
 _SHARED = (
     "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
-    "trial_memory_bytes", "epochs", "race",
+    "trial_memory_bytes", "epochs",
 )  # fmt: skip
 """Fields of a plan that all replicates of a comparison have in common."""
 _ANOTHER = "choose another --name"
@@ -82,8 +82,14 @@ def prepare_comparison(
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
     out = _writable(parameters["out"] or f"{name}.parquet")
+    own = {
+        entrant.suffix: _as_repeats(ledger, design, name, entrant, settings)
+        for entrant in design.entrants
+    }
     replicates = tuple(
-        Replicate(entrant, repeat, _prepare_replicate(settings, name, repeat, entrant, read))
+        Replicate(
+            entrant, repeat, _prepare_replicate(own[entrant.suffix], name, repeat, entrant, read)
+        )
         for repeat, entrant in design
     )
     notes = _notes(name, replicates)
@@ -231,6 +237,17 @@ def _check_entrants(settings: TuneSettings, design: _Design, found: StudyInput) 
             value=entrant.label,
             race=bool(settings.race),
         )
+
+
+def _as_repeats(
+    ledger: Ledger, design: _Design, name: str, entrant: Entrant, settings: TuneSettings
+) -> TuneSettings:
+    """Return the settings with which a method races as in its repeats, where nothing was given."""
+    names = (_study_name(name, repeat, entrant) for repeat in range(design.n_repeats))
+    stored = next((found for study in names if (found := ledger.study(study))), None)
+    if stored is None or settings.race is not None:
+        return settings
+    return replace(settings, race=StudyPlan.from_stored(stored).race)
 
 
 def _study_name(name: str, repeat: int, entrant: Entrant) -> str:

@@ -14,7 +14,7 @@ __all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "documented", "flag_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "assignments"]
+Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "choice", "assignments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,20 @@ def _compared_methods() -> str:
 
 
 def _declared_ensembles() -> str:
-    declared = (f"{m.ensemble} for {m.name}" for m in METHODS.values() if m.ensemble)
-    return ", ".join(["single", *declared])
+    by_kind: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        if method.ensemble:
+            by_kind.setdefault(method.ensemble, []).append(method.name)
+    of_kinds = [
+        f"{kind} for {', '.join(names)}{' without constraints' if kind == 'auto' else ''}"
+        for kind, names in by_kind.items()
+    ]
+    return "; ".join([*of_kinds, "single otherwise"])
+
+
+def _raced_methods() -> str:
+    raced = ", ".join(method.name for method in METHODS.values() if method.is_raced)
+    return f"for {raced} with several folds and a cache"
 
 
 _OPTIONS = (
@@ -82,10 +94,10 @@ _OPTIONS = (
     Option("metric", "text", "Search", "What to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).", "METRIC", default="error for classes, r2 for numbers"),
     Option("positive", "text", "Search", "Of two classes, the one to be found; for precision, recall, f1 and the like.", "LABEL", default="the rarer"),
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
-    Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these.", "N|KIND", default=_declared_ensembles),
+    Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these that takes no more than three times as long to fit as the best trial, or a second.", "N|KIND", default=_declared_ensembles),
     Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
-    Option("race", "switch", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest."),
-    Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; or a study of the store, of which it is the ten best.", "FILE|STUDY"),
+    Option("race", "choice", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest.", default=_raced_methods),
+    Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; a study of the store, of which it is the ten best; portfolio, configurations that did well on many tables; or none.", "FILE|STUDY|portfolio|none"),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Configurations to begin in all, those of earlier runs of the study included; going on with one is not counted.", "N"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from prefect_tune.flows.preparation.constraints import (
     check_constraints,
@@ -21,13 +22,14 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
-__all__ = ["Posed", "pose", "resolve"]
+__all__ = ["Posed", "is_raced", "pose", "resolve"]
 
 _DEFAULT_FOLDS = 3
 _SHOWN_MODELS = 6
@@ -97,11 +99,11 @@ def resolve(
     posed = pose(settings, found)
     split, objective = posed.split, posed.objective
     bounds = settings.bounds or ()
-    options, race = dict(settings.options), bool(settings.race)
-    start = _start(settings, found.space, store)
-    made = check_method(
-        method, options, found.space, objective, option="option", race=race, start=start
-    )
+    options = dict(settings.options)
+    check = partial(check_method, method, options, found.space, objective, option="option")
+    race = is_raced(settings, plain := check(race=bool(settings.race)))
+    start = _start(settings, plain, store)
+    made = check(race=race, start=start)
     plan = StudyPlan(
         source=found.source,
         data_name=dataset.name,
@@ -147,9 +149,28 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
     )
 
 
-def _start(settings: TuneSettings, space: Space, store: ArtifactStore) -> list[Configuration]:
-    """Return the configurations to begin with."""
-    return known_configurations(settings.start_from, space, store) if settings.start_from else []
+def is_raced(settings: TuneSettings, optimizer: Optimizer) -> bool:
+    """Return whether configurations race: as given, or else where it is known to help.
+
+    Args:
+        settings: As given.
+        optimizer: Of the method.
+    """
+    if settings.race is not None:
+        return settings.race
+    n_folds = optimizer.objective.n_folds or 1
+    is_served = n_folds > 1 and settings.use_cache is not False
+    return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
+
+
+def _start(
+    settings: TuneSettings, optimizer: Optimizer, store: ArtifactStore
+) -> list[Configuration]:
+    """Return the configurations to begin with: those named, or else a portfolio or none."""
+    if settings.start_from is None:
+        begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
+        return portfolio_of(optimizer.space) if begins else []
+    return known_configurations(settings.start_from, optimizer.space, store)
 
 
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:

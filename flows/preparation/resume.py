@@ -118,6 +118,11 @@ def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:
             f"study {name!r} was begun without {flag_of(field)}, and cannot be continued with it",
             remedy=_ANOTHER,
         )
+    elif given is False and current is True:
+        raise CannotContinue(
+            f"study {name!r} was begun with {flag_of(field)}, and cannot be continued without it",
+            remedy=_ANOTHER,
+        )
     elif given is not None and given != current:
         has = (
             f"{f'the options {dict(current)}' if current else 'no options'} of its method"

@@ -159,7 +159,7 @@ class TuneSettings:
             eviction=_known_policy(p["eviction"]),
             use_cache=not p["no_cache"],
             epochs=p["epochs"],
-            race=p["race"] or None,
+            race=p["race"],
             start_from=p.get("start"),
         )
 

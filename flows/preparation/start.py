@@ -12,11 +12,13 @@ from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
 
 __all__ = ["known_configurations"]
 
 _BEST = 10
 """Configurations of an earlier study that are begun with."""
+_NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
     '"hyperparameters": {...}}, ...}], or what `prefect-tune trials STUDY --json` prints'
@@ -27,14 +29,18 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     """Return the configurations that `--start` names.
 
     Args:
-        start: A JSON file with a list of configurations or of trials, or the name of a study, of
-            which it is the ten best that ran whole.
+        start: A JSON file with a list of configurations or of trials; the name of a study, of which
+            it is the ten best that ran whole; `portfolio` for that of the space; or `none`.
         space: What is to be searched.
         store: Where studies are.
 
     Raises:
-        BadInput: If there is neither, or something in it is not of the space; names it.
+        BadInput: If there is none of these, or something in it is not of the space; names it.
     """
+    if start == _NONE:
+        return []
+    if start == _PORTFOLIO:
+        return _portfolio(space)
     if Path(start).is_file():
         return list(_of_file(Path(start), start, space))
     try:
@@ -44,6 +50,17 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
             f"there is no such file, and {error}", option="start", value=start, remedy=_WRITTEN
         ) from error
     return _best_of(trials, start, space)
+
+
+def _portfolio(space: Space) -> list[Configuration]:
+    if not (found := portfolio_of(space)):
+        raise BadInput(
+            f"space {space.name!r} has no portfolio",
+            option="start",
+            value=_PORTFOLIO,
+            remedy="leave it out, or name a file or a study",
+        )
+    return found
 
 
 def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:

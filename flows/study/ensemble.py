@@ -19,6 +19,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.ensembling.agnostic import bootstraps_for
 from prefect_tune.tasks.ensembling.choosing import CANDIDATES, MOST_PICKS, Kind, choose
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
@@ -27,6 +28,10 @@ __all__ = ["ChosenEnsemble", "choose_ensemble"]
 
 _STREAM = 0x656E7365
 """Of the study's seed, apart from all other draws."""
+_MOST_REFITS = 3.0
+_LITTLE_SECONDS = 1.0
+"""What the members of an ensemble of kind `auto` may take to fit: as much as the best trial so many
+times, or what nobody notices."""
 _FEW_ROWS = 30
 """Bootstraps of fewer are so alike, or so wild, that which model wins them says little."""
 
@@ -98,11 +103,12 @@ def choose_ensemble(
     if not trials:
         return _alone(feasible[0], notes)
     picks, bootstraps = min(size or MOST_PICKS, len(feasible)), _bootstraps(study)
+    limit = _fit_limit(trials) if kind == "auto" else None
     nested: Mapping[Kind, float] = {}
     built: Kind = "single"
     if kind != "auto":
         built = kind
-    elif nested := nested_losses(held_out, picks, bootstraps, _sequence(study, 1)):
+    elif nested := nested_losses(held_out, picks, bootstraps, _sequence(study, 1), limit=limit):
         built = best_kind(nested)
     else:
         notes.append(
@@ -110,12 +116,29 @@ def choose_ensemble(
             "on; the best trial alone is taken"
         )
     rng = np.random.default_rng(_sequence(study, 0))
-    choice = choose(built, held_out, picks, bootstraps, rng)
+    choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
     is_better = choice.losses[-1] < _loss(feasible[0])  # whose predictions may be gone
     if choice.kind == "single" or (choice.kind == "greedy" and not is_better):
         return _alone(feasible[0], notes, nested)
     members = tuple((trials[i], weight) for i, weight in choice.weights.items())
     return ChosenEnsemble(choice.kind, members, choice.losses, nested, tuple(notes))
+
+
+def _fit_limit(trials: Sequence[Trial]) -> FitLimit:
+    """Return the limit on what members take to fit, each as it took on a fold.
+
+    Args:
+        trials: The best one first.
+    """
+    seconds = np.array([_fold_seconds(trial) for trial in trials])
+    return FitLimit(seconds, max(_MOST_REFITS * seconds[0], _LITTLE_SECONDS))
+
+
+def _fold_seconds(trial: Trial) -> float:
+    """Return what making all steps of a trial takes on one fold, on average."""
+    assert trial.evaluation is not None  # noqa: S101 - it is complete
+    steps = trial.evaluation.steps
+    return sum(cost.seconds for cost in steps) / max(1, len({cost.fold for cost in steps}))
 
 
 def _alone(

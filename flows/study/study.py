@@ -17,11 +17,13 @@ from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.study.stretch_pins import StretchPins
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["Study", "StudyFailed"]
@@ -72,11 +74,7 @@ class Study:
         self.result = dict(stored.result)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
-            raise BadInput(
-                f"study {name!r} searches a space {space.name!r} that this version of prefect-tune "
-                "knows otherwise",
-                remedy="continue it with the version that made it",
-            )
+            raise _other_space(name, self.problem, space)
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
         self.optimizer, self.trials, self.ask_seconds = replayed
         self.asking_seconds = sum(self.ask_seconds)
@@ -287,3 +285,23 @@ class Study:
         self.ledger.set_trial(self.name, trial.to_json())
         self.trials.keep(trial)
         return trial
+
+
+def _other_space(name: str, problem: Problem, space: Space) -> BadInput:
+    """Return the error that the space of a study is not what it was, and why as far as known."""
+    from prefect_tune.tasks.catalogue.spaces import missing_libraries  # noqa: PLC0415 - heavy
+
+    here = {algorithm.id for step in space.steps for algorithm in step.algorithms}
+    lost = {algorithm for _, ids in problem.algorithms for algorithm in ids} - here
+    missing = missing_libraries(space.name) if lost else ()
+    if missing:
+        return BadInput(
+            f"study {name!r} searches algorithms that need {', '.join(missing)}, which is not "
+            f"installed here: {', '.join(sorted(lost))}",
+            remedy="pip install 'prefect-tune[boosting]'",
+        )
+    return BadInput(
+        f"study {name!r} searches a space {space.name!r} that this version of prefect-tune knows "
+        "otherwise",
+        remedy="continue it with the version that made it",
+    )

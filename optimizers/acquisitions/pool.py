@@ -82,5 +82,6 @@ def moved(
             algorithms[row, step] = rng.choice(others)
             own = space.columns.step == step
             units[row, own] = redrawn[row, own]
+    algorithms = space.settled(algorithms)
     can_run = space.can_run(algorithms)
     return inputs.snapped(Candidates(algorithms[can_run], units[can_run]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,13 @@ class PathTable:
 
     @property
     def rank(self) -> int:
-        """How many paths of the full product are linearly independent (N - K + 1)."""
+        """How many paths of the full product are linearly independent (N - K + 1).
+
+        Of those in the table, where algorithms ignore steps: what nothing else may choose does not
+        vary by itself.
+        """
+        if self.space.has_ignored:
+            return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
         return design_rank(self.one_hot.shape[1], len(self.space.searched))
 
     @cached_property
@@ -86,11 +93,24 @@ class PathTable:
 
     @cached_property
     def plain(self) -> list[int]:
-        """One path of each model, with nothing before it as far as the steps allow."""
+        """One path of each model, with nothing before it as far as the steps allow.
+
+        Where algorithms ignore steps, a model whose plain path cannot run has the one most like it.
+        """
         *before, model = self.space.searched
         plain = tuple(step.plainest.id for step in before)
-        paths = [(*plain, algorithm.id) for algorithm in model.algorithms]
+        paths = [self.space.settled((*plain, algorithm.id)) for algorithm in model.algorithms]
+        if self.space.has_ignored:
+            paths = [path if path in self._number else self._most_alike(path) for path in paths]
         return [i for i in map(self._number.get, paths) if i is not None]
+
+    def _most_alike(self, path: Path) -> Path:
+        """Return the path of the same model with the most algorithms of this one, if there is any.
+
+        The first one of several.
+        """
+        same = [p for p in self.paths if p[-1] == path[-1]]
+        return max(same, key=lambda p: sum(map(eq, p, path)), default=path)
 
     def _path_of(self, trial: Trial) -> Path:
         if trial.number not in self._of_trials:

@@ -34,6 +34,10 @@ class Flags:
             again with `warm_start`, or not at all.
         epochs: Constructor argument that says how many epochs a full fit has: passes over the rows
             (`max_iter`) or trees (`n_estimators`). Empty when one pass is the whole fit.
+        out_of_fold: Whether training rows come out otherwise than new ones, as those of target
+            encoding do: they are what `fit_transform` makes.
+        few_categories: Whether it takes a table, but at most 255 categories of a column; the rarest
+            become gaps just before it.
     """
 
     accepts_sparse: bool = True
@@ -44,6 +48,8 @@ class Flags:
     stochastic: bool = False
     iterative: Literal["none", "partial_fit", "warm_start"] = "none"
     epochs: str = ""
+    out_of_fold: bool = False
+    few_categories: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +76,11 @@ class Algorithm:
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
         order: Names of steps as they are to run, for a choice of `order_step`.
+        ignores: Names of earlier steps whose choice means nothing to it. Where it is chosen they do
+            nothing, so each of them needs a choice that does nothing.
+        only_ignored: Whether it is chosen only where a later algorithm ignores its step; what does
+            nothing then is not otherwise to be had.
+        requires: Packages that it needs and that may not be installed; in keys with their versions.
     """
 
     id: str
@@ -83,6 +94,9 @@ class Algorithm:
     flags: Flags = field(default_factory=Flags)
     class_weights: Literal["", "balanced"] = ""
     order: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
+    only_ignored: bool = False
+    requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.transforms if name not in self.hyperparameters]
@@ -119,6 +133,7 @@ class Algorithm:
     def describe(self) -> dict[str, Any]:
         """Return all that makes it what it is, as JSON values."""
         serialized = self.hyperparameters.to_serialized_dict()
+        flags = asdict(self.flags)
         return {
             "id": self.id,
             "estimator": self.import_path,
@@ -129,10 +144,20 @@ class Algorithm:
             "sparse_estimator": self.sparse_estimator,
             "sparse_fixed": dict(self.sparse_fixed),
             "transforms": {name: _rule_name(rule) for name, rule in self.transforms.items()},
-            "flags": asdict(self.flags),
+            "flags": {name: value for name, value in flags.items() if _is_told(name, value)},
             "class_weights": self.class_weights,
             "order": list(self.order),
+            **{
+                name: list(value) if isinstance(value, tuple) else value
+                for name in ("ignores", "only_ignored", "requires")
+                if (value := getattr(self, name))
+            },
         }
+
+
+def _is_told(flag: str, value: Any) -> bool:
+    """Return whether a flag is described: later ones only if set, or old digests would change."""
+    return bool(value) or flag not in {"out_of_fold", "few_categories"}
 
 
 def _rule_name(rule: str | Callable[..., Any]) -> str:

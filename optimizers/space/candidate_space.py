@@ -60,16 +60,21 @@ class CandidateSpace:
         ]
         """By column, the values whose positions are known: a way there and back may lose digits."""
         self._feasible: dict[tuple[int, ...], bool] = {}
+        self._settled: dict[tuple[int, ...], list[int]] = {}
         self._paths: NDArray[np.intp] | None = None
-        if self.proposed.n_paths <= _MOST_PATHS:
+        if self.proposed.n_paths <= _MOST_PATHS and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: np.random.Generator) -> Candidates:
-        """Return up to n candidates from the prior, uniform over the paths that can run."""
+        """Return up to n candidates from the prior, uniform over the paths that can run.
+
+        Where algorithms ignore steps, those of each step are drawn evenly before that counts.
+        """
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
         else:
-            algorithms = np.column_stack([rng.choice(a, size=n) for a in self.allowed])
+            drawn = np.column_stack([rng.choice(a, size=n) for a in self.allowed])
+            algorithms = self.settled(drawn)
             algorithms = algorithms[self.can_run(algorithms)]
         return Candidates(algorithms, rng.random((len(algorithms), len(self.columns))))
 
@@ -122,6 +127,16 @@ class CandidateSpace:
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
         inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
         return inside
+
+    def settled(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the canonical paths nearest to paths put together step by step, shape (n, K)."""
+        if not self.space.has_ignored or not len(algorithms):
+            return algorithms
+        rows = [tuple(int(a) for a in row) for row in algorithms]
+        for row in set(rows) - self._settled.keys():
+            path = tuple(self._ids[k][a] for k, a in enumerate(row))
+            self._settled[row] = self._indices(self.proposed.settled(path))
+        return np.array([self._settled[row] for row in rows], dtype=np.intp)
 
     def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return which paths can run, shape (n,), from their algorithms, shape (n, K)."""

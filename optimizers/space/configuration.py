@@ -72,7 +72,9 @@ class Configuration:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read and check a configuration against a space.
+        """Read and check a configuration against a space, in canonical form.
+
+        Steps that a later algorithm ignores do nothing, whatever the document has.
 
         Raises:
             ValueError: If steps, algorithms or hyperparameters are not those of the space, if a
@@ -90,7 +92,13 @@ class Configuration:
             algorithm = step.algorithm(given["algorithm"])
             values = given.get("hyperparameters", {})
             choices.append((step.name, _checked(algorithm, values, step.name)))
-        configuration = cls(tuple(choices))
+        path = tuple(choice.algorithm for _, choice in choices)
+        configuration = cls(
+            tuple(
+                (step, choice if choice.algorithm == algorithm else Choice(algorithm))
+                for (step, choice), algorithm in zip(choices, space.canonical(path), strict=True)
+            )
+        )
         if not space.is_feasible(configuration.path):
             raise ValueError(
                 f"path {' > '.join(configuration.path)} cannot run in space {space.name!r}"

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 
-__all__ = ["neighbours"]
+__all__ = ["moved_positions", "neighbours"]
 
 
 def neighbours(
@@ -19,7 +19,8 @@ def neighbours(
     """Return up to n neighbours of each candidate, and the row each comes from.
 
     A neighbour differs in one thing, drawn evenly from its steps with a choice and its active
-    hyperparameters: another algorithm, another category, or a normal step from the number.
+    hyperparameters: another algorithm, another category, or a normal step from the number. Where
+    algorithms ignore steps, another one may settle others than its own.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]
@@ -35,7 +36,12 @@ def neighbours(
     rows = np.flatnonzero(changed >= len(has_choice))
     columns = changed[rows] - len(has_choice)
     sizes = space.columns.sizes[columns]
-    units[rows, columns] = _moved(units[rows, columns], sizes, deviation, rng)
+    units[rows, columns] = moved_positions(units[rows, columns], sizes, deviation, rng)
+    if space.space.has_ignored:
+        algorithms = space.settled(algorithms)
+        is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
+        is_same &= changed < len(has_choice)  # another choice of a step that is ignored
+        algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
     kept = space.can_run(algorithms)
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 
@@ -50,17 +56,24 @@ def _others(
     return drawn
 
 
-def _moved(
+def moved_positions(
     before: NDArray[np.float64],
     sizes: NDArray[np.intp],
     deviation: float,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Return numbers a normal step away, and another of the categories where there are any."""
-    moved = before + deviation * rng.standard_normal(len(before))
+    """Return numbers a normal step away, and another of the categories where there are any.
+
+    Args:
+        before: Positions in [0, 1].
+        sizes: Of categories, how many; 0 for numbers. Of the same shape, or of its last axis.
+        deviation: Of a step.
+        rng: Source of randomness.
+    """
+    moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left
     others = np.maximum(sizes - 1, 1)
-    away = 1 + np.minimum(np.floor(rng.random(len(before)) * others), others - 1)
+    away = 1 + np.minimum(np.floor(rng.random(before.shape) * others), others - 1)
     with_size = np.maximum(sizes, 1)
     redrawn = (np.floor(before * with_size) + away) % with_size
     changed: NDArray[np.float64] = np.where(sizes > 0, (redrawn + 0.5) / with_size, moved)

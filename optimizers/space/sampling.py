@@ -1,4 +1,8 @@
-"""Configurations drawn from the prior: uniform over paths, then over each range."""
+"""Configurations drawn from the prior: uniform over paths, then over each range.
+
+Where algorithms ignore steps, those of each step are drawn evenly before that counts: of paths that
+can run, a model that ignores much has few.
+"""
 
 from collections.abc import Set as AbstractSet
 
@@ -88,7 +92,8 @@ def new_configuration(
 
 def _sample_path(space: Space, rng: np.random.Generator) -> Path:
     for _ in range(_MOST_DRAWS):
-        path = tuple(s.algorithms[int(rng.integers(len(s.algorithms)))].id for s in space.searched)
+        drawn = (s.algorithms[int(rng.integers(len(s.algorithms)))].id for s in space.searched)
+        path = space.settled(tuple(drawn))
         if space.is_feasible(path):
             return path
     raise ValueError(

@@ -10,12 +10,16 @@ from math import prod
 from typing import Any, Literal
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.orders import (
+from prefect_tune.optimizers.space.equal_paths import (
+    check_ignored,
     check_order,
     in_chosen_order,
     is_first_of_equal_orders,
+    n_canonical,
+    with_idle_steps,
+    with_ignored_idle,
 )
+from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.step import Step
 
 __all__ = ["Path", "Space"]
@@ -27,6 +31,8 @@ Path = tuple[str, ...]
 @dataclass(frozen=True, eq=False)
 class Space:
     """Ordered steps; a pipeline takes one algorithm of each.
+
+    Many methods: each is something that follows from the steps, in a few lines.
 
     Attributes:
         name: What `--space` calls it.
@@ -56,6 +62,7 @@ class Space:
                 self.step(step).algorithm(algorithm)
         for position in range(len(self.steps)):
             check_order(self.name, self.steps, position)
+        check_ignored(self.name, self.steps)
         if next(self.paths(), None) is None:
             raise ValueError(f"space {self.name!r} has no path that can run")
 
@@ -75,9 +82,11 @@ class Space:
                 return step
         raise UnknownName(f"step of space {self.name!r}:", name, [s.name for s in self.steps])
 
-    @property
+    @cached_property
     def n_paths(self) -> int:
-        """Size of the full product of algorithms, as the papers count."""
+        """Size of the full product of algorithms, as the papers count; equal paths count once."""
+        if self.has_ignored:
+            return n_canonical(self.searched)
         return prod(len(s.algorithms) for s in self.searched)
 
     @cached_property
@@ -100,8 +109,11 @@ class Space:
         """Return whether that path can run.
 
         It cannot with a forbidden pair, with sparse data where dense is needed, or when another
-        order of the steps makes the same pipeline and comes first.
+        path makes the same pipeline and stands for it: one with an earlier order of the steps, or
+        with nothing in a step that is ignored.
         """
+        if self.has_ignored and self.settled(path) != path:
+            return False
         pipeline = self.pipeline(path)
         named = [(step.name, algorithm.id) for step, algorithm in pipeline if not step.fixed]
         if any(pair in self.forbidden for pair in pairwise(named)):
@@ -132,6 +144,35 @@ class Space:
             return tuple(pairs)
         return in_chosen_order(pairs)
 
+    def canonical(self, path: Path) -> Path:
+        """Return the path that stands for this one: steps that are ignored do nothing.
+
+        Raises:
+            UnknownName: If a step has no such algorithm.
+        """
+        if not self.has_ignored:
+            return path
+        return tuple(a.id for a in with_ignored_idle(self.searched, self.algorithms(path)))
+
+    def settled(self, path: Path) -> Path:
+        """Return the canonical path nearest to one that was put together step by step.
+
+        A step that may do nothing only where it is ignored gets its plainest algorithm otherwise.
+
+        Raises:
+            UnknownName: If a step has no such algorithm.
+        """
+        if not self.has_ignored:
+            return path
+        settled = with_ignored_idle(self.searched, self.algorithms(path), settle=True)
+        return tuple(a.id for a in settled)
+
+    @cached_property
+    def has_ignored(self) -> bool:
+        """Whether an algorithm ignores a step, so that different choices make equal paths."""
+        algorithms = (a for s in self.searched for a in s.algorithms)
+        return any(a.ignores or a.only_ignored for a in algorithms)
+
     def algorithms(self, path: Path) -> tuple[Algorithm, ...]:
         """Return the algorithm that a path takes of each searched step.
 
@@ -147,9 +188,12 @@ class Space:
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
         """Return the part with only some algorithms, given by the name of each searched step.
 
+        Steps that one of them ignores keep what does nothing.
+
         Raises:
             ValueError: If a step keeps no algorithm, or no path that can run is left.
         """
+        algorithms = with_idle_steps(self.searched, algorithms)
         steps = tuple(
             s
             if s.fixed

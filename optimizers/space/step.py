@@ -43,8 +43,17 @@ class Step:
 
     @property
     def plainest(self) -> Algorithm:
-        """The algorithm that hands on what it was given, or the first one if there is none."""
-        return next((a for a in self.algorithms if a.is_idle), self.algorithms[0])
+        """The algorithm that hands on what it was given, or the first one if there is none.
+
+        Not one that is chosen only where the step is ignored.
+        """
+        free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
+        return next((a for a in free if a.is_idle), free[0])
+
+    @property
+    def idle(self) -> Algorithm | None:
+        """The algorithm that does nothing, the first one; None if there is none."""
+        return next((a for a in self.algorithms if a.is_idle), None)
 
     def algorithm(self, algorithm_id: str) -> Algorithm:
         """Return the algorithm of that id.

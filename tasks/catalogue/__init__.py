@@ -2,8 +2,10 @@
 
 One file per step of the papers' pipelines: `construction` of features, `table_preparation`,
 `rescaling`, `balancing`, `preprocessing`, and the models of `classification` and `regression`;
-`admm` and `admm_models` have what is ADMM's alone, `ensemble_smbo` spaces of a single model,
-`modern` what is in no paper's space.
+`admm` and `admm_models` have what is ADMM's alone, `ensemble_smbo` spaces of a single model.
+`modern` has the modern spaces, with `boosted_trees` and `modern_models`; `gaps_and_categories`,
+`combinations`, `scaled_targets` and `boosting` have what those are made of, and `portfolios` what a
+search of them begins with.
 `spaces` puts them together, `shared_spaces` has the hyperparameters that several algorithms share,
 `estimators` and `construction` our own estimators.
 

@@ -36,7 +36,7 @@ from sklearn.feature_selection import (
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier, SGDRegressor
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -59,7 +59,6 @@ __all__ = [
     "linear_discriminant",
     "logistic_regression",
     "mlp",
-    "mlp_regressor",
     "passive_aggressive_classifier",
     "passive_aggressive_regressor",
     "robust_scaler",
@@ -314,16 +313,6 @@ def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression
 def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
     """Return a network of equally wide hidden layers, trained by Adam."""
     return MLPClassifier(
-        hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
-        solver="adam",
-        n_iter_no_change=32,
-        **arguments,
-    )
-
-
-def mlp_regressor(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPRegressor:
-    """Return the same for numbers."""
-    return MLPRegressor(
         hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
         solver="adam",
         n_iter_no_change=32,

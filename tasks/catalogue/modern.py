@@ -1,165 +1,188 @@
-"""A space for tables of today: fewer choices before the model, and models that win on tables.
+"""The modern spaces: tables as they are for models that take them so, well prepared for the others.
 
-Histogram gradient boosting, forests of 300 trees, networks, kernels and linear models; gaps and
-categories in two ways each; the scalings that help what is not a tree. Ranges of boosting are those
-within which FLAML and AutoGluon search.
+Nothing stands in front of a model that means nothing to it. Boosted trees take gaps and categories
+as they are, and no other model does; other trees take no rescaling, and all else is rescaled.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+from ConfigSpace import ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.step import Step
-from prefect_tune.tasks.catalogue import classification, preprocessing, rescaling
-from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue import preprocessing, rescaling
+from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue.boosted_trees import BOOSTED_TREES, BOOSTED_TREES_OF_NUMBERS
+from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
+from prefect_tune.tasks.catalogue.modern_models import MODELS, MODELS_OF_NUMBERS, TREES
 
-__all__ = [
-    "CLASSIFY_MODERN",
-    "ENCODE_MODERN",
-    "IMPUTE_MODERN",
-    "PREPROCESS_MODERN",
-    "PREPROCESS_NUMBERS_MODERN",
-    "REGRESS_MODERN",
-    "RESCALE_MODERN",
-]
+__all__ = ["MODERN", "MODERN_HEALTHCARE", "MODERN_REGRESSION"]
 
-_PREPARATION = "prefect_tune.tasks.catalogue.table_preparation"
-_ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
-_N_TREES = 300
-_WEIGHTED = Flags(weights="class_weight", stochastic=True)
+_CATALOGUE = "prefect_tune.tasks.catalogue"
+_PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
+_ONLY_IGNORED = Algorithm(id="none", only_ignored=True)
 
-IMPUTE_MODERN = Step(
+
+def _min_frequency() -> ConfigurationSpace:
+    return ConfigurationSpace(space=[Integer("min_frequency", (1, 50), default=1, log=True)])
+
+
+def _combining(kind: str, name: str, target: str) -> Algorithm:
+    return Algorithm(
+        id=kind,
+        estimator=f"{_CATALOGUE}.combinations.{name}",
+        hyperparameters=ConfigurationSpace(
+            space=[Integer("n_combinations", (2, 64), default=12, log=True)]
+        ),
+        fixed={"target": target},
+    )
+
+
+def _construct(target: str) -> Step:
+    return Step(
+        "construct",
+        (
+            Algorithm(id="none"),
+            _combining("arithmetic", "ArithmeticCombinations", target),
+            _combining("interactions", "CategoryInteractions", target),
+        ),
+    )
+
+
+_IMPUTE = Step(
     "impute",
     (
-        *IMPUTE.algorithms,
-        Algorithm(
-            id="median_and_gaps",
-            estimator=f"{_PREPARATION}.make_imputer",
-            fixed={"indicators": True},
-            flags=Flags(output="same"),
-        ),
+        _ONLY_IGNORED,
+        Algorithm(id="median", estimator=f"{_CATALOGUE}.table_preparation.make_imputer"),
+        Algorithm(id="median_with_indicators", estimator=f"{_PREPARATION}.imputer_with_indicators"),
     ),
 )
-"""Medians, with columns that say where the gaps were or without."""
-ENCODE_MODERN = Step(
-    "encode",
-    (
-        *ENCODE.algorithms,
-        Algorithm(
-            id="ordinal",
-            estimator=f"{_PREPARATION}.make_ordinal_encoder",
-            hyperparameters=ConfigurationSpace(
-                space=[Integer("min_frequency", (1, 50), default=1, log=True)]
+
+
+def _encode(target: str) -> Step:
+    return Step(
+        "encode",
+        (
+            _ONLY_IGNORED,
+            Algorithm(
+                id="one_hot",
+                estimator=f"{_PREPARATION}.one_hot_encoder",
+                hyperparameters=_min_frequency(),
+                flags=Flags(output="dense"),
             ),
-            flags=Flags(output="dense"),
+            Algorithm(
+                id="ordinal",
+                estimator=f"{_PREPARATION}.ordinal_encoder",
+                hyperparameters=_min_frequency(),
+                flags=Flags(output="dense"),
+            ),
+            Algorithm(
+                id="target",
+                estimator=f"{_PREPARATION}.target_encoder",
+                hyperparameters=ConfigurationSpace(
+                    space=[Float("smooth", (0.1, 100.0), default=10.0, log=True)]
+                ),
+                fixed={"target": target},
+                flags=Flags(output="dense", stochastic=True, out_of_fold=True),
+            ),
         ),
-    ),
-)
-POWER = Algorithm(
+    )
+
+
+_POWER = Algorithm(
     id="power",
     estimator="sklearn.preprocessing.PowerTransformer",
-    flags=Flags(accepts_sparse=False),
+    flags=Flags(accepts_sparse=False, output="dense"),
 )
-RESCALE_MODERN = Step(
-    "rescale", (rescaling.NONE, rescaling.STANDARDIZE, rescaling.QUANTILES, POWER)
+_RESCALE = Step(
+    "rescale",
+    (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX),
 )
-PREPROCESS_MODERN = Step(
-    "preprocess",
-    (
-        preprocessing.NONE,
-        preprocessing.SELECT_PERCENTILE,
-        preprocessing.PCA,
-        preprocessing.NYSTROEM,
+_PCA = preprocessing.PCA
+_NYSTROEM = Algorithm(
+    id="nystroem",
+    estimator="sklearn.kernel_approximation.Nystroem",
+    memory="nystroem",
+    hyperparameters=ConfigurationSpace(
+        space=[
+            Integer("n_components", (50, 1000), default=200, log=True),
+            Float("gamma", (1e-2, 10.0), default=1.0, log=True),
+        ]
     ),
-)
-PREPROCESS_NUMBERS_MODERN = Step(
-    "preprocess",
-    tuple(
-        PREPROCESS_NUMBERS.algorithm(name)
-        for name in ("none", "select_percentile", "pca", "nystroem")
-    ),
+    fixed={"kernel": "rbf"},
+    transforms={"n_components": "clip_n", "gamma": "per_column"},
+    flags=Flags(output="dense", stochastic=True),
 )
 
 
-def _histograms(estimator: str, weights: Flags) -> Algorithm:
-    return Algorithm(
-        id="hist_gradient_boosting",
-        estimator=f"sklearn.ensemble.{estimator}",
-        hyperparameters=ConfigurationSpace(
-            space=[
-                Float("learning_rate", (0.01, 1.0), default=0.1, log=True),
-                Integer("max_iter", (16, 512), default=100, log=True),
-                Integer("max_leaf_nodes", (4, 128), default=31, log=True),
-                Integer("min_samples_leaf", (1, 200), default=20, log=True),
-                Float("l2_regularization", (1e-8, 10.0), default=1e-8, log=True),
-                Float("max_features", (0.2, 1.0), default=1.0),
-            ]
+def _preprocess(score: str) -> Step:
+    percentile = Algorithm(
+        id="select_percentile",
+        estimator=f"{_CATALOGUE}.estimators.select_percentile",
+        hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
+        fixed={"score": score},
+    )
+    return Step("preprocess", (preprocessing.NONE, percentile, _PCA, _NYSTROEM))
+
+
+_ROTATED_FOR_TREES = frozenset(
+    ((("preprocess", made), ("fit model", model)))
+    for made in (_PCA.id, _NYSTROEM.id)
+    for model in TREES
+)
+"""They look at unscaled columns, and split along them."""
+
+
+def _of_events(models: Sequence[Algorithm]) -> Step:
+    """Return the models as they are for events, which have neither gaps nor categories."""
+    of_tables = {"impute", "encode"}
+    return Step(
+        "fit model",
+        tuple(
+            replace(m, ignores=tuple(name for name in m.ignores if name not in of_tables))
+            for m in models
         ),
-        fixed={"early_stopping": False},
-        flags=replace(weights, accepts_sparse=False, iterative="warm_start", epochs="max_iter"),
     )
 
 
-def _forest(name: str, estimator: str, weights: Flags, *, bootstrap: bool) -> Algorithm:
-    return Algorithm(
-        id=name,
-        estimator=f"sklearn.ensemble.{estimator}",
-        hyperparameters=ConfigurationSpace(
-            space=[
-                Float("max_features", (0.05, 1.0), default=0.3),
-                Integer("min_samples_leaf", (1, 20), default=1, log=True),
-            ]
-        ),
-        fixed={"n_estimators": _N_TREES, "bootstrap": bootstrap, "n_jobs": 1},
-        flags=replace(weights, iterative="warm_start", epochs="n_estimators"),
-    )
-
-
-def _network(estimator: str) -> Algorithm:
-    return Algorithm(
-        id="mlp",
-        estimator=f"{_ESTIMATORS}.{estimator}",
-        hyperparameters=ConfigurationSpace(
-            space=[
-                Integer("hidden_layers", (1, 3), default=1),
-                Integer("nodes_per_layer", (16, 256), default=64, log=True),
-                Float("alpha", (1e-6, 1.0), default=1e-4, log=True),
-                Float("learning_rate_init", (1e-4, 1e-1), default=1e-3, log=True),
-                Categorical("activation", ["relu", "tanh"], default="relu"),
-            ]
-        ),
-        fixed={"max_iter": 200},
-        flags=Flags(stochastic=True, iterative="warm_start", epochs="max_iter"),
-    )
-
-
-CLASSIFY_MODERN = Step(
-    "fit model",
+MODERN = Space(
+    "modern",
     (
-        _histograms(
-            "HistGradientBoostingClassifier", Flags(weights="sample_weight", stochastic=True)
-        ),
-        _forest("random_forest", "RandomForestClassifier", _WEIGHTED, bootstrap=True),
-        _forest("extra_trees", "ExtraTreesClassifier", _WEIGHTED, bootstrap=False),
-        classification.LOGISTIC_REGRESSION,
-        _network("mlp"),
-        classification.K_NEAREST,
-        classification.KERNEL_SVM,
-        classification.LINEAR_DISCRIMINANT,
+        _construct("classes"),
+        _IMPUTE,
+        _encode("classes"),
+        _RESCALE,
+        BALANCE,
+        _preprocess("f_classif"),
+        Step("fit model", (*BOOSTED_TREES, *MODELS)),
     ),
+    forbidden=_ROTATED_FOR_TREES,
 )
-_PLAIN = Flags(stochastic=True)
-REGRESS_MODERN = Step(
-    "fit model",
+MODERN_REGRESSION = Space(
+    "modern_regression",
     (
-        _histograms("HistGradientBoostingRegressor", _PLAIN),
-        _forest("random_forest", "RandomForestRegressor", _PLAIN, bootstrap=True),
-        _forest("extra_trees", "ExtraTreesRegressor", _PLAIN, bootstrap=False),
-        REGRESS.algorithm("ridge"),
-        _network("mlp_regressor"),
-        REGRESS.algorithm("k_nearest"),
-        REGRESS.algorithm("kernel_svm"),
+        _construct("numbers"),
+        _IMPUTE,
+        _encode("numbers"),
+        _RESCALE,
+        _preprocess("f_regression"),
+        Step("fit model", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS)),
     ),
+    forbidden=_ROTATED_FOR_TREES,
+    target="numbers",
+)
+MODERN_HEALTHCARE = Space(
+    "modern_healthcare",
+    (
+        CONSTRUCT_FEATURES,
+        DENSIFY,
+        _RESCALE,
+        BALANCE,
+        _preprocess("f_classif"),
+        _of_events((*BOOSTED_TREES, *MODELS)),
+    ),
+    forbidden=_ROTATED_FOR_TREES,
+    data="events",
 )

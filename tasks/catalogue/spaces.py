@@ -11,16 +11,17 @@ from prefect_tune.tasks.catalogue import (
     admm_models,
     classification,
     ensemble_smbo,
-    modern,
     preprocessing,
     rescaling,
 )
 from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue.boosted_trees import is_installed
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
+from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
-__all__ = ["DEFAULT_SPACES", "SPACES", "space_named"]
+__all__ = ["DEFAULT_SPACES", "SPACES", "missing_libraries", "space_named"]
 
 _TABLE = (IMPUTE, ENCODE)
 _FLASH = (
@@ -58,7 +59,16 @@ def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> 
     )
 
 
-SPACES: Mapping[str, Space] = {
+def _installed(space: Space) -> Space:
+    """Return the part of a space whose libraries are installed."""
+    if all(is_installed(a) for step in space.steps for a in step.algorithms):
+        return space
+    return space.restricted_to(
+        {s.name: {a.id for a in s.algorithms if is_installed(a)} for s in space.searched}
+    )
+
+
+_WHOLE_SPACES: Mapping[str, Space] = {
     space.name: space
     for space in (
         Space("small", (*_TABLE, *_SMALL)),
@@ -67,28 +77,6 @@ SPACES: Mapping[str, Space] = {
         Space(
             "regression",
             (*_TABLE, rescaling.RESCALE, PREPROCESS_NUMBERS, REGRESS),
-            target="numbers",
-        ),
-        Space(
-            "modern",
-            (
-                modern.IMPUTE_MODERN,
-                modern.ENCODE_MODERN,
-                modern.RESCALE_MODERN,
-                BALANCE,
-                modern.PREPROCESS_MODERN,
-                modern.CLASSIFY_MODERN,
-            ),
-        ),
-        Space(
-            "modern_regression",
-            (
-                modern.IMPUTE_MODERN,
-                modern.ENCODE_MODERN,
-                modern.RESCALE_MODERN,
-                modern.PREPROCESS_NUMBERS_MODERN,
-                modern.REGRESS_MODERN,
-            ),
             target="numbers",
         ),
         Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm_models.CLASSIFY)),
@@ -110,14 +98,27 @@ SPACES: Mapping[str, Space] = {
         _model_alone(ensemble_smbo.GRADIENT_BOOSTING_REGRESSOR, numbers=True),
         _model_alone(ensemble_smbo.RANDOM_FOREST_REGRESSOR, numbers=True),
         _model_alone(ensemble_smbo.MLP, _STANDARDIZE),
+        MODERN,
+        MODERN_HEALTHCARE,
+        MODERN_REGRESSION,
     )
 }
+SPACES: Mapping[str, Space] = {name: _installed(space) for name, space in _WHOLE_SPACES.items()}
+"""By name, without what needs a library that is not installed."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
-    ("table", "classes"): "flash",
-    ("table", "numbers"): "regression",
+    ("table", "classes"): "modern",
+    ("table", "numbers"): "modern_regression",
     ("events", "classes"): "healthcare",
 }
 """By the kind of the data and of what is to be predicted."""
+
+
+def missing_libraries(name: str) -> tuple[str, ...]:
+    """Return the packages of which the space of that name would have more; none of a user's own."""
+    steps = _WHOLE_SPACES[name].steps if name in _WHOLE_SPACES else ()
+    algorithms = (algorithm for step in steps for algorithm in step.algorithms)
+    missing = (package for a in algorithms if not is_installed(a) for package in a.requires)
+    return tuple(dict.fromkeys(missing))
 
 
 def space_named(name: str) -> Space:

@@ -1,26 +1,21 @@
-"""The first steps for tables: impute gaps, encode categories."""
+"""The fixed first steps for tables: impute gaps, encode categories."""
 
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 from prefect_tune.optimizers.space.step import Step
 
-__all__ = ["ENCODE", "IMPUTE", "make_encoder", "make_imputer", "make_ordinal_encoder"]
+__all__ = ["ENCODE", "IMPUTE", "make_encoder", "make_imputer"]
 
 MAX_CATEGORIES = 100
 """Categories of a column beyond this many, the rarest, become one."""
 
 
-def make_imputer(strategy: str = "median", *, indicators: bool = False) -> ColumnTransformer:
-    """Impute medians by default, and in categories a category of its own.
-
-    Args:
-        strategy: scikit-learn's word for what numbers get.
-        indicators: Whether columns say where gaps in numbers were.
-    """
-    numbers = SimpleImputer(strategy=strategy, keep_empty_features=True, add_indicator=indicators)
+def make_imputer(strategy: str = "median") -> ColumnTransformer:
+    """Impute medians by default, and in categories a category of its own."""
+    numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     categories = SimpleImputer(
         strategy="constant", fill_value="(missing)", keep_empty_features=True
     )
@@ -42,25 +37,6 @@ def make_encoder() -> ColumnTransformer:
         [
             ("numbers", "passthrough", make_column_selector(dtype_include="number")),
             ("categories", one_hot, make_column_selector(dtype_exclude="number")),
-        ],
-        verbose_feature_names_out=False,
-        sparse_threshold=0,
-    )
-
-
-def make_ordinal_encoder(min_frequency: int = 1) -> ColumnTransformer:
-    """Encode categories by whole numbers in their order; those not seen in training by -1.
-
-    Args:
-        min_frequency: Categories of fewer rows become one.
-    """
-    ordinal = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=-1, min_frequency=min_frequency
-    )
-    return ColumnTransformer(
-        [
-            ("numbers", "passthrough", make_column_selector(dtype_include="number")),
-            ("categories", ordinal, make_column_selector(dtype_exclude="number")),
         ],
         verbose_feature_names_out=False,
         sparse_threshold=0,

@@ -9,6 +9,7 @@ import numpy as np
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.ties import is_least
 from prefect_tune.tasks.ensembling.agnostic import agnostic_weights
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions
@@ -41,7 +42,13 @@ class Choice:
 
 
 def choose(
-    kind: Kind, held_out: HeldOut, size: int, bootstraps: Bootstraps, rng: np.random.Generator
+    kind: Kind,
+    held_out: HeldOut,
+    size: int,
+    bootstraps: Bootstraps,
+    rng: np.random.Generator,
+    *,
+    limit: FitLimit | None = None,
 ) -> Choice:
     """Build an ensemble of one kind.
 
@@ -51,11 +58,12 @@ def choose(
         size: How many members greedy selection may pick.
         bootstraps: Of the agnostic ensemble: how many, and how large.
         rng: Source of their draws.
+        limit: On what the members take to fit.
     """
     if kind == "greedy":
-        return _greedy(held_out, size)
+        return _greedy(held_out, size, limit)
     if kind == "agnostic":
-        return _agnostic(held_out, bootstraps, rng)
+        return _agnostic(held_out, bootstraps, rng, limit)
     return _single(held_out)
 
 
@@ -77,11 +85,14 @@ def _single(held_out: HeldOut) -> Choice:
     return Choice("single", {best: 1.0}, (float(losses[best]),))
 
 
-def _greedy(held_out: HeldOut, size: int) -> Choice:
+def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> Choice:
     order = np.argsort(held_out.losses, kind="stable")[:CANDIDATES]
     members = [held_out.contributed(candidate) for candidate in order]
     picks, losses = greedy_picks(
-        members, lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()), size
+        members,
+        lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()),
+        size,
+        None if limit is None else limit.of(order),
     )
     if losses[-1] >= held_out.losses.min():
         return _single(held_out)
@@ -89,8 +100,14 @@ def _greedy(held_out: HeldOut, size: int) -> Choice:
     return Choice("greedy", weights, tuple(losses))
 
 
-def _agnostic(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator) -> Choice:
+def _agnostic(
+    held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator, limit: FitLimit | None
+) -> Choice:
     weights = agnostic_weights(held_out, bootstraps, rng)
-    loss = held_out.fold_losses(held_out.blended(weights)).mean()
     order = [i for i in np.argsort(-weights, kind="stable") if weights[i]]
+    if limit is not None:
+        order = limit.kept(order)
+        weights = np.where(np.isin(np.arange(len(weights)), order), weights, 0.0)
+        weights = weights / weights.sum()
+    loss = held_out.fold_losses(held_out.blended(weights)).mean()
     return Choice("agnostic", {int(i): float(weights[i]) for i in order}, (float(loss),))

@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.ties import is_least
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 
 __all__ = ["greedy_picks", "weights_of"]
 
 
 def greedy_picks(
-    members: Sequence[NDArray[np.float64]], loss: Callable[[NDArray[np.float64]], float], size: int
+    members: Sequence[NDArray[np.float64]],
+    loss: Callable[[NDArray[np.float64]], float],
+    size: int,
+    limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
     """Pick members with replacement, each the one that improves the ensemble so far most.
 
@@ -24,6 +28,7 @@ def greedy_picks(
         members: What each contributes, all of one shape; the first one is the best alone.
         loss: Loss of the mean of some of them.
         size: How many to pick at most.
+        limit: On what the picked ones take to fit.
 
     Returns:
         The picks by position up to the size that is best, and the ensemble's loss after each. Of
@@ -32,7 +37,13 @@ def greedy_picks(
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
     while len(picks) < size:
-        tried = np.array([loss((total + m) / (len(picks) + 1)) for m in members])
+        may_join = np.ones(len(members), bool) if limit is None else limit.may_join(picks)
+        tried = np.array(
+            [
+                loss((total + member) / (len(picks) + 1)) if may else np.inf
+                for member, may in zip(members, may_join, strict=True)
+            ]
+        )
         best = int(np.argmax(is_least(tried)))
         picks.append(best)
         losses.append(float(tried[best]))

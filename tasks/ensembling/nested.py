@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.ties import is_least
 from prefect_tune.tasks.ensembling.choosing import KINDS, Kind, choose, predict_held_out
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
 __all__ = ["best_kind", "deal", "nested_losses"]
@@ -21,7 +22,12 @@ N_PARTS = 5
 
 
 def nested_losses(
-    held_out: HeldOut, size: int, bootstraps: Bootstraps, sequence: np.random.SeedSequence
+    held_out: HeldOut,
+    size: int,
+    bootstraps: Bootstraps,
+    sequence: np.random.SeedSequence,
+    *,
+    limit: FitLimit | None = None,
 ) -> Mapping[Kind, float]:
     """Return the loss of each kind on rows that it was not built on.
 
@@ -33,6 +39,7 @@ def nested_losses(
         size: How many members greedy selection may pick.
         bootstraps: Of the agnostic ensemble; each part gets its share of their number.
         sequence: Source of how rows are dealt and bootstraps are drawn.
+        limit: On what the members take to fit.
 
     Returns:
         Empty if too few rows are held out for any part to be judged.
@@ -46,7 +53,7 @@ def nested_losses(
         if not np.isfinite(built_on.losses).all():
             continue
         rng = np.random.default_rng(stream)
-        choices = [choose(kind, built_on, size, fewer, rng) for kind in KINDS]
+        choices = [choose(kind, built_on, size, fewer, rng, limit=limit) for kind in KINDS]
         judged.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
     if not judged:
         return {}

@@ -31,6 +31,7 @@ TRANSFORMS: Mapping[str, TransformRule] = {
     "clip_min_n_p": lambda value, summary: min(value, summary.rows, summary.columns),
     "depth_factor": lambda value, summary: max(1, round(value * summary.columns)),
     "logp_max_features": _logp_max_features,
+    "per_column": lambda value, summary: value / max(summary.columns, 1),
     "power_of_p": lambda value, summary: max(1, int(summary.columns**value)),
     "share_of_p": lambda value, summary: max(1, round(value * summary.columns)),
     "two_class_loss": lambda value, summary: "log_loss" if summary.n_classes > 2 else value,

@@ -63,8 +63,8 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
     started = _started(how)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on settings that the search will learn from losses
-        estimator = _fit(how, seed, data)
-        train = canonical(estimator.transform(data.train))
+        estimator, fitted = _fit_to_transform(how, seed, data)
+        train = canonical(fitted)
         parts = {
             "train": train,
             "held_out": canonical(transformed(estimator, data.held_out, train)),
@@ -170,6 +170,16 @@ def check_fits(how: Recipe, data: FoldData) -> None:
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )
+
+
+def _fit_to_transform(how: Recipe, seed: int, data: FoldData) -> tuple[Any, Any]:
+    """Return the fitted estimator and the training rows transformed."""
+    if how.out_of_fold:
+        check_fits(how, data)
+        estimator = build(how, seed)
+        return estimator, estimator.fit_transform(data.train, data.y)
+    estimator = _fit(how, seed, data)
+    return estimator, estimator.transform(data.train)
 
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:

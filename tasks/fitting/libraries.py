@@ -1,7 +1,7 @@
 """Packages that an estimator comes from, with their versions; they enter keys."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing import Any
 from prefect_tune.tasks.fitting.own_code import digest_of_own
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["library_of"]
+__all__ = ["installed_version", "library_of"]
 
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
@@ -20,7 +20,13 @@ _NUMERIC = ("numpy", "scipy")
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
-def library_of(estimator: str, make: Callable[[], Any], *, repaired: bool = False) -> str:
+def library_of(
+    estimator: str,
+    make: Callable[[], Any],
+    *,
+    repaired: bool = False,
+    required: Iterable[str] = (),
+) -> str:
     """Return the packages behind an estimator with their versions; our and users' code by digests.
 
     What is neither ours nor scikit-learn's may inherit or hold estimators of any other package, so
@@ -30,11 +36,12 @@ def library_of(estimator: str, make: Callable[[], Any], *, repaired: bool = Fals
         estimator: Dotted path of the class, or of the function that makes it.
         make: Makes the estimator as it will be fitted.
         repaired: Whether repairs of ours stand in front of it.
+        required: Packages that the algorithm names besides.
 
     Raises:
         ValueError: If one of the packages is not installed.
     """
-    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC}
+    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
         of_its_own = _own(estimator)
     elif is_user_code(package):
@@ -75,10 +82,15 @@ def _package(path: str) -> str:
 @cache
 def _with_version(package: str) -> str:
     known = getattr(import_module(package), "__version__", None)
-    return f"{package} {known or _installed_version(package)}"
+    return f"{package} {known or installed_version(package)}"
 
 
-def _installed_version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """Return the version of an installed package, which need not be imported for it.
+
+    Raises:
+        ValueError: If it is not installed.
+    """
     names = packages_distributions().get(package)
     if not names:
         raise ValueError(

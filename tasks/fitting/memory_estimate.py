@@ -164,7 +164,14 @@ def _column_distances(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEst
     return MemoryEstimate(f"the distances of {p:,} columns to each other", p * (p - 1) / 2 * _FLOAT)
 
 
+def _binned_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
+    n, p = summary.rows, summary.columns
+    coded = n * p * _FLOAT if summary.layout == "frame" else 0
+    return MemoryEstimate(f"the bins of {n:,} rows and {p:,} columns", n * p + coded)
+
+
 MEMORY_RULES: Mapping[str, MemoryRule] = {
+    "binned_matrix": _binned_matrix,
     "column_distances": _column_distances,
     "dense_matrix": _dense_matrix,
     "kernel_matrix": _kernel_matrix,

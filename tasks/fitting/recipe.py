@@ -46,6 +46,7 @@ class Recipe:
         library: Packages and versions that its classes come from; digests of texts.
         stochastic: Whether it takes a seed.
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
+        out_of_fold: Whether training rows are what `fit_transform` makes of them.
         memory: The rule that estimates the memory it needs, if there is one; in no key.
     """
 
@@ -56,6 +57,7 @@ class Recipe:
     library: str
     stochastic: bool
     repairs: tuple[str, ...] = ()
+    out_of_fold: bool = False
     memory: MemoryRule | None = None
 
     def to_json(self, seed: int) -> dict[str, Any]:
@@ -72,6 +74,8 @@ class Recipe:
             document["seed"] = seed
         if self.repairs:
             document["repairs"] = list(self.repairs)
+        if self.out_of_fold:
+            document["out_of_fold"] = True
         return document
 
 
@@ -109,9 +113,15 @@ def recipe(
         library="",
         stochastic=algorithm.flags.stochastic,
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
+        out_of_fold=algorithm.flags.out_of_fold,
         memory=memory_rule(algorithm, estimator),
     )
-    library = library_of(estimator, lambda: build(how, seed=0), repaired=bool(how.repairs))
+    library = library_of(
+        estimator,
+        lambda: build(how, seed=0),
+        repaired=bool(how.repairs),
+        required=algorithm.requires,
+    )
     return replace(how, library=library)
 
 

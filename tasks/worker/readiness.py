@@ -5,15 +5,20 @@ from typing import Any
 
 import sklearn
 
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.holder import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.fitting.libraries import installed_version
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import prepare_note
 
 __all__ = ["INDEX_MACHINE", "make_ready", "worker_environment"]
+
+_LIBRARIES = "the libraries of the space's algorithms:"
+"""Those that the space has algorithms of and that need not be installed, with their versions."""
 
 INDEX_MACHINE = "machine of the index"
 """Where processes must run that share the index of the store; None for anywhere."""
@@ -49,9 +54,16 @@ def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[s
         prepare_note(dask_worker)
     return {
         "store": store.id,
+        _LIBRARIES: ", ".join(_required(space)) or "none",
         "space": space.digest,
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
         "signing key with the fingerprint": key_fingerprint(),
         INDEX_MACHINE: Machine.this_one() if store.database.is_of_one_machine else None,
     }
+
+
+def _required(space: Space) -> list[str]:
+    algorithms = (algorithm for step in space.steps for algorithm in step.algorithms)
+    packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
+    return [f"{package} {installed_version(package)}" for package in packages]

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from flash_worlds import counted_space, planted_loss
 from simulation import Outcome, Simulation, blurred, share_of, share_to_do
-from worlds import evaluation, finite_space, mixed_space, ordered_space, sparse_space, told
+from worlds import (
+    evaluation,
+    finite_space,
+    ignoring_space,
+    mixed_space,
+    ordered_space,
+    sparse_space,
+    told,
+)
 
 from prefect_tune.optimizers import (
     METHODS,
@@ -87,12 +95,17 @@ class OptimizerContract:
         return Told(ended)
 
     @pytest.mark.parametrize(
-        "space", [mixed_space(), sparse_space(), ordered_space()], ids=lambda s: s.name
+        "space",
+        [mixed_space(), sparse_space(), ordered_space(), ignoring_space()],
+        ids=lambda s: s.name,
     )
     def test_queries_lie_in_the_space(self, space: Space) -> None:
         optimizer = self.make(space)
-        for event in self.run(optimizer, 3 if space.name == "sparse" else 12):
+        n = {"sparse": 3, "ignoring": 25}.get(space.name, 12)
+        for event in self.run(optimizer, n):
             if isinstance(event, Asked):
+                path = event.query.configuration.path
+                assert space.canonical(path) == path
                 document = json.loads(json.dumps(event.query.to_json()))
                 assert Query.from_json(document, space) == event.query
 

@@ -13,6 +13,7 @@ from prefect_tune.deployments.serve import declared_deployments
 from prefect_tune.flows.preparation.options import OPTIONS
 
 START = ("deployment", "run", "tune/healthcare", "--watch")
+PARAMETERS = [x for p in ("trials=3", "workers=2", "race=false") for x in ("--param", p)]
 
 
 def schedules(url: str) -> dict[str, bool]:
@@ -58,7 +59,7 @@ def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_ho
     wait_for(lambda: is_served(server))
     assert schedules(server) == {"nightly": False}  # resting at first
     started_run = subprocess.run(
-        [sys.executable, "-m", "prefect", *START, "--param", "trials=3", "--param", "workers=2"],
+        [sys.executable, "-m", "prefect", *START, *PARAMETERS],
         env=here,
         capture_output=True,
         text=True,

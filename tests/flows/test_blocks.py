@@ -17,7 +17,12 @@ def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
     url = str(tmp_path / "store")
     ArtifactStoreBlock(url=url, database=SecretStr("")).save("main", overwrite=True)
     summary = tune(
-        data=str(write_table(tmp_path)), target="target", trials=1, workers=1, store="block:main"
+        data=str(write_table(tmp_path)),
+        target="target",
+        trials=1,
+        workers=1,
+        race=False,
+        store="block:main",
     )
     assert summary["n_trials"] == 1
     opened = ArtifactStoreBlock.load("main").open()

@@ -7,6 +7,7 @@ from inputs import write_meds
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -16,9 +17,10 @@ N_TRIALS = 16
 
 @pytest.fixture(scope="module")
 def wine(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - the flow goes there
-    """Parameters of a study of which nothing but the data and the budget was said."""
+    """Parameters of a study of FLASH's own space, on all folds."""
     store = str(tmp_path_factory.mktemp("wine") / "store")
-    return {"data": "sklearn:wine", "trials": N_TRIALS, "store": store, "study": "wine"}
+    given = {"space": "flash", "race": False, "ensemble": "single"}
+    return {"data": "sklearn:wine", "trials": N_TRIALS, "store": store, "study": "wine", **given}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def trials_of(parameters: dict[str, Any]) -> list[dict[str, Any]]:
     return Ledger(store.database).trials(parameters["study"])
 
 
-def test_flash_searches_its_whole_space_unless_told_otherwise(summary) -> None:
+def test_flash_searches_the_whole_of_a_space(summary) -> None:
     assert (summary["method"], summary["space"], summary["state"]) == ("flash", "flash", "complete")
     assert summary["n_trials"] == N_TRIALS
     assert summary["incumbent"]["loss"] < 0.15 * summary["chance_loss"]  # the classes are easy
@@ -72,3 +74,17 @@ def test_events_are_searched_in_the_space_with_their_construction(tmp_path) -> N
     assert (done["method"], done["space"], done["state"]) == ("flash", "healthcare", "complete")
     assert done["incumbent"]["loss"] < done["chance_loss"]
     assert "construct features" in done["incumbent"]["configuration"]
+
+
+def test_a_table_and_nothing_else_is_searched_in_the_modern_space_by_a_race(tmp_path) -> None:
+    done = tune(data="sklearn:wine", trials=20, store=str(tmp_path / "store"), workers=2)
+    assert (done["method"], done["space"], done["state"]) == ("flash", "modern", "complete")
+    assert done["decisions"]["race"]["begun"] == 20
+    assert done["ensemble"]["kind"] in {"single", "greedy", "agnostic"}
+    assert done["test_loss"] < 0.15 * done["chance_loss"]
+    start = [
+        c["query"]["configuration"]
+        for c in trials_of({"store": str(tmp_path / "store"), "study": done["study"]})
+    ]
+    portfolio = [c.to_json() for c in portfolio_of(space_named("modern"))]
+    assert list(dict.fromkeys(map(str, start)))[:3] == [str(c) for c in portfolio[:3]]

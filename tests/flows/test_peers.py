@@ -22,6 +22,7 @@ from peer_tools.scoring import test_loss as loss_of_test  # or it would be colle
 from peer_tools.spaces import space_of
 from peer_tools.tables import TableFile
 from peer_tools.task import Incumbents, Task
+from processes import command_line
 
 FILES = sorted(Path(adapters.__file__).parent.glob("*.py"))
 LIBRARIES = ("flaml", "optuna", "smac", "autogluon", "prefect", "prefect_tune", "pandas")
@@ -241,7 +242,7 @@ def test_an_interrupted_benchmark_leaves_no_run_behind(tables, tmp_path) -> None
     me, seen = psutil.Process(), []
 
     def interrupt() -> None:
-        while not (found := [c for c in me.children() if "one_run" in " ".join(c.cmdline())]):
+        while not (found := [c for c in me.children() if "one_run" in " ".join(command_line(c))]):
             sleep(0.05)
         seen.extend(found)
         os.kill(me.pid, signal.SIGINT)

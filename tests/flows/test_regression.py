@@ -36,7 +36,7 @@ def test_numbers_are_predicted_as_numbers(numbers) -> None:
         trial_timeout="20s",
         store=store,
     )
-    assert (summary["metric"], summary["space"]) == ("r2", "regression")
+    assert (summary["metric"], summary["space"]) == ("r2", "modern_regression")
     assert summary["chance_loss"] == pytest.approx(1.0)
     assert summary["incumbent"]["loss"] < 0.5
     assert summary["test_loss"] < 0.6

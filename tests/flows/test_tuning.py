@@ -211,6 +211,9 @@ def test_fewer_task_runs_on_request(finished, task_runs_shown, expected) -> None
         target="target",
         trials=2,
         study=f"show-{task_runs_shown}",
+        space="flash",
+        race=False,
+        ensemble="single",
         task_runs=task_runs_shown,
     )
     shown = len(done.task_runs)

@@ -101,7 +101,8 @@ from prefect_tune import local_server, retry, tune
 
 async def main():
     with local_server():
-        tune("table.csv", target="target", trials=1, workers=1, space="small", study="one")
+        given = {"space": "small", "race": False, "study": "one"}
+        tune("table.csv", target="target", trials=1, workers=1, **given)
         print(retry("one")["n_trials"])
 
 asyncio.run(main())

@@ -10,6 +10,8 @@ ADMM = Method(
     purpose="hyperparameters of one path and the choice of the path in turns; within "
     "constraints on latency, size or fairness",
     implementation="prefect_tune.optimizers.methods.admm.admm:Admm",
+    is_raced=True,
+    ensemble="auto",
     options=AdmmOptions,
     honours_constraints=True,
 )

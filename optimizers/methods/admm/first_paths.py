@@ -22,7 +22,7 @@ def first_paths(space: Space, paths: Sequence[Path], first: str | None) -> list[
         return [plainest]
     *before, _ = plainest
     known = set(paths)
-    each = [(*before, a.id) for a in space.searched[-1].algorithms]
+    each = [space.settled((*before, a.id)) for a in space.searched[-1].algorithms]
     return [plainest, *(p for p in each if p in known and p != plainest)]
 
 
@@ -36,7 +36,7 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
         least = min(step.algorithms, key=lambda a: a.n_hyperparameters)
         wanted.append((plain[0] if plain else least).id)
-    path = tuple(wanted)
+    path = space.settled(tuple(wanted))
     if path in paths:
         return path
     alike = [sum(a == b for a, b in zip(path, p, strict=True)) for p in paths]

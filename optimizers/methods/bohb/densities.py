@@ -100,6 +100,7 @@ class KernelDensity:
         of_category = np.where(v < widths, uniform, centres)
         near = np.where(self.space.columns.sizes > 0, of_category, of_number)
         units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
+        algorithms = self.space.settled(algorithms)
         can_run = self.space.can_run(algorithms)
         return Candidates(algorithms, units)[can_run]
 

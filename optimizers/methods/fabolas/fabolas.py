@@ -286,7 +286,8 @@ class Fabolas(Optimizer):
         """Return a new configuration as the first design wants it, as far as it can be had."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
-            path = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)
+            plainest = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)
+            path = self.space.settled(plainest)
             if self.space.is_feasible(path):
                 plain = default_configuration(self.space, path)
                 if plain not in self.history.asked and is_allowed(self.space, plain):
@@ -298,7 +299,8 @@ class Fabolas(Optimizer):
         last = self.space.steps[-1]
         asked = self.history.asked
         for _ in range(_PATH_DRAWS if self._n_models > 1 else 0):
-            path = (*sample_configuration(self.space, rng).path[:-1], last.algorithms[model].id)
+            before = sample_configuration(self.space, rng).path[:-1]
+            path = self.space.settled((*before, last.algorithms[model].id))
             if self.space.is_feasible(path):
                 try:
                     return new_configuration(self.space, asked, rng, path)

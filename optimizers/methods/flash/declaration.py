@@ -17,10 +17,12 @@ def _render(decisions: Mapping[str, Any]) -> list[str]:
 
 def _phases(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "n_prune" in decisions:
-        yield (
-            f"flash began with {_counted(decisions['n_init'], 'trial')} of its design and "
-            f"{decisions['n_prune']} by expected improvement per second"
-        )
+        n_known = min(decisions.get("n_known", 0), decisions["n_init"])
+        of_design = _counted(decisions["n_init"] - n_known, "trial") + " of its design"
+        parts = [_counted(n_known, "known pipeline")] if n_known else []
+        parts += [of_design] if decisions["n_init"] > n_known else []
+        parts.append(f"{decisions['n_prune']} by expected improvement per second")
+        yield f"flash began with {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
@@ -46,6 +48,9 @@ FLASH = Method(
     purpose="a linear model prunes the algorithms of each step, then a forest tunes what is left; "
     "for spaces of many paths, and with the cache",
     implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
+    has_portfolio=True,
+    is_raced=True,
+    ensemble="auto",
     options=FlashOptions,
     draws_on_cost=True,
     render_decisions=_render,

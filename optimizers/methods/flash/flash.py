@@ -48,13 +48,15 @@ class Flash(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """The decisions of each phase so far, as JSON values.
 
-        `phase` (1 to 3), `n_init` and `n_prune` once they are settled, `design` and `ranking` (the
+        `phase` (1 to 3), `n_known` if it began with known configurations, `n_init` (these among
+        them) and `n_prune` once they are settled, `design` and `ranking` (the
         r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids, `shared`
         (by step that all paths share, what their first runs have), `subspace` (G') by step,
         `n_subspace_paths`, and `notes` for people.
         """
         is_blank = self._decided.design is None
-        return self._decided.rendered(() if is_blank else self._models.table.paths)
+        rendered = self._decided.rendered(() if is_blank else self._models.table.paths)
+        return {**rendered, "n_known": len(self._start)} if self._start else rendered
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         query = self._next(budget, rng)
@@ -71,7 +73,7 @@ class Flash(Optimizer):
         phase = self._decided.phase = self._phase(budget)
         try:
             if phase == 3:
-                return self._tuned(rng)
+                return self._tuned(budget, rng)
             if phase == 2 and (variant := self._variant()) is not None:
                 return Query(variant)
             paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
@@ -84,7 +86,8 @@ class Flash(Optimizer):
         decided, table, n = self._decided, self._models.table, len(self.history)
         if decided.subspace is not None:
             return 3
-        lengths = phase_lengths(self.options, table, capacity(budget, self.history))
+        holds, n_known = capacity(budget, self.history), len(self._start)
+        lengths = phase_lengths(self.options, table, holds, n_known)
         if decided.n_init is None:
             if n < lengths.n_init or not self.history.complete:
                 return 1
@@ -93,7 +96,7 @@ class Flash(Optimizer):
         if n < decided.n_init + lengths.n_prune:
             return 2
         decided.n_prune = n - decided.n_init
-        wanted = wanted_lengths(self.options, table)
+        wanted = wanted_lengths(self.options, table, n_known)
         if n < wanted.n_init + wanted.n_prune:
             decided.notes.append(
                 f"the budget holds too few trials for phases of {wanted.n_init} + "
@@ -148,11 +151,11 @@ class Flash(Optimizer):
                 continue
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
-    def _tuned(self, rng: np.random.Generator) -> Query:
+    def _tuned(self, budget: Budget, rng: np.random.Generator) -> Query:
         """Return the next query of Phase 3."""
         if self._decided.subspace is None:
             self._prune(rng)
-        return self._tuning.propose(self.history, rng)
+        return self._tuning.propose(self.history, budget, rng)
 
     def _prune(self, rng: np.random.Generator) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""

@@ -8,6 +8,9 @@ from prefect_tune.optimizers.paths.table import PathTable
 
 __all__ = ["PhaseLengths", "phase_lengths", "wanted_lengths"]
 
+_DESIGN_SHARE = 0.5
+_KNOWN_SHARE = 0.25
+"""Of known configurations, Phase 2 has this many."""
 _SHARE = 0.4
 """Of a small budget, Phases 1 and 2 take this much together."""
 _MODELS_SHARE = 0.5
@@ -36,23 +39,36 @@ class PhaseLengths:
         return type(self)(n_init, max(min(self.n_prune, 1), int(self.n_prune * share)))
 
 
-def wanted_lengths(options: FlashOptions, table: PathTable) -> PhaseLengths:
-    """Return both phases for a budget that is large enough."""
+def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) -> PhaseLengths:
+    """Return both phases for a budget that is large enough.
+
+    Args:
+        options: Those of FLASH, resolved.
+        table: The paths.
+        n_known: Known configurations that it begins with. As many as half of the design or more
+            stand for it, as a portfolio does, and need a short Phase 2 only: they did well before.
+    """
     rank = min(table.rank, len(table))
-    n_init = options.n_init if options.n_init is not None else rank
-    n_prune = options.n_prune if options.n_prune is not None else rank
+    n_init, n_prune = rank, rank
+    if n_known >= rank * _DESIGN_SHARE and not options.is_paper:
+        n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
+    n_init = options.n_init if options.n_init is not None else n_init
+    n_prune = options.n_prune if options.n_prune is not None else n_prune
     return PhaseLengths(n_init, n_prune if options.pruning else 0)
 
 
-def phase_lengths(options: FlashOptions, table: PathTable, capacity: float | None) -> PhaseLengths:
+def phase_lengths(
+    options: FlashOptions, table: PathTable, capacity: float | None, n_known: int = 0
+) -> PhaseLengths:
     """Return both phases for a budget: all of it where lengths were given, else a share of it.
 
     Args:
         options: Those of FLASH, resolved.
         table: The paths.
         capacity: Trials that the budget holds in all; None where that is not known.
+        n_known: Known configurations that it begins with.
     """
-    wanted = wanted_lengths(options, table)
+    wanted = wanted_lengths(options, table, n_known)
     is_given = options.n_init is not None or options.n_prune is not None
     if capacity is None or options.is_paper or is_given:
         return wanted.shrunk(capacity)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from math import ceil
 
+from prefect_tune.optimizers.space.equal_paths import with_idle_steps
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
 
@@ -25,9 +26,11 @@ def subspace_of(
     kept = [set(column) for column in zip(*paths, strict=True)]
     if keep:
         kept = [ids | good for ids, good in zip(kept, _best(space, history, keep), strict=True)]
+    names = [step.name for step in space.searched]
+    closed = with_idle_steps(space.searched, dict(zip(names, kept, strict=True)))
     return {
-        step.name: [a.id for a in step.algorithms if a.id in ids]
-        for step, ids in zip(space.searched, kept, strict=True)
+        step.name: [a.id for a in step.algorithms if a.id in closed[step.name]]
+        for step in space.searched
     }
 
 

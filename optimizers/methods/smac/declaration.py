@@ -56,5 +56,7 @@ SMAC = Method(
     purpose="a random forest over the whole conditional space; when hyperparameters matter as much "
     "as algorithms",
     implementation="prefect_tune.optimizers.methods.smac.smac:Smac",
+    is_raced=True,
+    ensemble="auto",
     options=SmacOptions,
 )

@@ -43,5 +43,7 @@ TPE = Method(
     purpose="densities of good and bad choices and values (Optuna's sampler); cheap to ask, for "
     "many short trials",
     implementation="prefect_tune.optimizers.methods.tpe.tpe:Tpe",
+    is_raced=True,
+    ensemble="auto",
     options=TpeOptions,
 )

@@ -92,10 +92,10 @@ class ParzenSearch:
             return {name: one(study, trial, name, group[name]) for name in group}
 
         joint = self.options.joint
-        path = suggest(self._dimensions.choices, together=joint != "nothing")
+        chosen = suggest(self._dimensions.choices, together=joint != "nothing")
+        path = self.space.settled(tuple(chosen[step.name] for step in self.space.searched))
         choices = []
-        for step in self.space.searched:
-            algorithm = step.algorithm(path[step.name])
+        for step, algorithm in zip(self.space.searched, self.space.algorithms(path), strict=True):
             values: dict[str, Value] = {}
             suggested: dict[str, Any] = {}
             for h in active_hyperparameters(algorithm.hyperparameters, values):

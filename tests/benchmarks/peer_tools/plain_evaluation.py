@@ -56,11 +56,15 @@ class PlainEvaluator:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def loss(self, configuration: Configuration) -> float | None:
-        """Mean loss of the folds; None if it failed or took too long."""
-        found: float | None = self._asked(
-            "loss", configuration, min(self._limit, self._task.left())
-        )
+    def loss(self, configuration: Configuration, limit: float | None = None) -> float | None:
+        """Mean loss of the folds; None if it failed or took too long.
+
+        Args:
+            configuration: What to evaluate.
+            limit: Seconds that it may take; by default a share of the task's, while they last.
+        """
+        seconds = min(self._limit, self._task.left()) if limit is None else limit
+        found: float | None = self._asked("loss", configuration, seconds)
         return found
 
     def predictions(self, configuration: Configuration) -> Any:

@@ -26,6 +26,7 @@ class Studied:
             "s",
             "--trials",
             5,
+            "--no-race",
             "--json",
         )
 

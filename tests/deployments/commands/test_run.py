@@ -61,7 +61,7 @@ def test_a_command_prepares_and_its_flow_takes_over(run, tmp_path, monkeypatch) 
 
 def test_json_lines_are_trials_as_they_end(run, tmp_path) -> None:
     data = write_table(tmp_path)
-    done = run("run", data, "--target", "target", "--trials", 3, "--json-lines")
+    done = run("run", data, "--target", "target", "--trials", 3, "--no-race", "--json-lines")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(line["number"] for line in lines) == [0, 1, 2]
     assert {line["state"] for line in lines} == {"complete"}
@@ -91,7 +91,7 @@ def test_the_policy_of_eviction_is_a_property_of_the_store(run, tmp_path) -> Non
         (("--target", "target", "--method", "flsh"), "unknown method 'flsh'"),
         (("--target", "target", "--metric", "acuracy"), "unknown metric 'acuracy'"),
         (("--target", "target", "--space", "smal"), "Did you mean 'small'"),
-        (("--target", "target", "--space", "healthcare"), "take --space flash"),
+        (("--target", "target", "--space", "healthcare"), "take --space modern"),
         (("--target", "target", "--budget", "30"), "--budget 30: a duration is a number with its"),
         (("--target", "target", "--cache-budget", "lots"), "--cache-budget lots: a size is"),
         (("--target", "target", "--trials", "0"), "--trials 0: must be at least 1"),

@@ -34,7 +34,7 @@ class Compared:
     def __init__(self, folder: Path) -> None:
         self.parameters: dict[str, Any] = {
             "data": str(write_table(folder)), "target": "target", "methods": "random,tpe",
-            "repeats": 2, "trials": N_TRIALS, "name": "c", "workers": 2,
+            "repeats": 2, "trials": N_TRIALS, "name": "c", "workers": 2, "race": False,
             "store": str(folder / "store"), "out": str(folder / "curves.parquet"),
         }  # fmt: skip
         self._interrupt()
@@ -261,7 +261,7 @@ def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) ->
     outcome = compare(
         data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
         repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
-        out=str(tmp_path / "x.parquet"),
+        race=False, out=str(tmp_path / "x.parquet"),
     )  # fmt: skip
     assert len(unfit) == 1
     assert all(m["median_test_loss"] is not None for m in outcome["methods"])

@@ -62,7 +62,7 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
         ({"metric": "auroc"}, "the comparison has --metric error"),
         ({"trial_timeout": "9s"}, "the comparison has --trial-timeout its default"),
         ({"no_cache": True}, "the comparison has a cache"),
-        ({"race": True}, "the comparison was begun without --race"),
+        ({"race": True}, "'c-0-random' was begun without --race, and cannot be continued with it"),
     ],
 )
 def test_what_replicates_share_cannot_change(compared, options, message) -> None:
@@ -95,6 +95,17 @@ def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
     given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
     for comparison in (compared(**given, race=True), compared(**given)):
         assert [replicate.plan.race for replicate in comparison.replicates] == [True, True]
+
+
+def test_more_repeats_race_as_those_before_and_new_methods_by_default(compared) -> None:
+    compared(methods="random,tpe", repeats=1, trials=3, name="c", race=False)
+    wider = compared(methods="smac", repeats=2, name="c")
+    raced = {(r.entrant.method, r.repeat): r.plan.race for r in wider.replicates}
+    assert raced == {
+        (method, repeat): method == "smac"
+        for method in ("random", "tpe", "smac")
+        for repeat in (0, 1)
+    }
 
 
 def test_methods_are_checked_against_what_the_study_asks_before_any_is_entered(compared) -> None:

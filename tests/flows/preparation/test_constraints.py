@@ -87,7 +87,7 @@ def test_limits_come_and_go_in_the_life_of_a_study_that_searches_inside_of_them(
 ) -> None:
     parameters: dict[str, Any] = {
         "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "later",
-        "store": str(tmp_path / "store"), **QUICK, "method": "admm",
+        "store": str(tmp_path / "store"), **QUICK, "method": "admm", "race": False,
     }  # fmt: skip
     free = tune(**parameters, trials=4)
     assert free["constraints"] == {}

@@ -71,7 +71,7 @@ def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) ->
         ),
         (
             {"epochs": 10, "space": "mlp"},
-            r"\(layerwise_mlp\); .*; take --space flash, or search without --epochs",
+            r"\(layerwise_mlp\); .*; take --space modern, or search without --epochs",
         ),
     ],
 )

@@ -56,11 +56,11 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
         ({"seed": 1}, "--seed 0"),
         ({"method": "tpe"}, "--method flash"),
         ({"metric": "auroc"}, "--metric error"),
-        ({"space": "small"}, "--space flash"),
+        ({"space": "small"}, "--space modern"),
         ({"folds": 4}, "--folds 3"),
         ({"test_size": 0.3}, "--test-size 0.2"),
         ({"option": {"r": 3}}, "no options"),
-        ({"race": True}, "begun without --race, and cannot be continued with it"),
+        ({"race": False}, "begun with --race, and cannot be continued without it"),
     ],
 )
 def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, options, flag) -> None:
@@ -76,3 +76,26 @@ def test_a_race_goes_on_as_one_whether_that_is_said_or_not(prepared) -> None:
     prepared("train.csv", **given, race=True)
     assert prepared("train.csv", **given).plan.race
     assert prepared("train.csv", **given, race=True).plan.race
+    prepared("train.csv", **{**given, "study": "two"}, race=False)
+    with pytest.raises(CannotContinue, match="begun without --race, and cannot be continued with"):
+        prepared("train.csv", **{**given, "study": "two"}, race=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_raced"),
+    [
+        ({}, True),
+        ({"race": False}, False),
+        ({"method": "random"}, False),
+        ({"method": "random", "race": True}, True),
+        ({"method": "hyperband", "option": {"fidelity": "folds"}}, False),
+        ({"option": {"variant": "paper"}}, False),
+        ({"holdout": 0.3}, False),
+        ({"no_cache": True}, False),
+        ({"no_cache": True, "race": True}, True),
+    ],
+)
+def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
+    prepared, options, is_raced
+) -> None:
+    assert prepared("train.csv", target="target", drop=["patient"], **options).plan.race is is_raced

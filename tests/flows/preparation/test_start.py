@@ -10,6 +10,7 @@ from inputs import write_table
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACE = space_named("small")
@@ -58,8 +59,34 @@ def test_what_is_wrong_in_a_file_is_named(prepared, given, start, message) -> No
 
 
 def test_neither_a_file_nor_a_study_is_named(prepared) -> None:
-    with pytest.raises(BadInput, match="--start none: there is no such file, and unknown study"):
-        prepared("train.csv", target="target", start="none")
+    with pytest.raises(BadInput, match="--start nothing: there is no such file, and unknown study"):
+        prepared("train.csv", target="target", start="nothing")
+
+
+MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
+
+
+@pytest.mark.parametrize(
+    ("options", "begins_with"),
+    [
+        ({}, MODERN),
+        ({"race": True}, MODERN),
+        ({"start": "none"}, []),
+        ({"option": {"variant": "paper"}}, []),
+        ({"method": "smac"}, []),
+        ({"method": "smac", "start": "portfolio"}, MODERN),
+    ],
+)
+def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
+    prepared, given, options, begins_with
+) -> None:
+    parameters = {**given([]), "space": "modern", "start": None, **options}
+    assert list(prepared("train.csv", **parameters).plan.start) == begins_with
+
+
+def test_a_space_without_a_portfolio_says_so(prepared, given) -> None:
+    with pytest.raises(BadInput, match="--start portfolio: space 'small' has no portfolio"):
+        prepared("train.csv", **{**given([]), "start": "portfolio"})
 
 
 def test_a_method_that_takes_none_says_so(prepared, given) -> None:
@@ -82,7 +109,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(tmp_path)
     table, file = write_table(tmp_path), tmp_path / "start.json"
     file.write_text(json.dumps(KNOWN))
     command = CommandLine(tmp_path / "home")
-    options = ("run", table, "--target", "target", "--space", "small", "--workers", 1)
+    options = ("run", table, "--target", "target", "--space", "small", "--workers", 1, "--no-race")
     assert command(*options, "--start", file, "--study", "one", "--trials", 5).exit_code == 0
     assert command(*options, "--start", "one", "--study", "two", "--trials", 5).exit_code == 0
     ledger = Ledger(ArtifactStore(StoreAddress(str(tmp_path / "home" / "store"))).database)

@@ -103,7 +103,8 @@ def test_bootstraps_are_as_large_as_those_of_the_search(study, monkeypatch) -> N
     assert weights == dict.fromkeys(tied, pytest.approx(1 / len(tied)))
 
 
-def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study) -> None:
+def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study, monkeypatch) -> None:
+    monkeypatch.setattr(ensemble, "_LITTLE_SECONDS", 1e3)
     chosen = choose_ensemble(study, "auto")
     assert set(chosen.nested) == {"single", "greedy", "agnostic"}
     least = min(chosen.nested, key=chosen.nested.__getitem__)
@@ -111,8 +112,19 @@ def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study) -> No
     assert chosen.to_json() == {**expected.to_json(), "nested": chosen.nested}
 
 
+def test_what_auto_builds_is_fitted_in_a_few_times_what_the_best_takes(study, monkeypatch) -> None:
+    def seconds_of(trial) -> float:
+        return sum(cost.seconds for cost in trial.evaluation.steps) / 3
+
+    assert len(choose_ensemble(study, "auto").members) > 1
+    monkeypatch.setattr(ensemble, "_MOST_REFITS", 1.0)
+    monkeypatch.setattr(ensemble, "_LITTLE_SECONDS", 0.0)
+    chosen = choose_ensemble(study, "auto")
+    assert sum(seconds_of(trial) for trial, _ in chosen.members) <= seconds_of(best(study)) + 1e-9
+
+
 def test_where_no_kind_can_be_judged_the_best_trial_alone_is_taken(study, monkeypatch) -> None:
-    monkeypatch.setattr(ensemble, "nested_losses", lambda *_: {})
+    monkeypatch.setattr(ensemble, "nested_losses", lambda *_, **__: {})
     chosen = choose_ensemble(study, "auto")
     assert (chosen.kind, weights_of(chosen)) == ("single", {best(study).number: 1.0})
     assert "too few rows are held out to compare kinds" in chosen.notes[0]

@@ -44,7 +44,9 @@ def test_picks_are_with_replacement_and_may_be_more_than_there_are_trials() -> N
 
 
 def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
-    assert OPTIONS["ensemble"].help.split("[default: ")[1].startswith("single")
+    default = OPTIONS["ensemble"].help.split("[default: ")[1]
+    assert default.startswith("auto for flash, admm, smac, tpe without constraints; agnostic for")
+    assert default.endswith("single otherwise]")
     method = Method(name="many", purpose="Many.", implementation="a:B", ensemble="agnostic")
     monkeypatch.setitem(_METHODS, "many", method)
-    assert "agnostic for many" in OPTIONS["ensemble"].help
+    assert "agnostic for esmbo, ers, many; " in OPTIONS["ensemble"].help

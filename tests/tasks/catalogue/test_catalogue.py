@@ -50,6 +50,7 @@ def cases() -> dict[str, Case]:
             for algorithm in step.algorithms:
                 if algorithm.is_passthrough or step.name in (
                     "construct features",
+                    "construct",
                     "impute",
                     "encode",
                 ):
@@ -334,7 +335,7 @@ def goes_on_by_partial_fit(kind: str, bare, epochs: str, train, y) -> None:
 
 def goes_on_by_warm_start(bare, epochs: str, train, y) -> None:
     """Trees are added to those there are; passes start from where the last ones ended."""
-    is_trees = epochs == "n_estimators" or type(bare).__name__.startswith("HistGradientBoosting")
+    is_trees = epochs == "n_estimators" or "Hist" in type(bare).__name__
     few = clone(bare).set_params(**{epochs: 3, "warm_start": True}).fit(train, y)
     short = outcome(few).copy()
     further = outcome(few.set_params(**{epochs: 6 if is_trees else 3}).fit(train, y))

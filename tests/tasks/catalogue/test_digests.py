@@ -23,8 +23,6 @@ SPACE_DIGESTS = {
     "flash": "862a16f70e5af306",
     "healthcare": "41d472071bedf2a3",
     "regression": "9d3260d423cd27f7",
-    "modern": "1f2c1dae63801edf",
-    "modern_regression": "9307f6180e6d18d4",
     "admm": "e10b50b6d257f212",
     "admm_large": "687cb7fe1cc2884a",
     "svm": "c6efd8aa865cc74b",
@@ -34,14 +32,15 @@ SPACE_DIGESTS = {
     "gradient_boosting_regressor": "659e958a2f5c5cd1",
     "random_forest_regressor": "24069da3ebcfd45e",
     "mlp": "faebeb9939e35a98",
+    "modern": "ed98144baca1e279",
+    "modern_healthcare": "270b4d9ad8d65bf1",
+    "modern_regression": "9756369f8960f36d",
 }
 RECIPE_DIGESTS = {
     "small": "fa33e76fc9d6907a",
     "flash": "f0fd460bf6f06394",
     "healthcare": "e2b0a5a46dfd6d0f",
     "regression": "a94427af0cb215f3",
-    "modern": "77d0793be0e36e62",
-    "modern_regression": "99c1c005e3b6e082",
     "admm": "1385bdb7a49af2f9",
     "admm_large": "6eb5087026142377",
     "svm": "19ea91b0a89ee55f",
@@ -51,6 +50,9 @@ RECIPE_DIGESTS = {
     "gradient_boosting_regressor": "6b7f47b89f07cd9f",
     "random_forest_regressor": "2a4e0806868d01cd",
     "mlp": "67b9614c3f6cd2bf",
+    "modern": "e0737a6a0b72442f",
+    "modern_healthcare": "8e6f22df1db5427f",
+    "modern_regression": "0e3209adbdef6240",
 }
 PREFIX_KEY = "dd1f8c87423d6c8fd9714212c702836f4508c413fed936954b162963d1edb421"
 

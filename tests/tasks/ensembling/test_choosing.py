@@ -6,6 +6,7 @@ from held_out_worlds import held_out_of, noisy_classes
 
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.tasks.ensembling.choosing import KINDS, choose, predict_held_out
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
 BOOTSTRAPS = Bootstraps(200, 0.5)
@@ -59,6 +60,20 @@ def test_an_agnostic_ensemble_has_the_heaviest_first() -> None:
     weights = list(chosen("agnostic", voters()).weights.values())
     assert weights == sorted(weights, reverse=True)
     assert len(weights) > 5
+
+
+@pytest.mark.parametrize("kind", ["greedy", "agnostic"])
+def test_members_fit_within_the_limit(kind) -> None:
+    held_out = voters()
+    rng = np.random.default_rng(0)
+    seconds = np.random.default_rng(1).uniform(0.5, 2.0, len(held_out))
+    limit = FitLimit(seconds, 4.0)
+    choice = choose(kind, held_out, 32, BOOTSTRAPS, rng, limit=limit)
+    free = chosen(kind, held_out)
+    assert seconds[list(free.weights)].sum() > 4.0 >= seconds[list(choice.weights)].sum()
+    assert sum(choice.weights.values()) == pytest.approx(1)
+    predicted = predict_held_out(choice, held_out)
+    assert held_out.fold_losses(predicted).mean() == pytest.approx(choice.losses[-1])
 
 
 def test_a_single_model_is_judged_by_its_own_scores() -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of
 
 Y = np.array([1.0, 0.0, 1.0, 0.0])
@@ -21,6 +22,18 @@ def test_the_worked_example_of_the_sheet() -> None:
     assert picks == [0, 0, 2, 0, 0]
     assert losses == pytest.approx([0.0925, 0.0925, 0.090278, 0.089375, 0.0893], abs=1e-6)
     assert weights_of(picks) == {0: 0.8, 2: 0.2}
+
+
+def test_what_would_take_too_long_to_fit_is_not_picked_and_the_next_best_is() -> None:
+    members = [
+        np.array(p)[:, None]
+        for p in ([0.8, 0.2, 0.2, 0.2], [0.7, 0.1, 1.0, 0.3], [0.8, 0.4, 0.9, 0.2])
+    ]
+    seconds = np.array([1.0, 2.5, 1.5])
+    free, _ = greedy_picks(members, brier, 2)
+    limited, _ = greedy_picks(members, brier, 2, FitLimit(seconds, 3.0))
+    alone, _ = greedy_picks(members, brier, 2, FitLimit(seconds, 0.5))
+    assert (free, limited, set(alone)) == ([0, 1], [0, 2], {0})
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 12))

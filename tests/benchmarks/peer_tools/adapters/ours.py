@@ -5,7 +5,7 @@ is the method's own (`variant=paper`). The budget is what server, imports and wo
 the seconds, so that start-up is counted; with `clock=search` it is all of the seconds, and they
 begin with the search. The answer at the end is the run's final model. Incumbents of earlier times,
 and the best single trial beside an ensemble, are fitted on all training rows afterwards. As in the
-product, no refit is counted.
+product, no refit is counted. A portfolio to begin with is made without the table and its relatives.
 """
 
 from collections.abc import Iterator
@@ -74,6 +74,7 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
     from prefect_tune.deployments.server import launched_server
 
     with warmed_up(), launched_server() as server:
+        from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
         from prefect_tune.flows.preparation.assignments import parse_assignment
         from prefect_tune.flows.progress import observed_by
@@ -85,6 +86,7 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
         given = {name: v for name, v in options.items() if name in signature(tune).parameters}
         given["option"] = {name: v for name, v in options.items() if name not in given}
         given["space"] = space_of(task)
+        given.setdefault("start", start_without(task, given["space"]))
         with workers_started_early(1, None), observed_by(follower):
             server.wait()
             seconds = task.seconds if follower.is_search else task.left() - CALL_SECONDS

@@ -18,6 +18,7 @@ from prefect_tune.optimizers.methods.flash.phase_lengths import (
     wanted_lengths,
 )
 from prefect_tune.optimizers.paths.table import PathTable
+from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
@@ -77,6 +78,28 @@ def test_the_time_that_asks_take_shortens_the_phases() -> None:
     assert lengths[2.0] < lengths[0.0]
 
 
+def test_known_configurations_stand_for_the_design_where_they_are_many() -> None:
+    table, options = PathTable(counted_space((4, 5, 5)), 0, {}), FlashOptions().resolved()
+    assert wanted_lengths(options, table, n_known=5) == PhaseLengths(12, 12)
+    assert wanted_lengths(options, table, n_known=6) == PhaseLengths(6, 1)
+    assert wanted_lengths(options, table, n_known=16) == PhaseLengths(16, 4)
+    assert wanted_lengths(FlashOptions(n_prune=7).resolved(), table, 16) == PhaseLengths(16, 7)
+
+
+def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_sooner() -> None:
+    space = counted_space((4, 5, 5))
+    optimizer = Flash(space, 0, Objective())
+    known = [default_configuration(space, path) for path in list(space.paths())[:8]]
+    optimizer.begin_with(known)
+    run_one_by_one(optimizer, 14, Budget(trials_left=100))
+    decisions = optimizer.decisions
+    assert [t.query.configuration for t in optimizer.history][:8] == known
+    assert (decisions["n_known"], decisions["n_init"], decisions["n_prune"]) == (8, 8, 2)
+    assert optimizer.method.render_decisions(decisions)[0] == (
+        "flash began with 8 known pipelines and 2 by expected improvement per second"
+    )
+
+
 def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
     wanted = PhaseLengths(12, 6)
     assert wanted.shrunk(None) == wanted
@@ -94,5 +117,6 @@ def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
     assert wanted_lengths(given, table) == PhaseLengths(3, 0)
     paper = FlashOptions(variant="paper").resolved()
     assert phase_lengths(paper, table, 20) == PhaseLengths(10, 10)
+    assert phase_lengths(paper, table, 30, n_known=16) == PhaseLengths(12, 12)
     assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
     assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)

@@ -1,0 +1,56 @@
+"""CatBoost's boosted trees."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from catboost import CatBoostClassifier as LibraryClassifier
+from catboost import CatBoostRegressor as LibraryRegressor
+from numpy.typing import NDArray
+
+from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
+
+__all__ = ["CatBoostClassifier", "CatBoostRegressor", "classifier", "regressor"]
+
+_SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
+
+
+class _CatBoost:
+    codes_: Any
+
+    def _fit_coded(
+        self,
+        model: Any,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        is_category: NDArray[np.bool_],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        columns = [int(i) for i in np.flatnonzero(is_category)]
+        model.fit(self._seen(X), y, sample_weight=sample_weight, cat_features=columns)
+
+    def _seen(self, X: NDArray[np.float64]) -> Any:
+        """Return a frame: CatBoost takes codes as whole numbers only, -1 stands for a gap."""
+        columns = dict(enumerate(X.T))
+        for i in np.flatnonzero(self.codes_.is_category_):
+            columns[int(i)] = np.nan_to_num(columns[int(i)], nan=-1.0).astype(np.int32)
+        return pd.DataFrame(columns)
+
+
+class CatBoostClassifier(_CatBoost, NativeClassifier):
+    """CatBoost for classes."""
+
+
+class CatBoostRegressor(_CatBoost, NativeRegressor):
+    """CatBoost for numbers."""
+
+
+def classifier(**arguments: Any) -> CatBoostClassifier:
+    """Return CatBoost for classes, on one thread."""
+    return CatBoostClassifier(LibraryClassifier(**_SETTINGS, **arguments))
+
+
+def regressor(**arguments: Any) -> CatBoostRegressor:
+    """Return CatBoost for numbers, on one thread."""
+    return CatBoostRegressor(LibraryRegressor(**_SETTINGS, **arguments))

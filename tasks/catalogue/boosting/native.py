@@ -1,0 +1,79 @@
+"""Boosted trees of another library behind scikit-learn's interface."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+
+from prefect_tune.tasks.catalogue.boosting.category_codes import CategoryCodes
+
+__all__ = ["NativeClassifier", "NativeRegressor"]
+
+
+class _Native(BaseEstimator):
+    """Boosted trees that get categories as codes and gaps as they are.
+
+    Args:
+        estimator: Of the library.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def _fit_coded(
+        self,
+        model: Any,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        is_category: NDArray[np.bool_],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        """Fit a model of the library, which is told which columns hold codes."""
+        raise NotImplementedError
+
+    def _seen(self, X: NDArray[np.float64]) -> Any:
+        """Return codes and numbers as the library takes them."""
+        return X
+
+    def _fit(self, X: Any, y: NDArray[Any], sample_weight: NDArray[np.float64] | None) -> None:
+        self.codes_ = CategoryCodes().fit(X)
+        self.n_features_in_ = self.codes_.n_features_in_
+        self.estimator_ = clone(self.estimator)
+        coded, is_category = self.codes_.transform(X), self.codes_.is_category_
+        self._fit_coded(self.estimator_, coded, y, is_category, sample_weight)
+
+    def _coded(self, X: Any) -> Any:
+        return self._seen(self.codes_.transform(X))
+
+
+class NativeClassifier(ClassifierMixin, _Native):
+    """Boosted trees for classes of any labels."""
+
+    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+        """Fit to a table or matrix, shape (n, p)."""
+        self.classes_, positions = np.unique(y, return_inverse=True)
+        self._fit(X, positions, sample_weight)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, classes)."""
+        return np.asarray(self.estimator_.predict_proba(self._coded(X)), dtype=np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of largest probability, shape (n,)."""
+        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return predicted
+
+
+class NativeRegressor(RegressorMixin, _Native):
+    """Boosted trees for numbers."""
+
+    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+        """Fit to a table or matrix, shape (n, p)."""
+        self._fit(X, np.asarray(y, dtype=np.float64), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return numbers, shape (n,)."""
+        return np.asarray(self.estimator_.predict(self._coded(X)), dtype=np.float64)

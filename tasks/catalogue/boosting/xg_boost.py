@@ -1,0 +1,50 @@
+"""XGBoost's boosted trees."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xgboost import XGBClassifier, XGBRegressor
+
+from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
+
+__all__ = ["XGBoostClassifier", "XGBoostRegressor", "classifier", "regressor"]
+
+_SETTINGS: Mapping[str, Any] = {
+    "n_jobs": 1,
+    "verbosity": 0,
+    "tree_method": "hist",
+    "enable_categorical": True,
+}
+
+
+class _XGBoost:
+    def _fit_coded(
+        self,
+        model: Any,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        is_category: NDArray[np.bool_],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        model.set_params(feature_types=["c" if c else "q" for c in is_category])
+        model.fit(X, y, sample_weight=sample_weight)
+
+
+class XGBoostClassifier(_XGBoost, NativeClassifier):
+    """XGBoost for classes."""
+
+
+class XGBoostRegressor(_XGBoost, NativeRegressor):
+    """XGBoost for numbers."""
+
+
+def classifier(**arguments: Any) -> XGBoostClassifier:
+    """Return XGBoost for classes, on one thread."""
+    return XGBoostClassifier(XGBClassifier(**_SETTINGS, **arguments))
+
+
+def regressor(**arguments: Any) -> XGBoostRegressor:
+    """Return XGBoost for numbers, on one thread."""
+    return XGBoostRegressor(XGBRegressor(**_SETTINGS, **arguments))

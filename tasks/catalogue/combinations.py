@@ -1,0 +1,195 @@
+"""Columns that are made of two others: arithmetic of numbers, interactions of categories.
+
+Both choose on the training rows by what a pair says of the target beyond its two columns, so that
+of many possible columns few are made. Gaps stay gaps: they come before imputing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_selection import f_classif, f_regression
+from sklearn.metrics import mutual_info_score
+
+__all__ = ["ArithmeticCombinations", "CategoryInteractions", "is_number"]
+
+_MOST_ROWS = 10_000
+"""Training rows that pairs are judged on at most, evenly spaced."""
+_MOST_NUMBERS = 16
+"""Columns of numbers, those that say most by themselves, that pairs are made of."""
+_MOST_CATEGORIES = 12
+_MOST_VALUES = 1_000
+"""A pair of categories with more values than this, or than a fifth of the rows, is none."""
+_BINS = 10
+"""Of numbers to be predicted, for mutual information."""
+
+Array = NDArray[np.float64]
+
+
+def _difference(a: Array, b: Array) -> Array:
+    return a - b
+
+
+def _product(a: Array, b: Array) -> Array:
+    return a * b
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    made: Array = np.divide(a, b, out=np.full(len(a), np.nan), where=b != 0)
+    return made
+
+
+_OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "-": _difference,
+    "*": _product,
+    "/": _ratio,
+}
+
+
+def is_number(column: pd.Series) -> bool:
+    """Return whether a column of a canonical frame holds numbers; it holds categories if not."""
+    return bool(pd.api.types.is_numeric_dtype(column))
+
+
+class _Combinations(TransformerMixin, BaseEstimator):
+    """Adds columns that are made of two others to a table.
+
+    Args:
+        n_combinations: Columns to add at most.
+        target: What is predicted: `classes` or `numbers`.
+    """
+
+    def __init__(self, n_combinations: int = 16, target: str = "classes") -> None:
+        self.n_combinations = n_combinations
+        self.target = target
+
+    def fit(self, X: pd.DataFrame, y: Any) -> Self:
+        """Choose the pairs."""
+        rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(np.intp))
+        scored = list(self._scored(X.iloc[rows], np.asarray(y)[rows]))
+        best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # ties as listed
+        self.chosen_ = [pair for gain, pair in best if gain > 0]
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the table with the columns added."""
+        made = {_new_name(pair, X): self._made(X, *pair) for pair in self.chosen_}
+        return pd.concat([X, pd.DataFrame(made, index=X.index)], axis=1) if made else X
+
+    def _scored(
+        self, X: pd.DataFrame, y: NDArray[Any]
+    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
+        """Yield what each pair says beyond its columns, and the pair: first, sign, second."""
+        raise NotImplementedError
+
+    def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> Any:
+        raise NotImplementedError
+
+
+class ArithmeticCombinations(_Combinations):
+    """Differences, products and ratios of two columns of numbers.
+
+    A column says as much as the analysis of variance (for numbers, correlation) of its ranks with
+    the target: trees, too, look at the order of values alone.
+    """
+
+    def _scored(
+        self, X: pd.DataFrame, y: NDArray[Any]
+    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
+        values = {str(n): X[n].to_numpy(dtype=np.float64) for n in X if is_number(X[n])}
+        if len(values) < 2:
+            return
+        alone = dict(zip(values, self._scores(list(values.values()), y), strict=True))
+        names = sorted(values, key=lambda n: -alone[n])[:_MOST_NUMBERS]
+        pairs = [
+            (first, sign, second)
+            for first, second in combinations(names, 2)
+            for sign in _OPERATIONS
+        ]
+        made = [_combined(values[first], sign, values[second]) for first, sign, second in pairs]
+        for pair, score in zip(pairs, self._scores(made, y), strict=True):
+            yield float(score - max(alone[pair[0]], alone[pair[2]])), pair
+
+    def _scores(self, columns: Sequence[Array], y: NDArray[Any]) -> Array:
+        """Return how much the ranks of each column say of the target, shape (columns,)."""
+        ranks = np.column_stack([_ranks(column) for column in columns])
+        with np.errstate(all="ignore"):
+            if self.target == "numbers":
+                scores = f_regression(ranks, rankdata(y))[0]
+            else:
+                scores = f_classif(ranks, y)[0]
+        finite: Array = np.nan_to_num(scores, nan=0.0, posinf=np.finfo(np.float64).max)
+        return finite
+
+    def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> Array:
+        a, b = (X[name].to_numpy(dtype=np.float64) for name in (first, second))
+        return _combined(a, sign, b)
+
+
+class CategoryInteractions(_Combinations):
+    """Pairs of categories as categories of their own; a gap where one of them has one.
+
+    A pair says as much as its mutual information with the target, less what so many values would
+    have by chance ((rows - 1)(columns - 1) / 2n, Miller and Madow).
+    """
+
+    def _scored(
+        self, X: pd.DataFrame, y: NDArray[Any]
+    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
+        labels = _binned(y) if self.target == "numbers" else np.unique(y, return_inverse=True)[1]
+        values = {
+            str(n): np.asarray(pd.Categorical(X[n]).codes, dtype=np.int64)
+            for n in X
+            if not is_number(X[n])
+        }
+        alone = {name: _information(codes, labels) for name, codes in values.items()}
+        names = sorted(values, key=lambda n: -alone[n])[:_MOST_CATEGORIES]
+        for first, second in combinations(names, 2):
+            a, b = values[first], values[second]
+            both = np.where((a < 0) | (b < 0), -1, a * (b.max() + 1) + b)
+            if len(np.unique(both)) <= min(_MOST_VALUES, len(both) / 5):
+                gain = _information(both, labels) - max(alone[first], alone[second])
+                yield gain, (first, "x", second)
+
+    def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> pd.Categorical:
+        a, b = (X[name].astype(object) for name in (first, second))
+        texts = a.map(str, na_action="ignore") + f" {sign} " + b.map(str, na_action="ignore")
+        return pd.Categorical(texts)
+
+
+def _combined(a: Array, sign: str, b: Array) -> Array:
+    """Return the result of an operation, a gap where it is no number."""
+    with np.errstate(all="ignore"):
+        made = _OPERATIONS[sign](a, b)
+    return np.where(np.isfinite(made), made, np.nan)
+
+
+def _ranks(column: Array) -> Array:
+    """Return ranks, the middle one for gaps."""
+    ranks: Array = rankdata(column, nan_policy="omit")
+    return np.where(np.isnan(ranks), (np.count_nonzero(~np.isnan(ranks)) + 1) / 2, ranks)
+
+
+def _binned(y: NDArray[Any]) -> NDArray[np.intp]:
+    borders = np.unique(np.quantile(y, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    return np.searchsorted(borders, y)
+
+
+def _information(codes: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return mutual information in nats, less what chance would have."""
+    n_values, n_labels = len(np.unique(codes)), len(np.unique(labels))
+    chance = (n_values - 1) * (n_labels - 1) / (2 * len(labels))
+    return float(mutual_info_score(codes, labels)) - chance
+
+
+def _new_name(pair: tuple[str, str, str], X: pd.DataFrame) -> str:
+    name = " ".join(pair)
+    while name in X:
+        name = f"({name})"
+    return name

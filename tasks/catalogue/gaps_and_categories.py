@@ -1,0 +1,107 @@
+"""Imputing with indicators, and encoders of categories other than the fixed one."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+
+__all__ = [
+    "OutOfFoldEncoder",
+    "imputer_with_indicators",
+    "one_hot_encoder",
+    "ordinal_encoder",
+    "target_encoder",
+]
+
+_MAX_CATEGORIES = 100
+"""Categories of a column beyond this many, the rarest, become one."""
+_PARTS = 5
+"""Parts of the training rows, each encoded by the others."""
+
+
+def imputer_with_indicators() -> ColumnTransformer:
+    """Impute medians and say where; in categories, gaps become a category of their own."""
+    numbers = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+    categories = SimpleImputer(
+        strategy="constant", fill_value="(missing)", keep_empty_features=True
+    )
+    return _by_kind(numbers, categories).set_output(transform="pandas")
+
+
+def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
+    """Encode categories one-hot; those of fewer rows, and unseen ones then, are one column."""
+    encoder = OneHotEncoder(
+        min_frequency=min_frequency,
+        max_categories=_MAX_CATEGORIES + 1,
+        handle_unknown="infrequent_if_exist",
+        sparse_output=False,
+    )
+    return _by_kind("passthrough", encoder)
+
+
+def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
+    """Encode categories by whole numbers; those of fewer rows share one, unseen ones are -1."""
+    encoder = OrdinalEncoder(
+        min_frequency=min_frequency, handle_unknown="use_encoded_value", unknown_value=-1
+    )
+    return _by_kind("passthrough", encoder)
+
+
+def target_encoder(
+    *, smooth: float, target: str = "classes", random_state: int | None = None
+) -> ColumnTransformer:
+    """Encode categories by the mean target of their rows (for classes, the share of each class).
+
+    Args:
+        smooth: Weight, in rows, of the mean over all of them.
+        target: What is predicted: `classes` or `numbers`.
+        random_state: Seed of the parts of the training rows.
+    """
+    kind = "continuous" if target == "numbers" else "auto"
+    encoder = OutOfFoldEncoder(
+        target_type=kind, smooth=smooth, cv=_PARTS, random_state=random_state
+    )
+    return _by_kind("passthrough", encoder)
+
+
+class OutOfFoldEncoder(TargetEncoder):
+    """scikit-learn's target encoder also for classes of any labels and for few rows.
+
+    `fit_transform` encodes each part of the training rows by the others; with `transform` a model
+    would learn from encodings that know its targets.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the encodings of new rows."""
+        fitted: Self = super().fit(X, self._targets(y))
+        return fitted
+
+    def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Learn the same, and return training rows encoded without their own targets."""
+        encoded: NDArray[np.float64] = super().fit_transform(X, self._targets(y))
+        return encoded
+
+    def _targets(self, y: Any) -> NDArray[Any]:
+        """Return numbers as they are and classes as positions; have parts that the rows allow."""
+        numbers = np.asarray(y)
+        largest = len(numbers)
+        if self.target_type != "continuous":
+            _, numbers, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+            largest = int(counts.max())
+        self.cv = max(2, min(_PARTS, largest))
+        return numbers
+
+
+def _by_kind(numbers: TransformerMixin | str, categories: TransformerMixin) -> ColumnTransformer:
+    return ColumnTransformer(
+        [
+            ("numbers", numbers, make_column_selector(dtype_include="number")),
+            ("categories", categories, make_column_selector(dtype_exclude="number")),
+        ],
+        verbose_feature_names_out=False,
+        sparse_threshold=0,
+    )

@@ -1,0 +1,133 @@
+"""What a second look at the finalists is worth: other splits of the folds for the best few.
+
+    tests/benchmarks/run flows/finalists --out FOLDER [--budget 60] [--splits 2] [--few 5]
+        [--repeats 2] TABLE[:TARGET] ...
+
+After a search with one worker the best few trials by cross-validation are cross-validated again, on
+other splits of the same rows into folds, and each is fitted on all training rows and tested. Said
+is how often the least mean of all their folds is that of another trial, and the test loss of that
+trial over that of the first one. 30 % of the rows test, as in `flows/peers`.
+
+FOLDER gets `finalists.parquet`; what is there is not run again.
+"""
+
+import argparse
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from machine import describe
+from peer_tools.plain_evaluation import PlainEvaluator
+from peer_tools.scoring import test_loss
+from peer_tools.tables import SplitFiles, TableFile
+from peer_tools.task import Task
+from processes import COMMAND, environment
+
+from prefect_tune.optimizers import Configuration
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
+
+SECONDS = 60.0
+"""That a finalist may take on one split."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tables", nargs="+", metavar="TABLE[:TARGET]", type=TableFile.of)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=60.0)
+    parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--few", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
+    chosen = parser.parse_args(arguments)
+    home: Path = chosen.out.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "finalists.parquet"
+    known = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["block"])
+    for number, table in product(range(chosen.splits), chosen.tables):
+        block = f"{table.name}-{number}"
+        if block in set(known["block"]):
+            continue
+        files = table.split(number, home / "splits")
+        few = searched(files, home / "runs" / block, chosen.budget)[: chosen.few]
+        rows = looked_at_again(files, home / "runs" / block, few, chosen.repeats)
+        known = pd.concat([known, rows.assign(block=block)], ignore_index=True)
+        known.to_parquet(path, index=False)
+        print(f"{block}: {outcome(rows)}; {describe()}", flush=True)
+    report(known)
+
+
+def searched(files: SplitFiles, home: Path, budget: float) -> list[dict[str, Any]]:
+    """The trials of a search that ran whole, best first."""
+    study = ["--study", "s", "--quiet", "--json"]
+    run = ["run", str(files.train), "--test", str(files.test), "--target", files.target]
+    run += ["--budget", f"{budget:g}s", "--workers", "1", "--seed", str(files.seed)]
+    run += ["--ensemble", "single", *study]
+    subprocess.run([*COMMAND, *run], env=environment(home), check=True, capture_output=True)
+    said = subprocess.run(
+        [*COMMAND, "trials", "s", "--json"],
+        env=environment(home),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    trials = [t for t in json.loads(said.stdout) if t["state"] == "complete"]
+    return sorted(trials, key=lambda t: (t["evaluation"]["loss"], t["number"]))
+
+
+def looked_at_again(
+    files: SplitFiles, folder: Path, few: Sequence[dict[str, Any]], repeats: int
+) -> pd.DataFrame:
+    """First losses, mean losses of other splits, and test losses of the finalists."""
+    options = {"space": DEFAULT_SPACES["table", files.kind]}
+    task = Task(
+        str(files.train), str(files.test), files.target, files.kind, 10 * SECONDS, files.seed,
+        monotonic(), str(folder), options,
+    )  # fmt: skip
+    truth = pd.read_parquet(files.test)[files.target]
+    again: list[list[float]] = [[] for _ in few]
+    tested: list[float] = []
+    for repeat in range(repeats):
+        with PlainEvaluator(replace(task, seed=task.seed + 1 + repeat)) as evaluator:
+            for losses, trial in zip(again, few, strict=True):
+                known = Configuration.from_json(trial["query"]["configuration"], evaluator.space)
+                loss = evaluator.loss(known, SECONDS)
+                losses.append(np.inf if loss is None else loss)
+                if repeat == 0:
+                    tested.append(test_loss(files.kind, truth, evaluator.predictions(known)))
+    first = [trial["evaluation"]["loss"] for trial in few]
+    means = [float(np.mean([loss, *more])) for loss, more in zip(first, again, strict=True)]
+    return pd.DataFrame({"first": first, "mean": means, "test": tested, "kind": files.kind})
+
+
+def outcome(rows: pd.DataFrame) -> str:
+    """What the second look has changed, in words."""
+    second = int(rows["mean"].argmin())
+    if second == 0:
+        return "the same trial is chosen"
+    return f"finalist {second + 1} is chosen, {rows['test'][second]:.4g} for {rows['test'][0]:.4g}"
+
+
+def report(known: pd.DataFrame) -> None:
+    """Print how often the choice changes, and the ratio of test losses with its standard error."""
+    logs, changed = [], 0
+    for _, rows in known.groupby("block"):
+        second = int(rows["mean"].to_numpy().argmin())
+        changed += second != 0
+        tests = rows["test"].to_numpy()
+        logs.append(float(np.log(tests[second] / tests[0])) if tests[0] > 0 else 0.0)
+    ratio, error = np.exp(np.mean(logs)), np.std(logs, ddof=1) / np.sqrt(len(logs))
+    print(f"the choice changes in {changed} of {len(logs)} blocks")
+    print(
+        f"test loss of the second choice over the first: {ratio:.3f} (standard error {error:.3f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

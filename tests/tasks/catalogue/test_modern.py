@@ -1,0 +1,268 @@
+"""The modern spaces on a table with gaps, categories, a constant column and unseen values."""
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from subprocess import run as run_process
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import write_meds
+from studies import evaluate, problem_of, store_of
+
+from prefect_tune.optimizers import Configuration, Query, Space
+from prefect_tune.optimizers.paths.design import design_order
+from prefect_tune.optimizers.paths.table import PathTable
+from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
+from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.record_ids import model_record
+from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.final_model import Member, keep_model
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.repairs import BoundCategories
+from prefect_tune.tasks.study_context import StudyContext, open_store
+
+N = 120
+TABLES = ("modern", "modern_regression")
+
+
+def rough_table(target: str) -> pd.DataFrame:
+    """Gaps, few and many categories, a constant column, names that are no identifiers."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, 2))
+    colour = rng.choice(["red", "green", "blue"], N, p=[0.5, 0.45, 0.05])
+    frame = pd.DataFrame({'a "quoted" {name}': x[:, 0], "b[1]": x[:, 1], "same": 1.0})
+    frame["colour"] = colour
+    frame["town"] = [f"town {i % 40}" for i in range(N)]
+    frame["two words"] = rng.choice(["yes", "no"], N)
+    score = x[:, 0] * x[:, 1] + 0.5 * (colour == "red") + 0.1 * rng.normal(size=N)
+    frame.loc[rng.choice(N, 20, replace=False), "b[1]"] = np.nan
+    frame.loc[rng.choice(N, 20, replace=False), "colour"] = None
+    classes = np.array(["high", "low", "mid"])[np.digitize(score, [0.0, 0.6])]
+    return frame.assign(target=classes if target == "classes" else 10 * score)
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory) -> dict[str, StudyContext]:
+    """A study of each space for tables."""
+    found = {}
+    for name in TABLES:
+        folder: Path = tmp_path_factory.mktemp(name)
+        space = space_named(name)
+        rough_table(space.target).to_parquet(folder / "table.parquet")
+        address = StoreAddress(str(folder / "store"))
+        source = Source(str(folder / "table.parquet"), target="target", categorical=("town",))
+        metric = "error" if space.target == "classes" else "r2"
+        problem = problem_of(source, open_store(address), space, metric=metric)
+        found[name] = StudyContext("test", problem, address, use_cache=True)
+    return found
+
+
+def with_algorithms(space: Space, **chosen: str) -> Query:
+    """Defaults of the plainest path with these algorithms, `_` for spaces."""
+    path = tuple(chosen.get(s.name.replace(" ", "_"), s.plainest.id) for s in space.searched)
+    return Query(default_configuration(space, space.settled(path)))
+
+
+MODELS = [(n, a.id) for n in TABLES for a in SPACES[n].steps[-1].algorithms]
+PREPARED = [
+    (n, step.name, a.id)
+    for n in TABLES
+    for step in SPACES[n].steps[:-1]
+    for a in step.algorithms
+    if not a.only_ignored
+]
+
+
+def plainly(path_run, position, _):
+    return path_run.run(position)
+
+
+def new_rows(dataset) -> pd.DataFrame:
+    """Rows as a user has them: unseen categories, new gaps, other types."""
+    rows = rough_table("classes").drop(columns="target").iloc[:9].copy()
+    rows.loc[rows.index[0], "colour"] = "violet"
+    rows["town"] = "elsewhere"
+    rows.loc[rows.index[1], ["same", 'a "quoted" {name}']] = np.nan
+    return like_training(rows, dataset.X)
+
+
+def check_final_model(context: StudyContext, query: Query) -> None:
+    """It pickles, and predicts rows with the original columns."""
+    store = store_of(context)
+    keep_model(context, [Member(0, query.to_json())], plainly)
+    model = store.records.get(model_record(context.study))["model"]
+    dataset = load_dataset(store, context.problem.dataset)
+    rows = new_rows(dataset)
+    predicted = pickle.loads(pickle.dumps(model)).predict(rows)
+    assert len(predicted) == 9
+    if dataset.classes:
+        assert set(predicted) <= set(dataset.classes)
+    else:
+        assert np.isfinite(predicted).all()
+
+
+@pytest.mark.parametrize(("name", "model"), MODELS)
+def test_every_model_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, model) -> None:
+    context = contexts[name]
+    query = with_algorithms(SPACES[name], fit_model=model)
+    came = evaluate(context, query)
+    assert np.isfinite(came.loss)
+    check_final_model(context, query)
+
+
+@pytest.mark.parametrize("model", ["logistic_regression", "random_forest"])
+@pytest.mark.parametrize(("step", "algorithm"), [p[1:] for p in PREPARED if p[0] == "modern"])
+def test_every_choice_before_a_classifier_is_fitted(contexts, step, algorithm, model) -> None:
+    space = SPACES["modern"]
+    query = with_algorithms(space, **{step: algorithm, "fit_model": model})
+    if space.is_feasible(query.configuration.path):
+        assert np.isfinite(evaluate(contexts["modern"], query).loss)
+        check_final_model(contexts["modern"], query)
+
+
+@pytest.mark.parametrize("model", ["ridge", "extra_trees"])
+@pytest.mark.parametrize(
+    ("step", "algorithm"), [p[1:] for p in PREPARED if p[0] == "modern_regression"]
+)
+def test_every_choice_before_a_regressor_is_fitted(contexts, step, algorithm, model) -> None:
+    space = SPACES["modern_regression"]
+    query = with_algorithms(space, **{step: algorithm, "fit_model": model})
+    if space.is_feasible(query.configuration.path):
+        assert np.isfinite(evaluate(contexts["modern_regression"], query).loss)
+        check_final_model(contexts["modern_regression"], query)
+
+
+@pytest.mark.parametrize(
+    "model", [a.id for a in SPACES["modern"].steps[-1].algorithms if len(a.ignores) > 1]
+)
+@pytest.mark.parametrize("construct", ["arithmetic", "interactions"])
+def test_boosted_trees_take_what_was_constructed(contexts, construct, model) -> None:
+    query = with_algorithms(SPACES["modern"], construct=construct, fit_model=model)
+    assert np.isfinite(evaluate(contexts["modern"], query).loss)
+    check_final_model(contexts["modern"], query)
+
+
+@pytest.mark.parametrize("model", [a.id for a in SPACES["modern_healthcare"].steps[-1].algorithms])
+def test_every_model_is_fitted_to_events(events_context, model) -> None:
+    space = SPACES["modern_healthcare"]
+    query = with_algorithms(space, densify="to_dense", fit_model=model)
+    assert np.isfinite(evaluate(events_context, query).loss)
+
+
+@pytest.fixture(scope="module")
+def events_context(tmp_path_factory) -> StudyContext:
+    folder = tmp_path_factory.mktemp("events")
+    address = StoreAddress(str(folder / "store"))
+    source = Source(str(write_meds(folder / "meds")), labels="labels/task")
+    space = space_named("modern_healthcare")
+    return StudyContext("test", problem_of(source, open_store(address), space), address)
+
+
+def test_paths_that_differ_in_what_a_model_ignores_are_one_trial(contexts) -> None:
+    space, context = SPACES["modern"], contexts["modern"]
+    first = {
+        "construct": {"algorithm": "none"},
+        "impute": {"algorithm": "median"},
+        "encode": {"algorithm": "one_hot", "hyperparameters": {"min_frequency": 3}},
+        "rescale": {"algorithm": "power"},
+        "balance": {"algorithm": "weighting"},
+        "preprocess": {"algorithm": "none"},
+        "fit model": with_algorithms(space, fit_model="extra_trees").configuration.to_json()[
+            "fit model"
+        ],
+    }
+    second = {**first, "rescale": {"algorithm": "minmax"}}
+    queries = [Query(Configuration.from_json(d, space)) for d in (first, second)]
+    assert queries[0] == queries[1]
+    evaluate(context, queries[0])
+    again = evaluate(context, queries[1])
+    assert all(step.hit for step in again.steps)
+    assert {step.step for step in again.steps} == {"impute", "encode", "fit model"}
+
+
+def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
+    space, context = SPACES["modern"], contexts["modern"]
+    evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="k_nearest"))
+    forest = evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="extra_trees"))
+    assert {s.step: s.hit for s in forest.steps if s.step != "fit model"} == {
+        "impute": True,
+        "encode": True,
+    }
+
+
+@pytest.mark.parametrize("name", [n for n in SPACES if n.startswith("modern")])
+def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
+    table = PathTable(SPACES[name], 0, {})
+    assert table.rank == np.linalg.matrix_rank(table.one_hot)
+    assert len(table) == SPACES[name].n_feasible_paths
+    design = design_order(table.one_hot, table.rank, "d_optimal", None, table.plain)
+    assert np.linalg.matrix_rank(table.one_hot[design]) == table.rank
+    assert len(table.plain) == len(SPACES[name].steps[-1].algorithms)
+
+
+def test_rows_are_encoded_without_their_own_targets() -> None:
+    """A category of its own for each row would tell its target otherwise."""
+    algorithm = SPACES["modern"].step("encode").algorithm("target")
+    names = pd.DataFrame({"name": pd.Categorical([f"row {i}" for i in range(60)])})
+    y = np.array(["a", "b"])[np.arange(60) % 2]
+    how = recipe(algorithm, default_choice(algorithm), MatrixSummary.of(names), balanced=False)
+    made = fit_transformer(how, 0, FoldData(names, names, y, np.array(["a", "b"])))
+    train, held_out = made.parts["train"][:, 0], made.parts["held_out"][:, 0]
+    assert abs(np.corrcoef(held_out, y == "b")[0, 1]) > 0.9
+    assert np.ptp(train) < 0.01 < np.ptp(held_out)
+    assert how.to_json(0)["out_of_fold"]
+
+
+def test_columns_of_many_categories_reach_histograms() -> None:
+    texts = pd.Categorical([f"v{i % 300}" if i < 600 else "v7" for i in range(700)])
+    frame = pd.DataFrame({"x": np.arange(700.0), "many": texts})
+    bound = BoundCategories().fit(frame)
+    made = bound.transform(frame)
+    assert made["many"].nunique() == 255
+    assert "v7" in set(made["many"].dropna())
+    assert made["x"].equals(frame["x"])
+    assert (
+        bound.transform(pd.DataFrame({"x": [0.0], "many": pd.Categorical(["new"])}))["many"]
+        .isna()
+        .all()
+    )
+
+
+WITHOUT = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None
+import json
+from prefect_tune.tasks.catalogue.spaces import SPACES, missing_libraries
+space = SPACES["modern"]
+print(json.dumps([missing_libraries("modern"), missing_libraries("flash"), space.digest,
+                  [a.id for a in space.steps[-1].algorithms]]))
+"""
+
+
+def test_models_of_libraries_that_are_not_installed_are_left_out() -> None:
+    program = WITHOUT.format(missing=["lightgbm", "catboost"])
+    ran = run_process([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    missing, of_flash, digest, models = json.loads(ran.stdout)
+    assert (missing, of_flash) == (["lightgbm", "catboost"], [])
+    assert "xgboost" in models
+    assert not {"lightgbm", "catboost"} & set(models)
+    assert digest != SPACES["modern"].digest
+
+
+def test_versions_of_required_libraries_are_in_keys() -> None:
+    for name in ("lightgbm", "xgboost", "catboost"):
+        algorithm = SPACES["modern"].step("fit model").algorithm(name)
+        how = recipe(
+            algorithm, default_choice(algorithm), MatrixSummary(9, 2, "frame"), balanced=False
+        )
+        assert f"{name} " in how.library
+        assert "prefect_tune " in how.library
