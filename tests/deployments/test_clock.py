@@ -3,12 +3,14 @@
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from time import time
 
+import psutil
 import pytest
 from inputs import QUICK_OPTIONS, table
-from processes import environment, run, server_of, started, stop_server, wait_for
+from processes import at_a_trial, environment, run, server_of, started, stop_server, wait_for
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -75,6 +77,15 @@ def told(home: Path, study: str) -> list[dict]:
     return [t for t in trials if t["state"] in ("complete", "failed")]
 
 
+def where_it_is(home: Path, process: subprocess.Popen[str]) -> str:
+    """What a study is doing, for whoever asks why it does nothing."""
+    ledger = Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
+    family = psutil.Process(process.pid).children(recursive=True)
+    states = Counter(t["state"] for t in ledger.trials("s"))
+    doing = [(p.pid, p.status(), p.cpu_times().user, " ".join(p.cmdline())[:80]) for p in family]
+    return f"trials: {dict(states)}; at a trial: {at_a_trial()}; processes: {doing}"
+
+
 def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> None:
     home = tmp_path / "home"
     table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
@@ -87,7 +98,11 @@ def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> N
         for offset in (3_600, -3_600, 0):
             set_clock(offset)
             n_told = len(told(home, "s"))
-            wait_for(lambda n=n_told: len(told(home, "s")) > n or process.poll() is not None)
+            try:
+                wait_for(lambda n=n_told: len(told(home, "s")) > n or process.poll() is not None)
+            except AssertionError as error:
+                error.add_note(f"the clock was set by {offset} s; {where_it_is(home, process)}")
+                raise
             assert process.poll() is None, "it ended before the clock was set thrice"
             other = run(*command, home=home)
             assert other.returncode == 2, other.stderr
