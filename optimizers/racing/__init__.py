@@ -1,5 +1,6 @@
-"""Racing by folds, around any method that asks for full evaluations.
+"""Racing, around any method that asks for full evaluations.
 
-`racing` is the optimizer around the method, `first_fold` the rule by which a configuration ends
-after its first fold, and `told_evaluation` is what the method is told then, and of the others.
+`racing` is the optimizer around the method, `stretches` what a configuration runs one after
+another, `behind` the rule by which it ends before the last of them, and `told_evaluation` what the
+method is told then, and of the others.
 """

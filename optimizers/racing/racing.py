@@ -1,9 +1,10 @@
-"""Racing by folds, around any method: who is clearly behind on the first fold ends there.
+"""Racing, around any method: who is clearly behind after a part of the evaluation ends there.
 
-A configuration first runs one fold. If it is clearly behind the incumbent (`first_fold`) it stays
-stopped, and the method is told a paired estimate of its loss; else it goes on with all folds, of
-which the first is served, and the method is told what came of it. The method itself sees one trial
-a configuration and knows of no folds.
+A configuration first runs one fold, on many rows a part of that fold before (`stretches`). If it is
+clearly behind the incumbent (`behind`) it stays stopped, and the method is told a paired estimate
+of its loss; else it goes on, in the end with all folds, of which the first is served, and the
+method is told what came of it. The method itself sees one trial a configuration and knows of no
+folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +15,30 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.racing.first_fold import is_behind
-from prefect_tune.optimizers.racing.told_evaluation import estimated, failed_later, joined
+from prefect_tune.optimizers.racing.behind import is_behind, is_behind_on_part
+from prefect_tune.optimizers.racing.stretches import stretches_of
+from prefect_tune.optimizers.racing.told_evaluation import (
+    as_on_all_rows,
+    estimated,
+    failed_later,
+    joined,
+)
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Racing"]
 
+_GATHERED = 8
+"""Configurations that are looked at on a part of the rows before the best of them goes on."""
+
 
 class Racing(Optimizer):
-    """A method whose configurations race, one fold at first and the others if they keep up.
+    """A method whose configurations race: a part of the evaluation first, the rest if they keep up.
 
     Many methods: all of the contract that speak of trials must speak of configurations.
 
@@ -41,7 +52,7 @@ class Racing(Optimizer):
         inner: The same.
 
     Raises:
-        ValueError: If the method cannot be raced, or there is one fold only.
+        ValueError: If the method cannot be raced, or there is one fold only and few rows.
     """
 
     def __init__(self, inner: Optimizer) -> None:
@@ -51,26 +62,23 @@ class Racing(Optimizer):
                 f"method {inner.name!r} cannot be raced: it chooses itself how much to run "
                 f"({asked_for})"
             )
-        n_folds = inner.objective.n_folds
-        if n_folds is not None and n_folds < 2:
-            raise ValueError(f"a race needs 2 folds or more; there is {n_folds}")
+        self._stretches = stretches_of(inner.objective)
         self.method = inner.method  # type: ignore[misc]  # it declares itself as what it races
         super().__init__(inner.space, inner.seed, inner.objective)
         self.options = inner.options
         self.inner = inner
         self._inner_of: dict[int, int] = {}
-        self._first: dict[int, int] = {}
-        self._rest: dict[int, int] = {}
+        self._ran: dict[int, list[int]] = {}
 
     @property
     def decisions(self) -> dict[str, Any]:
         """Those of the method, and the numbers of the race, as JSON values.
 
-        Under `race`: `begun` configurations, of which `stopped` ended after their first fold.
+        Under `race`: `begun` configurations, of which `stopped` ended before all folds had run.
         """
-        ended = [i for i in self._first if i not in self._rest and self._is_told(i)]
+        ended = [i for i in self._ran if self._is_told(i) and not self._last(i).query.is_full]
         stopped = [i for i in ended if self.inner.history[i].failure is None]
-        race = {"begun": len(self._first), "stopped": len(stopped)}
+        race = {"begun": len(self._ran), "stopped": len(stopped)}
         return {**self.inner.decisions, "race": race}
 
     @property
@@ -95,7 +103,7 @@ class Racing(Optimizer):
         if chosen is None or chosen == self.inner.history.incumbent:
             return self.history.incumbent
         whole = self._whole(chosen.number)
-        return self.history.incumbent if whole is None else self.history[whole]
+        return self.history.incumbent if whole is None else whole
 
     @property
     def weights(self) -> Mapping[int, float]:
@@ -103,8 +111,8 @@ class Racing(Optimizer):
         chosen, weights = self.inner.incumbent, self.inner.weights
         if chosen is None or weights == {chosen.number: 1.0}:
             return super().weights
-        wholes = {self._whole(i): weight for i, weight in weights.items()}
-        known = {number: weight for number, weight in wholes.items() if number is not None}
+        wholes = [(self._whole(i), weight) for i, weight in weights.items()]
+        known = {whole.number: weight for whole, weight in wholes if whole is not None}
         total = sum(known.values())
         return {n: weight / total for n, weight in known.items()} if total else super().weights
 
@@ -113,10 +121,9 @@ class Racing(Optimizer):
         self.inner.begin_with(start)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process; a first fold was an ask of the method inside."""
-        if number == self._n_asks and not query.is_full:
-            whole = replace(query, folds=None)
-            self.inner.restore(len(self.inner.history), whole, None)
+        """Take an ask of an earlier process; a first stretch was an ask of the method inside."""
+        if number == self._n_asks and self._going_on(query) is None:
+            self.inner.restore(len(self.inner.history), self._stretches[-1].of(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
@@ -128,23 +135,45 @@ class Racing(Optimizer):
         """Take quantities of a stretch; the last one of a configuration has those that count."""
         super().measure(number, constraints)
         i = self._inner_of[number]
-        is_last = self._rest.get(i, number) == number
+        is_last = self._ran[i][-1] == number
         if is_last and self.inner.history[i].evaluation is not None:
             self.inner.measure(i, constraints)
         self._stop_behind()
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        """Return what keeps up, to go on; else the first fold of what the method asks for."""
-        if waiting := self._waiting():
-            return self.inner.history[waiting[0]].query
+        """Return what keeps up, to go on; else the first stretch of what the method asks for."""
+        waiting = self._waiting()
+        if waiting and not self._gathers():
+            return self._next_stretch(waiting[0])
         try:
             query = self._begun(budget)
-        except SpaceExhausted:
+        except (SpaceExhausted, NotYet):
+            if waiting:
+                return self._next_stretch(waiting[0])
             if self.history.pending:  # one of them may keep up
                 raise NotYet from None
             raise
         self.memo = self.inner.memo
-        return replace(query, folds=1)
+        return query if self._is_first_whole() else self._stretches[0].of(query)
+
+    def _next_stretch(self, i: int) -> Query:
+        k = self._number_of(self._last(i).query)
+        return self._stretches[k + 1].of(self.inner.history[i].query)
+
+    def _gathers(self) -> bool:
+        """Return whether more looks at parts of the rows come first, and then the best goes on."""
+        lasts = [self._last(i) for i in self._ran]
+        if any(trial.query.subset == 1 for trial in lasts):
+            return False
+        return self._has_looks and sum(trial.is_told for trial in lasts) < _GATHERED
+
+    @property
+    def _has_looks(self) -> bool:
+        return self._stretches[0].subset < 1
+
+    def _is_first_whole(self) -> bool:
+        """Return whether what is begun now runs whole: there is nothing to compare it with."""
+        return not self._ran and not self._has_looks
 
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
@@ -158,48 +187,74 @@ class Racing(Optimizer):
 
     def _register(self, query: Query) -> None:
         """Enter a stretch; the first one of a configuration was asked of the method just now."""
-        number = self._n_asks
-        if query.is_full:
-            i = self._going_on(query)
-            self._rest[i] = number
-        else:
+        i = self._going_on(query)
+        if i is None:
             i = len(self.inner.history) - 1
-            self._first[i] = number
-        self._inner_of[number] = i
+            self._ran[i] = []
+        elif self._is_told(i):  # a constraint has changed since, and with it who was the incumbent
+            self.inner.history.record(self.inner.history[i].waiting())
+        self._ran[i].append(self._n_asks)
+        self._inner_of[self._n_asks] = i
         super()._register(query)
 
-    def _going_on(self, query: Query) -> int:
-        """Return the method's number of a configuration that goes on.
+    def _going_on(self, query: Query) -> int | None:
+        """Return the method's number of a configuration that goes on; None of one that begins.
 
         Raises:
-            ValueError: If its first fold was not run.
+            ValueError: If the stretch before was not run, or the race has no such stretch.
         """
+        k = self._number_of(query)
+        if k == 0 or (query.is_full and self._is_first_whole()):
+            return None
+        configuration = query.configuration
         found = [
             i
-            for i, number in self._first.items()
-            if self.history[number].query.configuration == query.configuration
-            and self.history[number].state == TrialState.STOPPED
-            and i not in self._rest
+            for i in self._ran
+            if (last := self._last(i)).query.configuration == configuration
+            and last.state == TrialState.STOPPED
+            and self._number_of(last.query) == k - 1
         ]
         if not found:
             raise ValueError(
-                f"trial {self._n_asks} goes on with a configuration that has no first fold"
+                f"trial {self._n_asks} goes on with a configuration that has no first stretch"
             )
-        i = min(found, key=lambda i: (self._is_told(i), i))
-        if self._is_told(i):  # a constraint has changed since, and with it who was the incumbent
-            self.inner.history.record(self.inner.history[i].waiting())
-        return i
+        return min(found, key=lambda i: (self._is_told(i), i))
+
+    def _number_of(self, query: Query) -> int:
+        """Return which of the stretches a query asks for.
+
+        Raises:
+            ValueError: If it is none of them.
+        """
+        for k, stretch in enumerate(self._stretches):
+            if stretch.fits(query):
+                return k
+        raise ValueError(
+            f"trial {self._n_asks} is of {query.folds or 'all'} folds and a share of "
+            f"{query.subset:g} of the rows, which is no stretch of this race"
+        )
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
-        asked = replace(self.inner.history[i], attempts=trial.attempts)
-        first = self.history[self._first[i]].evaluation if trial.query.is_full else None
+        asked, before = replace(self.inner.history[i], attempts=trial.attempts), self._before(i)
         if trial.failure is not None:
-            failure = failed_later(first, trial.failure) if first else trial.failure
+            failure = failed_later(before, trial.failure) if before else trial.failure
             self.inner.tell(asked.failed(failure))
-        elif first is not None and trial.evaluation is not None:
-            self.inner.tell(asked.completed(joined(first, trial.evaluation)))
+        elif trial.query.is_full:
+            seen = _evaluation(trial)
+            self.inner.tell(asked.completed(joined(before, seen) if before else seen))
         self._stop_behind()
+
+    def _before(self, i: int) -> Evaluation | None:
+        """Return the stretches before the last one together; None where that is the first."""
+        so_far: Evaluation | None = None
+        for number in self._ran[i][:-1]:
+            trial = self.history[number]
+            seen = _evaluation(trial)
+            if trial.query.subset < 1:  # nothing that was made of them serves a later stretch
+                seen = replace(seen, steps=())
+            so_far = joined(so_far, seen) if so_far else seen
+        return so_far
 
     def _stop_behind(self) -> None:
         """Tell the method of those that are clearly behind, and will not go on.
@@ -207,29 +262,65 @@ class Racing(Optimizer):
         Whenever an outcome is told: the incumbent may be another one.
         """
         incumbent = self.history.incumbent
-        best = incumbent.evaluation if incumbent else None
-        for i in self._waiting() if best else ():
-            first = self.history[self._first[i]]
-            if first.evaluation and best and is_behind(first.evaluation, best, self.history):
-                asked = replace(self.inner.history[i], attempts=first.attempts)
-                told = estimated(first.evaluation, best, self.objective)
-                self.inner.tell(asked.completed(told))
+        for i in self._waiting() if incumbent else ():
+            if incumbent and self._is_behind(i, incumbent):
+                last, before = self._last(i), self._before(i)
+                asked = replace(self.inner.history[i], attempts=last.attempts)
+                seen = as_on_all_rows(_evaluation(last), last.query.subset)
+                seen = joined(before, seen) if before else seen
+                best, difference = _evaluation(incumbent), self._difference(i, incumbent)
+                self.inner.tell(asked.completed(estimated(seen, best, self.objective, difference)))
+
+    def _is_behind(self, i: int, incumbent: Trial) -> bool:
+        """Return whether a configuration is clearly worse in its last stretch."""
+        last, best = self._last(i), _evaluation(incumbent)
+        if last.query.subset == 1:
+            return is_behind(_evaluation(last), best, self.history)
+        look = self._look(self._inner_of[incumbent.number])
+        wholes = [(j, self._whole(j)) for j in self._ran]
+        known = [
+            (self._look(j) - look, _evaluation(whole).loss - best.loss)
+            for j, whole in wholes
+            if whole is not None and whole.number != incumbent.number
+        ]
+        return is_behind_on_part(self._difference(i, incumbent), best, known)
+
+    def _difference(self, i: int, incumbent: Trial) -> float:
+        """Return by how much a configuration was worse than the incumbent in its last stretch."""
+        last = self._last(i)
+        if last.query.subset < 1:
+            return self._look(i) - self._look(self._inner_of[incumbent.number])
+        return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
+
+    def _look(self, i: int) -> float:
+        """Return the loss on a part of the rows."""
+        return _evaluation(self.history[self._ran[i][0]]).loss
 
     def _waiting(self) -> list[int]:
-        """Return the method's numbers of configurations that may go on."""
-        return [
-            i
-            for i, number in self._first.items()
-            if i not in self._rest
-            and not self._is_told(i)
-            and self.history[number].state == TrialState.STOPPED
-        ]
+        """Return the method's numbers of configurations that may go on.
 
-    def _whole(self, i: int) -> int | None:
+        Those that are nearest to the end come first, and of them the best ones.
+        """
+        found = [
+            (-self._number_of(last.query), _evaluation(last).loss, i)
+            for i in self._ran
+            if (last := self._last(i)).state == TrialState.STOPPED and not self._is_told(i)
+        ]
+        return [i for _, _, i in sorted(found)]
+
+    def _last(self, i: int) -> Trial:
+        """Return the last stretch of a configuration."""
+        return self.history[self._ran[i][-1]]
+
+    def _whole(self, i: int) -> Trial | None:
         """Return the trial of all folds of a configuration of the method, if it is complete."""
-        number = self._rest.get(i)
-        is_complete = number is not None and self.history[number].state == TrialState.COMPLETE
-        return number if is_complete else None
+        last = self._last(i) if i in self._ran else None
+        return last if last is not None and last.state == TrialState.COMPLETE else None
 
     def _is_told(self, i: int) -> bool:
         return self.inner.history[i].is_told
+
+
+def _evaluation(trial: Trial) -> Evaluation:
+    assert trial.evaluation is not None  # noqa: S101 - it has ended with a loss
+    return trial.evaluation

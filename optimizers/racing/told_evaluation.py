@@ -1,7 +1,7 @@
 """One trial a configuration: the evaluations that a raced method is told of.
 
-Of a configuration that ended after its first fold it is the paired estimate, of one that went on
-both stretches together.
+Of a configuration that ended after a stretch it is the paired estimate, of one that went on all
+stretches together.
 """
 
 from collections.abc import Sequence
@@ -10,27 +10,47 @@ from dataclasses import replace
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
-__all__ = ["estimated", "failed_later", "joined"]
+__all__ = ["as_on_all_rows", "estimated", "failed_later", "joined"]
 
 
-def estimated(first: Evaluation, incumbent: Evaluation, objective: Objective) -> Evaluation:
-    """Return the evaluation of a configuration of which only the first fold was run.
+def estimated(
+    stretch: Evaluation,
+    incumbent: Evaluation,
+    objective: Objective,
+    difference: float | None = None,
+) -> Evaluation:
+    """Return the evaluation of a configuration of which only a first stretch was run.
 
-    Each fold is as much worse than the incumbent's as the first one was, so the loss is the
+    Each fold is as much worse than the incumbent's as the stretch was, so the loss is the
     incumbent's mean plus the difference seen; within the bounds of the metric. Seconds and steps
-    are those of the first fold, as spent.
+    are those of the stretch, as spent.
 
     Args:
-        first: Of the first fold.
+        stretch: Of the first fold, or of all stretches together.
         incumbent: Of the best configuration, on all folds.
         objective: Knows the bounds.
+        difference: To the incumbent in the same stretch; None for that on the first fold.
     """
-    difference = first.fold_losses[0] - incumbent.fold_losses[0]
+    if difference is None:
+        difference = stretch.fold_losses[0] - incumbent.fold_losses[0]
     losses = tuple(
         min(max(loss + difference, objective.lower), objective.upper)
         for loss in incumbent.fold_losses
     )
-    return replace(first, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
+    return replace(stretch, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
+
+
+def as_on_all_rows(look: Evaluation, share: float) -> Evaluation:
+    """Return the evaluation of a part of the rows with steps that took as long as all rows would.
+
+    Seconds of steps are taken to be proportional to the rows. What was spent stays as it is.
+
+    Args:
+        look: Of the part.
+        share: Of the rows, in (0, 1].
+    """
+    steps = (replace(cost, seconds=cost.seconds / share) for cost in look.steps)
+    return look if share == 1 else replace(look, steps=tuple(steps))
 
 
 def joined(first: Evaluation, whole: Evaluation) -> Evaluation:

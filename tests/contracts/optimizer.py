@@ -332,7 +332,7 @@ class OptimizerContract:
                 asked.ask(Budget(trials_left=0))
         for optimizer in (asked, twin):
             for number, query in enumerate(queries):
-                optimizer.tell(told(number, query, float(number)))
+                optimizer.tell(told(number, query, 4.0 - number))
         if all(query.is_full for query in queries):
             with pytest.raises(SpaceExhausted):
                 asked.ask(Budget(trials_left=0))

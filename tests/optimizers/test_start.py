@@ -69,5 +69,6 @@ def test_it_is_too_late_once_something_was_asked_for() -> None:
 
 def test_they_race_like_all_others() -> None:
     racing = Racing(made("random"))
-    racing.begin_with(known(1))
-    assert racing.ask(Budget()) == Query(known(1)[0], folds=1)
+    racing.begin_with(known(2))
+    assert racing.ask(Budget()) == Query(known(2)[0])
+    assert racing.ask(Budget()) == Query(known(2)[1], folds=1)

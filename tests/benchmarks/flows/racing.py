@@ -29,7 +29,7 @@ from scipy.stats import wilcoxon
 from sklearn.model_selection import train_test_split
 
 from prefect_tune.optimizers import History, Objective, Trial
-from prefect_tune.optimizers.racing.first_fold import is_behind
+from prefect_tune.optimizers.racing.behind import is_behind
 from prefect_tune.optimizers.racing.told_evaluation import estimated
 from prefect_tune.tasks.user_space import find_space
 

@@ -1,5 +1,7 @@
 """Every method keeps its promises when its configurations race."""
 
+from dataclasses import replace
+
 from contracts.optimizer import OptimizerContract
 from worlds import mixed_space
 
@@ -43,3 +45,23 @@ class TestRacedTpe(RacedContract):
 
 class TestRacedRandomSearch(RacedContract):
     method = "random"
+
+
+class ManyRows(RacedContract):
+    """On more rows than are looked at first."""
+
+    objective = replace(RacedContract.objective, n_rows=90_000, n_rarest=30_000)
+
+    def test_it_asks_for_less_than_everything_only_in_its_fidelities(self) -> None:
+        events = self.run(self.make(mixed_space()), 24)
+        queries = [event.query for event in events if isinstance(event, Asked)]
+        assert {(query.subset, query.folds) for query in queries} == {(1 / 8, 1), (1, 1), (1, None)}
+        assert all(query.epochs is None for query in queries)
+
+
+class TestFlashOnManyRows(ManyRows):
+    method = "flash"
+
+
+class TestTpeOnManyRows(ManyRows):
+    method = "tpe"

@@ -52,8 +52,8 @@ def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
     return tell(optimizer, losses[0], **about)
 
 
-def go_on(optimizer: Racing, *losses: float, **about: float) -> Trial:
-    """Ask for the rest of what keeps up, and tell it."""
+def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Ask for the first configuration, or for the rest of what keeps up, and tell it."""
     assert optimizer.ask(Budget()).is_full
     return tell(optimizer, *losses, **about)
 
@@ -69,13 +69,20 @@ def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
 def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about: float) -> Racing:
     """One whose first configuration has losses 16, 20 and 24."""
     optimizer = raced(method, objective)
-    begin(optimizer, 16.0, **about)
-    go_on(optimizer, 16.0, 20.0, 24.0, **about)
+    whole(optimizer, 16.0, 20.0, 24.0, **about)
     return optimizer
 
 
-def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
+def test_the_first_configuration_runs_whole() -> None:
+    """There is nothing that it could be behind of."""
     optimizer = raced()
+    assert optimizer.ask(Budget()).is_full
+    assert optimizer.ask(Budget()).folds == 1
+    assert optimizer.ask(Budget()).folds == 1
+
+
+def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
+    optimizer = with_incumbent()
     first = optimizer.ask(Budget())
     tell(optimizer, 16.0)
     assert optimizer.ask(Budget()) == replace(first, folds=None)
@@ -85,10 +92,10 @@ def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> 
 def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
     optimizer, alone = raced(), make_optimizer("random", mixed_space(), 0, FOLDS)
     begun = []
-    for n in range(12):
+    for n in range(11):
         query = optimizer.ask(Budget())
         tell(optimizer, *([30.0 - n] * (3 if query.is_full else 1)))
-        if not query.is_full:
+        if not query.is_full or n == 0:
             begun.append(query.configuration)
     assert len(begun) == 6
     assert begun == [alone.ask(Budget()).configuration for _ in begun]
@@ -103,10 +110,11 @@ def test_the_method_is_told_of_as_many_trials_spent_as_it_knows_of() -> None:
             return super()._propose(budget, rng)
 
     optimizer = Racing(Noting(mixed_space(), 0, FOLDS))
-    begin(optimizer, 16.0)
-    go_on(optimizer, 16.0, 20.0, 24.0)
-    optimizer.ask(Budget(trials_spent=2))
-    assert Noting.spent == [0, 1]
+    whole(optimizer, 16.0, 20.0, 24.0)
+    begin(optimizer, 15.0)
+    whole(optimizer, 15.0, 20.0, 24.0)
+    optimizer.ask(Budget(trials_spent=3))
+    assert Noting.spent == [0, 1, 2]
 
 
 def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
@@ -115,7 +123,7 @@ def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate(
     told = optimizer.inner.history[1]
     assert told.loss == pytest.approx(20.0 + (40.0 - 16.0))
     assert told.cost_seconds == 1.5
-    assert [t.number for t in optimizer.history.stopped] == [0, 2]
+    assert [t.number for t in optimizer.history.stopped] == [1]
     assert optimizer.ask(Budget()).folds == 1
 
 
@@ -123,16 +131,17 @@ def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches
     optimizer = with_incumbent()
     begin(optimizer, 17.0, seconds=2.0)
     assert [t.number for t in optimizer.inner.history.pending] == [1]
-    go_on(optimizer, 17.0, 18.0, 19.0, seconds=3.0)
+    whole(optimizer, 17.0, 18.0, 19.0, seconds=3.0)
     told = optimizer.inner.history[1]
     assert (told.loss, told.cost_seconds) == (18.0, 5.0)
     assert len(optimizer.inner.history) == 2
     assert optimizer.incumbent is not None
-    assert optimizer.incumbent.number == 3
+    assert optimizer.incumbent.number == 2
 
 
-def test_the_first_configuration_goes_on_however_bad_it_is() -> None:
+def test_who_began_before_there_was_an_incumbent_goes_on_however_bad_it_is() -> None:
     optimizer = raced()
+    optimizer.ask(Budget())  # the first one, still under way
     begin(optimizer, 100.0)
     assert optimizer.ask(Budget()).is_full
 
@@ -145,8 +154,7 @@ def test_the_incumbents_own_configuration_is_never_stopped_by_itself() -> None:
             )
 
     optimizer = Racing(Same(mixed_space(), 0, FOLDS))
-    begin(optimizer, 24.0)
-    go_on(optimizer, 24.0, 20.0, 16.0)
+    whole(optimizer, 24.0, 20.0, 16.0)
     begin(optimizer, 24.0)
     assert optimizer.ask(Budget()).is_full
 
@@ -155,10 +163,9 @@ def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
     optimizer = raced()
     for _ in range(2):
         optimizer.ask(Budget())
-    for number, loss in ((0, 16.0), (1, 90.0)):
+    for number, losses in ((1, [90.0]), (0, [16.0, 20.0, 24.0])):
         trial = optimizer.history[number]
-        optimizer.tell(trial.started().ended(evaluation(loss)))
-    go_on(optimizer, 16.0, 20.0, 24.0)
+        optimizer.tell(trial.started().ended(evaluation(*losses)))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
     assert optimizer.ask(Budget()).folds == 1
 
@@ -168,38 +175,38 @@ def test_the_method_sees_what_races_as_pending(method) -> None:
     optimizer = raced(method)
     asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
     assert len(set(asked)) == 6
-    tell(optimizer, 30.0)
+    tell(optimizer, 30.0)  # it keeps up
     assert len(optimizer.inner.history.pending) == 6
 
 
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     optimizer.ask(Budget())
-    failed = optimizer.history[2].started().failed(Failure("error", "no", cost_seconds=0.5))
+    failed = optimizer.history[1].started().failed(Failure("error", "no", cost_seconds=0.5))
     optimizer.tell(failed)
     assert optimizer.inner.history[1].failure == failed.failure
     assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
-    optimizer.retry(2)
+    optimizer.retry(1)
     assert [t.number for t in optimizer.inner.history.pending] == [1]
     optimizer.tell(failed.started().ended(evaluation(90.0)))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
 
 
 def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
-    optimizer = raced()
+    optimizer = with_incumbent()
     begin(optimizer, 16.0, seconds=2.0)
     optimizer.ask(Budget())
-    failed = optimizer.history[1].started().failed(Failure("timeout", "10 s", cost_seconds=10.0))
+    failed = optimizer.history[2].started().failed(Failure("timeout", "10 s", cost_seconds=10.0))
     optimizer.tell(failed)
-    assert optimizer.inner.history[0].cost_seconds == 12.0
-    optimizer.retry(1)
+    assert optimizer.inner.history[1].cost_seconds == 12.0
+    optimizer.retry(2)
     assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
     optimizer.tell(failed.started().ended(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
-    assert optimizer.inner.history[0].cost_seconds == 5.0
+    assert optimizer.inner.history[1].cost_seconds == 5.0
 
 
-def test_when_no_more_may_be_begun_those_begun_go_on() -> None:
-    optimizer = raced()
+def test_when_no_more_may_be_begun_those_begun_whole() -> None:
+    optimizer = with_incumbent()
     assert optimizer.can_go_on
     optimizer.ask(Budget(trials_left=1))
     with pytest.raises(NotYet):
@@ -219,9 +226,10 @@ def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
         optimizer.ask(Budget())
     for number in range(5):
         trial = optimizer.history[number]
-        optimizer.tell(trial.started().ended(evaluation(16.0)))
-    for _ in range(5):
-        go_on(optimizer, 16.0, 20.0, 24.0)
+        losses = (16.0,) if trial.query.folds else (16.0, 20.0, 24.0)
+        optimizer.tell(trial.started().ended(evaluation(*losses)))
+    for _ in range(4):
+        whole(optimizer, 16.0, 20.0, 24.0)
     with pytest.raises(SpaceExhausted, match="finite"):
         optimizer.ask(Budget())
 
@@ -244,7 +252,7 @@ def test_quantities_of_a_stopped_first_fold_reach_the_method() -> None:
     optimizer = with_incumbent("tpe", LIMITED, size=1.0)
     begin(optimizer, 90.0)
     assert optimizer.inner.history.incumbent == optimizer.inner.history[0]
-    optimizer.measure(2, {"size": 7.0})
+    optimizer.measure(1, {"size": 7.0})
     told = optimizer.inner.history[1]
     assert told.evaluation is not None
     assert told.evaluation.constraints == {"size": 7.0}
@@ -269,29 +277,31 @@ class Choosing(RandomSearch):
 def test_the_choice_of_the_method_is_the_trial_of_all_folds_of_its_configuration() -> None:
     inner = Choosing(mixed_space(), 0, FOLDS)
     optimizer = Racing(inner)
-    for losses in ((16.0, 20.0, 24.0), (14.0, 18.0, 22.0)):
-        begin(optimizer, *losses)
-        go_on(optimizer, *losses)
+    whole(optimizer, 16.0, 20.0, 24.0)
+    begin(optimizer, 14.0)
+    whole(optimizer, 14.0, 18.0, 22.0)
     begin(optimizer, 90.0)
-    assert optimizer.incumbent == optimizer.history[1]  # and not the best, which is 3
-    assert optimizer.weights == {1: 1.0}
+    assert optimizer.incumbent == optimizer.history[0]  # and not the best, which is 2
+    assert optimizer.weights == {0: 1.0}
     inner.shares = {0: 0.5, 1: 0.25, 2: 0.25}  # type: ignore[misc]
-    assert dict(optimizer.weights) == pytest.approx({1: 2 / 3, 3: 1 / 3})
+    assert dict(optimizer.weights) == pytest.approx({0: 2 / 3, 2: 1 / 3})
     inner.chosen, inner.shares = 2, {2: 1.0}  # type: ignore[misc]  # it was stopped
-    assert optimizer.incumbent == optimizer.history[3]
-    assert optimizer.weights == {3: 1.0}
+    assert optimizer.incumbent == optimizer.history[2]
+    assert optimizer.weights == {2: 1.0}
 
 
 def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configuration() -> None:
     optimizer = with_incumbent(objective=LIMITED)  # nothing was measured: there is no incumbent
+    begin(optimizer, 17.0)
+    whole(optimizer, 17.0, 21.0, 25.0)
     begin(optimizer, 90.0)
-    optimizer.measure(0, {"size": 3.0})
-    assert not optimizer.inner.history[0].evaluation.constraints  # type: ignore[union-attr]
-    optimizer.measure(1, {"size": 2.0})
-    assert optimizer.inner.history[0].evaluation.constraints == {"size": 2.0}  # type: ignore[union-attr]
-    assert optimizer.inner.history[1].loss == pytest.approx(94.0)  # now there is one
-    optimizer.measure(2, {"size": 1.0})
-    assert optimizer.inner.history[1].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
+    optimizer.measure(1, {"size": 3.0})
+    assert not optimizer.inner.history[1].evaluation.constraints  # type: ignore[union-attr]
+    optimizer.measure(2, {"size": 2.0})
+    assert optimizer.inner.history[1].evaluation.constraints == {"size": 2.0}  # type: ignore[union-attr]
+    assert optimizer.inner.history[2].loss == pytest.approx(94.0)  # now there is one
+    optimizer.measure(3, {"size": 1.0})
+    assert optimizer.inner.history[2].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
 
 
 def test_one_that_went_on_under_other_constraints_is_told_as_it_was() -> None:
@@ -299,7 +309,7 @@ def test_one_that_went_on_under_other_constraints_is_told_as_it_was() -> None:
     objective = replace(FOLDS, constraints=(Constraint("size", 1.0),))
     before = with_incumbent(objective=objective, size=9.0)
     begin(before, 90.0, size=0.5)
-    go_on(before, 90.0, 10.0, 10.0, size=0.5)
+    whole(before, 90.0, 10.0, 10.0, size=0.5)
     after = raced(objective=replace(FOLDS, constraints=(Constraint("size", 20.0),)))
     replay(after, events_of(before))
     assert after.inner.history[1].loss == pytest.approx(110 / 3)
@@ -370,12 +380,20 @@ def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
 
 
 def test_one_fold_is_no_race() -> None:
-    with pytest.raises(ValueError, match="2 folds or more; there is 1"):
+    with pytest.raises(
+        ValueError, match=r"2 folds or more, or more than 20,000 .* there is 1 fold"
+    ):
         raced(objective=Objective(n_folds=1))
 
 
 def test_going_on_with_what_was_never_begun_is_named() -> None:
-    optimizer = raced()
+    optimizer = with_incumbent()
     query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
-    with pytest.raises(ValueError, match="trial 0 goes on with a configuration"):
-        optimizer.restore(0, query, None)
+    with pytest.raises(ValueError, match="trial 1 goes on with a configuration"):
+        optimizer.restore(1, query, None)
+
+
+def test_a_stretch_that_the_race_does_not_have_is_named() -> None:
+    query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
+    with pytest.raises(ValueError, match=r"trial 0 is of 2 folds and a share of 0\.5 of the rows"):
+        raced().restore(0, replace(query, folds=2, subset=0.5), None)
