@@ -128,7 +128,7 @@ def _race(summary: Mapping[str, Any]) -> Iterator[str]:
     race = summary["decisions"].get("race")
     if race is not None:
         begun = counted(race["begun"], "configuration")
-        yield f"race: of {begun} {race['stopped']} ended after the first fold, clearly behind"
+        yield f"race: of {begun} {race['stopped']} ended early, clearly behind"
 
 
 def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:

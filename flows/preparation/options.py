@@ -73,7 +73,7 @@ def _declared_ensembles() -> str:
 
 def _raced_methods() -> str:
     raced = ", ".join(method.name for method in METHODS.values() if method.is_raced)
-    return f"for {raced} with several folds and a cache"
+    return f"for {raced} with several folds and a cache, or many rows"
 
 
 _OPTIONS = (
@@ -96,7 +96,7 @@ _OPTIONS = (
     Option("constraint", "texts", "Search", "Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION; none lifts those of a study.", "CONSTRAINT"),
     Option("ensemble", "text", "Search", "What to make the final model of: single for the best trial; N for an ensemble of up to N of the best trials, picked one by one with replacement by their held-out predictions, and greedy for up to 32; agnostic for those that are best in bootstraps of the held-out rows, by how often; auto for the best of these that takes no more than three times as long to fit as the best trial, or a second.", "N|KIND", default=_declared_ensembles),
     Option("epochs", "whole", "Search", "Train iterative models epoch by epoch, this many in a full training, with checkpoints to go on from; the best epoch counts.", "N", default="models are fitted at once"),
-    Option("race", "choice", "Search", "End a configuration after its first fold where it is clearly behind the best one; the others go on with the rest.", default=_raced_methods),
+    Option("race", "choice", "Search", "End a configuration after its first fold where it is clearly behind the best one, on more than 20,000 training rows after a part of that fold; the others go on with the rest.", default=_raced_methods),
     Option("start", "text", "Search", "Known configurations to begin with: a JSON file with a list of them, or with what `prefect-tune trials --json` prints; a study of the store, of which it is the ten best; portfolio, configurations that did well on many tables; or none.", "FILE|STUDY|portfolio|none"),
     Option("seed", "whole", "Search", "Source of all randomness.", "N", default="0"),
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),

@@ -17,6 +17,7 @@ from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_me
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.racing.stretches import is_large
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
@@ -158,8 +159,8 @@ def is_raced(settings: TuneSettings, optimizer: Optimizer) -> bool:
     """
     if settings.race is not None:
         return settings.race
-    n_folds = optimizer.objective.n_folds or 1
-    is_served = n_folds > 1 and settings.use_cache is not False
+    has_folds = (optimizer.objective.n_folds or 1) > 1
+    is_served = settings.use_cache is not False if has_folds else is_large(optimizer.objective)
     return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
 
 

@@ -20,8 +20,9 @@ class TimeLimit:
     """Ends trials that take far longer than those that finish, where the user has set no limit.
 
     The limit is 20 times the median of the finished trials, at least 30 s, at least twice what the
-    best one took, and at most that of the plan. Costs are those without the cache, of the whole
-    evaluation: where less than a whole one is asked for, the limit of the plan stays.
+    best one took, and at most that of the plan. Costs are those without the cache, by fold: a trial
+    of one fold has the time of one fold. Parts of the rows or of a training say nothing of what the
+    whole takes, and do not count; such a part of a training keeps the limit of the plan.
 
     Args:
         most_seconds: Limit of the plan.
@@ -32,31 +33,43 @@ class TimeLimit:
         self._most, self._is_adaptive = most_seconds, is_adaptive
         self._costs: list[float] = []
         self._best = (inf, 0.0)
+        self._n_folds = 1
 
     def follow(self, trials: Iterable[Trial]) -> None:
         """Take trials that have ended."""
         for trial in trials:
-            if trial.evaluation is not None and trial.query.is_full:
-                cost = trial.evaluation.cost_uncached_seconds
-                insort(self._costs, cost)
-                self._best = min(self._best, (trial.evaluation.loss, cost))
+            seen, query = trial.evaluation, trial.query
+            if seen is None or query.subset < 1 or query.epochs is not None:
+                continue
+            n_folds = max(len(seen.fold_losses), 1)
+            cost = seen.cost_uncached_seconds / n_folds
+            insort(self._costs, cost)
+            self._n_folds = max(self._n_folds, n_folds)
+            if query.is_full:
+                self._best = min(self._best, (seen.loss, cost))
 
     def seconds(self, trial: Trial) -> float:
         """Return how long a trial may take."""
         is_known = len(self._costs) >= _LEAST_FINISHED
-        if not (self._is_adaptive and is_known and trial.query.is_full):
+        if not (self._is_adaptive and is_known and trial.query.epochs is None):
             return self._most
-        of_median = _TIMES_MEDIAN * self._costs[len(self._costs) // 2]
-        of_best = _TIMES_BEST * self._best[1]
-        return min(max(of_median, of_best, _FLOOR_SECONDS), self._most)
+        return self._of_folds(trial.query.folds or self._n_folds)
+
+    def _of_folds(self, n_folds: int) -> float:
+        median = self._costs[len(self._costs) // 2]
+        of_fold = max(_TIMES_MEDIAN * median, _TIMES_BEST * self._best[1])
+        return min(max(n_folds * of_fold, _FLOOR_SECONDS), self._most)
 
     def note(self, trial: Trial) -> str:
         """Return what to say, once, when a trial has a lower limit than the plan's; or nothing."""
-        seconds = self.seconds(trial)
-        if seconds >= self._most:
+        if self.seconds(trial) >= self._most:
             return ""
+        of_part = ""
+        if folds := trial.query.folds:
+            seconds = format_seconds(self.seconds(trial))
+            of_part = f" ({folds} of {self._n_folds} folds after {seconds})"
         return (
-            f"trials end after {format_seconds(seconds)} now, {_TIMES_MEDIAN:g} times the median "
-            f"of those that finished; `retry` gives them {format_seconds(self._most)}, and "
-            "--trial-timeout sets another limit"
+            f"trials end after {format_seconds(self._of_folds(self._n_folds))} now{of_part}, "
+            f"{_TIMES_MEDIAN:g} times the median of those that finished; `retry` gives them "
+            f"{format_seconds(self._most)}, and --trial-timeout sets another limit"
         )

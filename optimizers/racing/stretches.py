@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["LARGE", "Stretch", "stretches_of"]
+__all__ = ["LARGE", "Stretch", "is_large", "stretches_of"]
 
 LARGE = 20_000
 """Training rows above which a part of them is looked at first."""
@@ -34,6 +34,11 @@ class Stretch:
     def fits(self, query: Query) -> bool:
         """Return whether a query asks for so much."""
         return (query.subset, query.folds) == (self.subset, self.folds)
+
+
+def is_large(objective: Objective) -> bool:
+    """Return whether there are so many rows that a part of them is looked at first."""
+    return _share(objective) < 1
 
 
 def stretches_of(objective: Objective) -> tuple[Stretch, ...]:

@@ -105,7 +105,7 @@ def test_studies_are_a_line_each(capsys) -> None:
 
 def test_a_race_says_how_many_ended_early(shown) -> None:
     said = shown(decisions={"race": {"begun": 12, "stopped": 7}})
-    assert "race: of 12 configurations 7 ended after the first fold" in said
+    assert "race: of 12 configurations 7 ended early, clearly behind" in said
 
 
 def test_notes_of_the_method_are_shown_where_no_run_has_said_them(shown) -> None:

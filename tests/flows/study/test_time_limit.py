@@ -1,5 +1,7 @@
 """Limits that follow what trials have taken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from worlds import mixed_space
@@ -58,8 +60,38 @@ def test_a_limit_of_the_users_stays() -> None:
     assert limit.seconds(NEXT) == 900.0
 
 
-def test_parts_of_evaluations_neither_count_nor_are_cut() -> None:
+def folds(n: int, seconds: float, loss: float = 1.0, n_folds: int | None = None) -> Trial:
+    """A trial of n folds, each of which took so long."""
+    query = replace(QUERY, folds=n_folds)
+    return Trial(0, query).started().ended(Evaluation(loss, (loss,) * n, 0.0, n * seconds))
+
+
+def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
+    limit = limit_after(*[folds(5, 2.0)] * 10)
+    assert limit.seconds(NEXT) == 200.0
+    first = Trial(99, replace(QUERY, folds=1))
+    assert limit.seconds(first) == 40.0
+    assert limit.note(first).startswith("trials end after 3m20s now (1 of 5 folds after 40s), 20")
+
+
+def test_first_folds_of_those_that_were_stopped_count_as_much_as_whole_trials() -> None:
+    limit = limit_after(folds(5, 40.0, loss=2.0), *[folds(1, 2.0, n_folds=1)] * 9)
+    assert limit.seconds(NEXT) == 5 * 2 * 40.0  # twice the best: those that were stopped are not
+    limit.follow([folds(5, 3.0, loss=1.0)])
+    assert limit.seconds(NEXT) == 5 * 20 * 2.0
+
+
+def test_parts_of_the_rows_do_not_count_and_have_the_time_of_all() -> None:
     part = Query(QUERY.configuration, subset=0.25)
+    limit = limit_after(*[finished(0.1, query=part)] * 20)
+    assert limit.seconds(NEXT) == 900.0
+    limit.follow([finished(2.0)] * 10)
+    assert limit.seconds(NEXT) == 40.0
+    assert limit.seconds(Trial(99, part)) == 40.0
+
+
+def test_parts_of_a_training_neither_count_nor_are_cut() -> None:
+    part = Query(QUERY.configuration, epochs=3)
     limit = limit_after(*[finished(0.1, query=part)] * 20)
     assert limit.seconds(NEXT) == 900.0
     limit.follow([finished(0.1)] * 10)
