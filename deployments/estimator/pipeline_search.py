@@ -12,7 +12,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, check_random_stat
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from prefect_tune.deployments.estimator.training_rows import frame_of, target_of
+from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
 from prefect_tune.deployments.estimator.trial_columns import params_of, trial_columns
 from prefect_tune.deployments.prefect_settings import console_spared
 from prefect_tune.deployments.server import local_server
@@ -139,12 +139,14 @@ class PipelineSearch(BaseEstimator):
         self.cache_budget, self.eviction, self.no_cache = cache_budget, eviction, no_cache
         self.task_runs, self.verbose = task_runs, verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Search for the best pipeline, and fit it on all rows.
 
         Args:
             X: A DataFrame or array of n rows.
             y: Their classes or numbers, shape (n,).
+            groups: Labels, shape (n,): rows of equal ones stay in one fold, for instance those of a
+                patient. No feature; a column of X that is both is named by `group`.
 
         Raises:
             BadInput, UnknownName, ValueError: If something cannot be used, before any work.
@@ -153,9 +155,11 @@ class PipelineSearch(BaseEstimator):
         metric = self._metric()
         frame = frame_of(self, X, is_new=True)
         target = target_of(self, y, frame, self._known_target())
+        frame, group = with_groups(frame, groups, self.group, target)
         given = {
             **{name: getattr(self, name) for name in _OF_TUNE},
             "data": frame,
+            "group": group,
             "target": target,
             "metric": metric,
             "seed": self._seed(),

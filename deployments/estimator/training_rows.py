@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.frames import checked_column, checked_frame
 
-__all__ = ["frame_of", "target_of"]
+__all__ = ["frame_of", "target_of", "with_groups"]
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
@@ -70,7 +70,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     if not isinstance(y, pd.Series):
         y = pd.Series(column_or_1d(y, warn=True), name=_name_of(y))
     check_consistent_length(X, y)
-    target = checked_column(y.rename(y.name or _unused(X)), "y")
+    target = checked_column(y.rename(y.name or _unused("target", X)), "y")
     n_missing = int(target.isna().sum())
     if n_missing:
         raise BadInput(
@@ -87,6 +87,34 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     if predicts == "numbers" and not is_number:
         raise BadInput(f"y holds {target.iloc[0]!r}, which cannot be predicted as a number")
     return target
+
+
+def with_groups(
+    X: pd.DataFrame, groups: Any, column: str | None, target: pd.Series
+) -> tuple[pd.DataFrame, str | None]:
+    """Return rows with a column of their groups, and the name of that column.
+
+    Args:
+        X: The rows.
+        groups: One label a row; None if there are none besides the columns of X.
+        column: Name of a column of X that has them; None if none has.
+        target: Of the rows.
+
+    Raises:
+        BadInput: If there are groups and a column of them too, or some are missing.
+        ValueError: If they are not one a row.
+    """
+    if groups is None:
+        return X, column
+    if column is not None:
+        raise BadInput(f"fit has groups, and the search has group={column!r}; give one of them")
+    labels = column_or_1d(groups)
+    check_consistent_length(X, labels)
+    n_missing = int(pd.isna(labels).sum())
+    if n_missing:
+        raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row one")
+    name = _unused("group", [*X.columns, target.name])
+    return X.assign(**{name: labels}), name
 
 
 def _check_shape(frame: pd.DataFrame, least: int) -> None:
@@ -115,9 +143,9 @@ def _name_of(y: Any) -> str | None:
     return str(y.columns[0]) if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else None
 
 
-def _unused(names: Iterable[Any]) -> str:
-    """Return a name for the target that no column has."""
-    name, taken = "target", set(map(str, names))
+def _unused(name: str, names: Iterable[Any]) -> str:
+    """Return a name that no column has."""
+    taken = set(map(str, names))
     while name in taken:
         name += "_"
     return name

@@ -121,6 +121,32 @@ def test_rows_held_out_once_are_one_split() -> None:
     assert [name for name in results if name.startswith("split")] == ["split0_test_score"]
 
 
+def test_rows_of_a_group_stay_in_one_fold() -> None:
+    """Each group has rows that are alike, and a class that nothing but its rows tell."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(30), 6)
+    X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(180, 4))
+    y = rng.permutation(np.repeat([0, 1], 15))[group]
+    apart = search(trials=3).fit(X, y, groups=group.astype(str))
+    assert apart.best_score_ < 0.75
+    assert apart.n_features_in_ == 4
+    assert apart.predict(X).shape == (180,)
+    assert search(trials=3).fit(X, y).best_score_ > 0.9
+
+
+@pytest.mark.parametrize(
+    ("groups", "changes", "message"),
+    [
+        (np.arange(30), {"group": "a"}, "fit has groups, and the search has group='a'"),
+        (np.arange(29), {}, "inconsistent numbers of samples"),
+        (pd.Series([None, *range(29)], dtype=object), {}, "1 of 30 groups are missing"),
+    ],
+)
+def test_groups_that_cannot_be_used_are_named(groups, changes, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        search(**changes).fit(X, Y, groups=groups)
+
+
 def test_it_is_cross_validated() -> None:
     X, y = rows()
     scores = cross_val_score(search(trials=2), X, y.eq("yes").astype(int), cv=2)
