@@ -124,14 +124,15 @@ def test_rows_held_out_once_are_one_split() -> None:
 def test_rows_of_a_group_stay_in_one_fold() -> None:
     """Each group has rows that are alike, and a class that nothing but its rows tell."""
     rng = np.random.default_rng(0)
-    group = np.repeat(np.arange(30), 6)
-    X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(180, 4))
+    group = np.repeat(np.arange(30), 12)
+    X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(360, 4))
     y = rng.permutation(np.repeat([0, 1], 15))[group]
-    apart = search(trials=3).fit(X, y, groups=group.astype(str))
+    space = f"{SPACES}:neighbours"
+    apart = search(space=space, trials=1).fit(X, y, groups=group.astype(str))
     assert apart.best_score_ < 0.75
     assert apart.n_features_in_ == 4
-    assert apart.predict(X).shape == (180,)
-    assert search(trials=3).fit(X, y).best_score_ > 0.9
+    assert apart.predict(X).shape == (360,)
+    assert search(space=space, trials=1).fit(X, y).best_score_ > 0.9
 
 
 @pytest.mark.parametrize(
