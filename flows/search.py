@@ -54,7 +54,8 @@ def search(
     """
     plan = study.plan
     is_adaptive = plan.trial_seconds is None and only is None
-    limit = TimeLimit(plan.trial_limits().seconds, is_adaptive=is_adaptive)
+    n_folds = study.optimizer.objective.n_folds or 1
+    limit = TimeLimit(plan.trial_limits().seconds, n_folds, is_adaptive=is_adaptive)
     limit.follow(study.trials.values())
     try:
         return _Search(study, running, stop_rule, pace, observer, only, limit).run()
@@ -187,6 +188,7 @@ class _Search:
             ask_seconds=self.study.asking_seconds,
             n_workers=self.running.n_slots,
             last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),
+            fold_seconds=self.time_limit.fold_seconds,
         )
 
     def _seconds_left(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from math import inf
 
 from prefect_tune.flows.units import format_seconds
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["TimeLimit"]
@@ -14,6 +15,8 @@ _LEAST_FINISHED = 10
 _TIMES_MEDIAN = 20.0
 _TIMES_BEST = 2.0
 _FLOOR_SECONDS = 30.0
+_TIMES_REST = 1.5
+_MOST_REST = 2.5
 
 
 class TimeLimit:
@@ -24,16 +27,26 @@ class TimeLimit:
     of one fold has the time of one fold. Parts of the rows or of a training say nothing of what the
     whole takes, and do not count; such a part of a training keeps the limit of the plan.
 
+    One that goes on after its first fold has half as much again as its other folds should take,
+    even if that is up to two and a half times the limit of the plan.
+
     Args:
         most_seconds: Limit of the plan.
-        is_adaptive: Whether it may be lower.
+        n_folds: Folds of a whole evaluation.
+        is_adaptive: Whether it may be another one.
     """
 
-    def __init__(self, most_seconds: float, *, is_adaptive: bool) -> None:
+    def __init__(self, most_seconds: float, n_folds: int, *, is_adaptive: bool) -> None:
         self._most, self._is_adaptive = most_seconds, is_adaptive
         self._costs: list[float] = []
         self._best = (inf, 0.0)
-        self._n_folds = 1
+        self._n_folds = n_folds
+        self._first_folds: dict[Configuration, float] = {}
+
+    @property
+    def fold_seconds(self) -> float:
+        """Longest that a trial of one fold may take."""
+        return self._of_folds(1)
 
     def follow(self, trials: Iterable[Trial]) -> None:
         """Take trials that have ended."""
@@ -44,25 +57,31 @@ class TimeLimit:
             n_folds = max(len(seen.fold_losses), 1)
             cost = seen.cost_uncached_seconds / n_folds
             insort(self._costs, cost)
-            self._n_folds = max(self._n_folds, n_folds)
             if query.is_full:
                 self._best = min(self._best, (seen.loss, cost))
+            elif n_folds == 1:
+                self._first_folds[query.configuration] = cost
 
     def seconds(self, trial: Trial) -> float:
         """Return how long a trial may take."""
-        is_known = len(self._costs) >= _LEAST_FINISHED
-        if not (self._is_adaptive and is_known and trial.query.epochs is None):
+        query = trial.query
+        if not self._is_adaptive or query.epochs is not None:
             return self._most
-        return self._of_folds(trial.query.folds or self._n_folds)
+        first = self._first_folds.get(query.configuration, 0.0) if query.is_full else 0.0
+        rest = min(_TIMES_REST * (self._n_folds - 1) * first, _MOST_REST * self._most)
+        return max(self._of_folds(query.folds or self._n_folds), rest)
 
     def _of_folds(self, n_folds: int) -> float:
+        if not self._is_adaptive or len(self._costs) < _LEAST_FINISHED:
+            return self._most
         median = self._costs[len(self._costs) // 2]
         of_fold = max(_TIMES_MEDIAN * median, _TIMES_BEST * self._best[1])
         return min(max(n_folds * of_fold, _FLOOR_SECONDS), self._most)
 
     def note(self, trial: Trial) -> str:
         """Return what to say, once, when a trial has a lower limit than the plan's; or nothing."""
-        if self.seconds(trial) >= self._most:
+        is_part = trial.query.epochs is not None
+        if is_part or self._of_folds(trial.query.folds or self._n_folds) >= self._most:
             return ""
         of_part = ""
         if folds := trial.query.folds:

@@ -9,6 +9,7 @@ folds.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,9 @@ class Racing(Optimizer):
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         """Return what keeps up, to go on; else the first stretch of what the method asks for."""
         waiting = self._waiting()
-        if waiting and not self._gathers():
-            return self._next_stretch(waiting[0])
+        may_end = [i for i in waiting if not self._is_sure_to_be_cut(i, budget)]
+        if may_end and not self._gathers():
+            return self._next_stretch(may_end[0])
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
@@ -166,6 +168,13 @@ class Racing(Optimizer):
         if any(trial.query.subset == 1 for trial in lasts):
             return False
         return self._has_looks and sum(trial.is_told for trial in lasts) < _GATHERED
+
+    def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:
+        """Return whether all rows would take too long if seconds grew with their root alone."""
+        last = self._last(i)
+        seconds = _evaluation(last).cost_uncached_seconds / sqrt(last.query.subset)
+        is_look = last.query.subset < 1
+        return is_look and budget.fold_seconds is not None and seconds > budget.fold_seconds
 
     @property
     def _has_looks(self) -> bool:

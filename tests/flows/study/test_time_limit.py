@@ -19,8 +19,10 @@ def finished(seconds: float, loss: float = 1.0, query: Query = QUERY) -> Trial:
     return Trial(0, query).started().ended(Evaluation(loss, (), seconds / 10, seconds))
 
 
-def limit_after(*trials: Trial, most: float = 900.0, is_adaptive: bool = True) -> TimeLimit:
-    limit = TimeLimit(most, is_adaptive=is_adaptive)
+def limit_after(
+    *trials: Trial, most: float = 900.0, n_folds: int = 1, is_adaptive: bool = True
+) -> TimeLimit:
+    limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive)
     limit.follow(trials)
     return limit
 
@@ -67,7 +69,7 @@ def folds(n: int, seconds: float, loss: float = 1.0, n_folds: int | None = None)
 
 
 def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
-    limit = limit_after(*[folds(5, 2.0)] * 10)
+    limit = limit_after(*[folds(5, 2.0)] * 10, n_folds=5)
     assert limit.seconds(NEXT) == 200.0
     first = Trial(99, replace(QUERY, folds=1))
     assert limit.seconds(first) == 40.0
@@ -75,10 +77,23 @@ def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
 
 
 def test_first_folds_of_those_that_were_stopped_count_as_much_as_whole_trials() -> None:
-    limit = limit_after(folds(5, 40.0, loss=2.0), *[folds(1, 2.0, n_folds=1)] * 9)
+    limit = limit_after(folds(5, 40.0, loss=2.0), *[folds(1, 2.0, n_folds=1)] * 9, n_folds=5)
     assert limit.seconds(NEXT) == 5 * 2 * 40.0  # twice the best: those that were stopped are not
     limit.follow([folds(5, 3.0, loss=1.0)])
     assert limit.seconds(NEXT) == 5 * 20 * 2.0
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 60.0), (12.0, 72.0), (40.0, 150.0)])
+def test_what_goes_on_has_half_as_much_again_as_its_other_folds_should_take(
+    seconds, expected
+) -> None:
+    """Up to two and a half times the limit of the plan, which no other trial exceeds."""
+    limit = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5)
+    assert limit.seconds(NEXT) == expected
+    assert limit.seconds(Trial(99, replace(QUERY, folds=1))) == 60.0
+    assert limit.fold_seconds == 60.0
+    users = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5, is_adaptive=False)
+    assert users.seconds(NEXT) == 60.0
 
 
 def test_parts_of_the_rows_do_not_count_and_have_the_time_of_all() -> None:
