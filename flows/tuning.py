@@ -16,6 +16,7 @@ from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prep
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
+from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["TuneFlow", "tune"]
 
@@ -27,12 +28,18 @@ class TuneFlow(FlowApart[P, dict[str, Any]]):
     """A flow that takes DataFrames."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow with its parameters; `data` may be a DataFrame."""
+        """Call the flow with its parameters; `data` may be a DataFrame, and then `test` too.
+
+        Raises:
+            BadInput: If `test` is one and `data` is not.
+        """
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
             return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
+        if isinstance(bound.arguments.get("test"), pd.DataFrame):
+            raise BadInput("test is a DataFrame, and data is not; give both as DataFrames or files")
         return call(*args, **kwargs)
 
     @contextmanager
@@ -109,7 +116,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
 ) -> dict[str, Any]:
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
-    Called from Python, `data` may be a DataFrame, and `target` then a column of it or the values.
+    Called from Python, `data` may be a DataFrame, and `target` then a column of it or the values;
+    `test` may then be a DataFrame too.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

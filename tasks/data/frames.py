@@ -13,10 +13,20 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import table_dataset
 
-__all__ = ["FRAME", "checked_column", "checked_frame", "frame_dataset", "frame_name", "with_target"]
+__all__ = [
+    "FRAME",
+    "TEST_FRAME",
+    "checked_column",
+    "checked_frame",
+    "frame_dataset",
+    "frame_name",
+    "with_target",
+]
 
 FRAME = "dataframe:"
 """How a source is called that was a DataFrame, before the digest of its content."""
+TEST_FRAME = "the DataFrame of test rows"
+"""What to call that in a message."""
 _WHERE = "the DataFrame"
 _TARGET = "target"
 _DIGITS = 16
@@ -107,13 +117,19 @@ def frame_name(frame: pd.DataFrame) -> str:
     return FRAME + content_digest("frame", _content(frame))[:_DIGITS]
 
 
-def frame_dataset(source: Source, frame: pd.DataFrame) -> Dataset:
+def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None = None) -> Dataset:
     """Make a data set of a DataFrame.
+
+    Args:
+        source: How it is to be taken.
+        frame: The training rows, with the target.
+        test: The test rows, with the target; None if they are elsewhere or there are none.
 
     Raises:
         BadInput: If it cannot be used.
     """
-    return table_dataset(replace(source, data=_WHERE), FRAME.rstrip(":"), frame)
+    source = replace(source, data=_WHERE, test=source.test if test is None else TEST_FRAME)
+    return table_dataset(source, FRAME.rstrip(":"), frame, test)
 
 
 def _content(frame: pd.DataFrame) -> Iterator[bytes]:

@@ -37,8 +37,16 @@ def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.
     return pd.concat(found.frames(location, texts), ignore_index=True)
 
 
-def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
+def table_dataset(
+    source: Source, name: str, frame: pd.DataFrame, test_frame: pd.DataFrame | None = None
+) -> Dataset:
     """Make a data set of a table.
+
+    Args:
+        source: How it is to be taken.
+        name: Of the data set.
+        frame: The rows, with the target.
+        test_frame: The test rows; None to read those that the source names, if any.
 
     Raises:
         BadInput: If it cannot be used.
@@ -61,7 +69,7 @@ def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
     X, feature_notes = features_of(features, dropped, source.categorical, where)
     target, is_test = frame[source.target], None
     if source.test is not None:
-        test, X, more_notes = _with_test_rows(X, source, source.test)
+        test, X, more_notes = _with_test_rows(X, source, source.test, test_frame)
         notes += more_notes
         is_test = np.repeat([False, True], [len(frame), len(test)])
         target = pd.concat([target, test[source.target]], ignore_index=True)
@@ -83,12 +91,13 @@ def table_dataset(source: Source, name: str, frame: pd.DataFrame) -> Dataset:
 
 
 def _with_test_rows(
-    X: pd.DataFrame, source: Source, test: str
+    X: pd.DataFrame, source: Source, test: str, frame: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Return the table of the test, the features with those of its rows, and notes."""
     assert source.target is not None  # noqa: S101 - the caller's duty
     texts = [str(c) for c in X.select_dtypes("category")]
-    frame, notes = _with_target(read_frame(test, texts, source.format), source.target, test, source)
+    frame = read_frame(test, texts, source.format) if frame is None else frame
+    frame, notes = _with_target(frame, source.target, test, source)
     parts = (X, like_training(frame, X, test))
     joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
     return frame, canonical(pd.concat(joined, ignore_index=True)), notes

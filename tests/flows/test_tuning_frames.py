@@ -73,6 +73,30 @@ def test_it_is_continued_with_the_same_rows_and_no_others(summary, call) -> None
         call(summary["data"], study="new")
 
 
+def test_its_test_rows_may_be_a_dataframe_too(call, folder) -> None:
+    test = table(60, seed=3)
+    test.to_csv(folder / "test.csv", index=False)
+    given = call(table(), study="tested", test=test.set_axis(range(100, 160)))
+    of_file = call(str(write_table(folder)), study="of-file", test=str(folder / "test.csv"))
+    assert given["test_loss"] == of_file["test_loss"]
+    assert given["incumbent"] == of_file["incumbent"]
+    assert run_of("tested").parameters["test"].startswith("dataframe:")
+
+
+@pytest.mark.parametrize(
+    ("data", "test", "message"),
+    [
+        ("cohort:demo", table(9), "test is a DataFrame, and data is not"),
+        (table(), table(9).drop(columns="target"), "the DataFrame of test rows has no column"),
+        (table(), table(9).drop(columns="a"), "the DataFrame of test rows"),
+        (table(), table(9).assign(a=["x", 1] * 4 + [2]), "'a' of the DataFrame of test rows"),
+    ],
+)
+def test_test_rows_that_cannot_be_used_are_named(call, data, test, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        call(data, study="untested", test=test)
+
+
 def test_without_test_rows_no_test_loss_is_shown(call) -> None:
     summary = call(table(), study="all", test_size=0, ensemble="2")
     assert summary["state"] == "complete"
