@@ -13,7 +13,9 @@ FOLDER gets `finalists.parquet`; what is there is not run again.
 
 import argparse
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--few", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2)
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a run is ended with it
     home: Path = chosen.out.absolute()
     home.mkdir(parents=True, exist_ok=True)
     path = home / "finalists.parquet"
