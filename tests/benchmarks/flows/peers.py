@@ -2,6 +2,7 @@
 
     tests/benchmarks/run flows/peers --out FOLDER [--tools ours,flaml,optuna,smac,autogluon]
         [--budget 120] [--splits 2] [--jobs 1] TABLE[:TARGET] ...
+    tests/benchmarks/run flows/peers --recorded
 
 Each tool gets the seconds of the budget, start-up included, in a process of its own with one thread
 on one core; `peer_tools/adapters/` says what each does with them. 30 % of the rows, stratified by
@@ -15,7 +16,7 @@ FOLDER gets `rows.parquet`, a row for each answer, `splits/`, `logs/` of the run
 environment. What is in `rows.parquet` is not run again, so that an interrupted benchmark goes on
 where it was, and with all of it there the same command prints the report alone. Eight tables with
 two splits of five tools take three hours on one core. What `prefect-tune[peers]` has is installed
-beside what is there.
+beside what is there. `--recorded` prints the report of the runs that README speaks of.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 from machine import describe
 from peer_tools.one_run import adapter
 from peer_tools.report import goals, report
@@ -38,19 +40,26 @@ from peer_tools.tables import TableFile
 
 ROOT = Path(__file__).parents[3]
 TOOLS = "ours,flaml,optuna,smac,autogluon"
+RECORDED = Path(__file__).parents[1] / "peer_tools" / "recorded_runs.parquet"
 IN_EXTRA = ("flaml", "optuna", "smac")
 say = partial(print, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("tables", nargs="+", metavar="TABLE[:TARGET]", type=TableFile.of)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("tables", nargs="*", metavar="TABLE[:TARGET]", type=TableFile.of)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--recorded", action="store_true", help="run nothing")
     parser.add_argument("--tools", default=TOOLS)
     parser.add_argument("--budget", type=float, default=120.0)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each on a core")
     chosen = parser.parse_args(arguments)
+    if chosen.recorded:
+        report(pd.read_parquet(RECORDED))
+        return
+    if chosen.out is None or not chosen.tables:
+        parser.error("name tables, and a folder with --out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that runs are ended with it
     home = chosen.out.absolute()
     home.mkdir(parents=True, exist_ok=True)

@@ -124,7 +124,9 @@ def _print_ratio(name: str, mine: pd.DataFrame, other: str, of: str, theirs: pd.
 
 
 def _final(rows: pd.DataFrame, model: str) -> pd.DataFrame:
-    return rows[(rows["model"] == model) & (rows["stage"] == rows["budget"])]
+    """Rows at the end; where the answer is no ensemble it is the best single pipeline too."""
+    of_model = rows[rows["model"] == "answer"] if model == "answer" else _singles(rows)
+    return of_model[of_model["stage"] == of_model["budget"]]
 
 
 def _singles(rows: pd.DataFrame) -> pd.DataFrame:
