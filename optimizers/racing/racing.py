@@ -34,8 +34,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Racing"]
 
-_GATHERED = 8
-"""Configurations that are looked at on a part of the rows before the best of them goes on."""
+_GATHERED, _GATHERING_SHARE = 8, 0.2
+"""So many configurations are looked at on a part of the rows before the best of them goes on, or as
+many as that share of the budget holds."""
 
 
 class Racing(Optimizer):
@@ -145,7 +146,7 @@ class Racing(Optimizer):
         """Return what keeps up, to go on; else the first stretch of what the method asks for."""
         waiting = self._waiting()
         may_end = [i for i in waiting if not self._is_sure_to_be_cut(i, budget)]
-        if may_end and not self._gathers():
+        if may_end and not self._gathers(budget):
             return self._next_stretch(may_end[0])
         try:
             query = self._begun(budget)
@@ -162,12 +163,13 @@ class Racing(Optimizer):
         k = self._number_of(self._last(i).query)
         return self._stretches[k + 1].of(self.inner.history[i].query)
 
-    def _gathers(self) -> bool:
+    def _gathers(self, budget: Budget) -> bool:
         """Return whether more looks at parts of the rows come first, and then the best goes on."""
         lasts = [self._last(i) for i in self._ran]
         if any(trial.query.subset == 1 for trial in lasts):
             return False
-        return self._has_looks and sum(trial.is_told for trial in lasts) < _GATHERED
+        is_early = budget.share_left > 1 - _GATHERING_SHARE
+        return self._has_looks and is_early and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:
         """Return whether all rows would take too long if seconds grew with their root alone."""

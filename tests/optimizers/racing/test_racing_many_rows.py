@@ -97,6 +97,13 @@ def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() ->
     assert last.ask(Budget(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
 
 
+def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0)
+    best = optimizer.history[1].query.configuration
+    assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
+    assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
+
+
 def test_a_failed_look_is_a_look() -> None:
     optimizer = gathered(raced(), *[50.0] * (GATHERED - 1))
     ask(optimizer)
