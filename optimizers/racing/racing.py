@@ -227,7 +227,7 @@ class Racing(Optimizer):
         ]
         if not found:
             raise ValueError(
-                f"trial {self._n_asks} goes on with a configuration that has no first stretch"
+                f"trial {self._n_asks} goes on with a configuration whose stretch before is missing"
             )
         return min(found, key=lambda i: (self._is_told(i), i))
 

@@ -78,9 +78,11 @@ class Fault:
 
     @cached_property
     def key(self) -> str:
-        """Digest of the file with the fault and of its tests."""
+        """Digest of the file with the fault and of its tests, which may be a folder of them."""
         tests = ROOT / "tests" / "optimizers" / self.tests
-        return sha256((self.planted + tests.read_text()).encode()).hexdigest()
+        files = sorted(tests.rglob("*.py")) if tests.is_dir() else [tests]
+        texts = [self.planted, *(file.read_text() for file in files)]
+        return sha256("".join(texts).encode()).hexdigest()
 
 
 def table() -> list[Fault]:

@@ -2,7 +2,7 @@ import pytest
 from worlds import finite_space
 
 from prefect_tune.optimizers import Evaluation, History, Query, Trial
-from prefect_tune.optimizers.racing.behind import is_behind, margin
+from prefect_tune.optimizers.racing.behind import is_behind, is_behind_on_part, margin
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
@@ -48,3 +48,24 @@ def test_before_three_others_are_known_the_incumbents_worst_fold_counts() -> Non
     assert margin(INCUMBENT, history) is None
     assert not is_behind(first(24.0), INCUMBENT, history)
     assert is_behind(first(24.1), INCUMBENT, history)
+
+
+def test_on_a_part_the_margin_is_how_far_looks_were_off_by_what_more_rows_change_too() -> None:
+    """Three that looked 1 worse and were 3, 3 and 3: they do not spread, and were 2 off."""
+    known = [(1.0, 3.0)] * 3
+    assert not is_behind_on_part(2.0, INCUMBENT, known)
+    assert is_behind_on_part(2.1, INCUMBENT, known)
+
+
+def test_on_a_part_the_spread_of_the_incumbents_folds_counts_before_three_others_are_known() -> (
+    None
+):
+    known = [(1.0, 3.0)] * 2
+    assert not is_behind_on_part(8.0, INCUMBENT, known)
+    assert is_behind_on_part(8.1, INCUMBENT, known)
+
+
+def test_of_a_hold_out_part_nothing_is_behind_before_three_others_are_known() -> None:
+    alone = Evaluation(20.0, (20.0,))
+    assert not is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 2)
+    assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)

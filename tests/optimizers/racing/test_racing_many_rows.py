@@ -186,6 +186,16 @@ def test_who_runs_to_the_end_is_told_once_with_the_cost_of_all_stretches() -> No
     assert optimizer.incumbent == optimizer.history[GATHERED + 1]
 
 
+def test_no_stretch_is_left_out() -> None:
+    optimizer = gathered(raced(), 20.0)
+    looked_at = optimizer.history[0].query.configuration
+    with pytest.raises(
+        ValueError, match="trial 1 goes on with a configuration that has not run the stretch"
+    ):
+        optimizer.restore(1, Query(looked_at), None)
+    optimizer.restore(1, Query(looked_at, folds=1), None)
+
+
 def test_a_failure_after_the_look_costs_it_and_keeps_none_of_its_steps() -> None:
     optimizer = gathered(raced(), *range(10, 10 + GATHERED))
     ask(optimizer)

@@ -3,7 +3,12 @@ from dataclasses import replace
 import pytest
 
 from prefect_tune.optimizers import Evaluation, Failure, Objective, StepCost
-from prefect_tune.optimizers.racing.told_evaluation import estimated, failed_later, joined
+from prefect_tune.optimizers.racing.told_evaluation import (
+    as_on_all_rows,
+    estimated,
+    failed_later,
+    joined,
+)
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
 
@@ -19,6 +24,20 @@ def test_the_estimate_is_the_incumbents_mean_plus_the_difference_seen_on_the_fir
     assert told.fold_losses == (27.0, 31.0, 35.0)
     assert told.cost_seconds == 1.5
     assert told.constraints == {"latency_us": 7.0}
+
+
+def test_an_estimate_may_be_of_another_difference_than_that_on_the_first_fold() -> None:
+    look = Evaluation(30.0, (30.0,))
+    assert estimated(look, INCUMBENT, Objective(), 2.5).loss == pytest.approx(22.5)
+    assert estimated(look, INCUMBENT, Objective(), 0.0).loss == pytest.approx(20.0)
+
+
+def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays() -> None:
+    look = Evaluation(30.0, (30.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.25)))
+    told = as_on_all_rows(look, 1 / 4)
+    assert [cost.seconds for cost in told.steps] == [2.0, 5.0]
+    assert told.cost_seconds == 2.0
+    assert as_on_all_rows(look, 1.0) == look
 
 
 def test_an_estimate_stays_within_the_bounds_of_the_metric() -> None:
