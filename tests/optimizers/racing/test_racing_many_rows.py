@@ -190,7 +190,7 @@ def test_no_stretch_is_left_out() -> None:
     optimizer = gathered(raced(), 20.0)
     looked_at = optimizer.history[0].query.configuration
     with pytest.raises(
-        ValueError, match="trial 1 goes on with a configuration that has not run the stretch"
+        ValueError, match="trial 1 goes on with a configuration whose stretch before"
     ):
         optimizer.restore(1, Query(looked_at), None)
     optimizer.restore(1, Query(looked_at, folds=1), None)
