@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 
-__all__ = ["moved_positions", "neighbours"]
+__all__ = ["neighbours"]
 
 
 def neighbours(
@@ -36,7 +36,7 @@ def neighbours(
     rows = np.flatnonzero(changed >= len(has_choice))
     columns = changed[rows] - len(has_choice)
     sizes = space.columns.sizes[columns]
-    units[rows, columns] = moved_positions(units[rows, columns], sizes, deviation, rng)
+    units[rows, columns] = _moved(units[rows, columns], sizes, deviation, rng)
     if space.space.has_ignored:
         algorithms = space.settled(algorithms)
         is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
@@ -56,20 +56,13 @@ def _others(
     return drawn
 
 
-def moved_positions(
+def _moved(
     before: NDArray[np.float64],
     sizes: NDArray[np.intp],
     deviation: float,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Return numbers a normal step away, and another of the categories where there are any.
-
-    Args:
-        before: Positions in [0, 1].
-        sizes: Of categories, how many; 0 for numbers. Of the same shape, or of its last axis.
-        deviation: Of a step.
-        rng: Source of randomness.
-    """
+    """Return numbers a normal step away, and another of the categories where there are any."""
     moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left
     others = np.maximum(sizes - 1, 1)

@@ -73,7 +73,7 @@ class Flash(Optimizer):
         phase = self._decided.phase = self._phase(budget)
         try:
             if phase == 3:
-                return self._tuned(budget, rng)
+                return self._tuned(rng)
             if phase == 2 and (variant := self._variant()) is not None:
                 return Query(variant)
             paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
@@ -151,11 +151,11 @@ class Flash(Optimizer):
                 continue
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
-    def _tuned(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _tuned(self, rng: np.random.Generator) -> Query:
         """Return the next query of Phase 3."""
         if self._decided.subspace is None:
             self._prune(rng)
-        return self._tuning.propose(self.history, budget, rng)
+        return self._tuning.propose(self.history, rng)
 
     def _prune(self, rng: np.random.Generator) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""

@@ -44,9 +44,6 @@ class FlashOptions:
         cost_power: Power of the predicted seconds that the expected improvement is divided by in
             Phase 3, where a step is counted at its load time if it was made with the same values;
             0 (paper) for none.
-        reuse: Share of Phase 3's proposals that keep all before the model as in an earlier run, so
-            that the cache serves it; 0 (paper) for none.
-        fade: Whether that power falls with the share of the budget that is left.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
             drawn from the `prior` (paper). With defaults, Phase 2 begins with the best pipeline
             and each other categorical value of the steps that all paths share.
@@ -68,8 +65,6 @@ class FlashOptions:
     phase3: Literal["smac", "tpe"] = "smac"
     cost: Cost | None = None
     cost_power: float | None = None
-    reuse: float | None = None
-    fade: bool = False
     start: Start | None = None
     failure_cost: FailureCost | None = None
 
@@ -81,7 +76,7 @@ class FlashOptions:
                 raise ValueError(f"{name} must be >= {least}; got {value}")
         if self.xi is not None and self.xi < 0:
             raise ValueError(f"xi must be >= 0, in the unit of the loss; got {self.xi}")
-        for name in ("keep", "outside", "reuse"):
+        for name in ("keep", "outside"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name} must be in [0, 1]; got {value}")
@@ -107,7 +102,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
         "intercept": True,
         "keep": 0.5,
         "outside": 0.0,
-        "reuse": 0.0,
         "cost_power": 0.5,
         "cost": "steps",
         "start": "defaults",
@@ -118,7 +112,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
         "intercept": False,
         "keep": 0.0,
         "outside": 0.0,
-        "reuse": 0.0,
         "cost_power": 0.0,
         "cost": "literal",
         "start": "prior",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
@@ -49,7 +48,7 @@ class Tuning:
         self._space, self._subspace = space, subspace
         self._objective, self._options, self._cost = objective, options, cost
 
-    def propose(self, history: History, budget: Budget, rng: np.random.Generator) -> Query:
+    def propose(self, history: History, rng: np.random.Generator) -> Query:
         """Return the next query.
 
         Raises:
@@ -59,11 +58,7 @@ class Tuning:
         search = self._outside if outside and rng.random() < outside else self._inside
         if isinstance(search, ForestSearch):
             power = self._options.cost_power or 0.0
-            power *= budget.share_left if self._options.fade else 1.0
-            log_cost = self._log_cost(history, search.candidates, power)
-            share = self._options.reuse or 0.0
-            reuse = share > 0 and rng.random() < share
-            return search.propose(history, rng, log_cost, reuse=reuse)
+            return search.propose(history, rng, self._log_cost(history, search.candidates, power))
         return search.propose(history, rng)
 
     def _log_cost(self, history: History, space: CandidateSpace, power: float) -> LogCost | None:

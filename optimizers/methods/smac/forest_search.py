@@ -16,7 +16,7 @@ from prefect_tune.optimizers.acquisitions.log_normal_improvement import log_norm
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.neighbours import moved_positions, neighbours
+from prefect_tune.optimizers.space.neighbours import neighbours
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
@@ -39,11 +39,6 @@ Improvement = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArra
 Score = Callable[[Candidates], NDArray[np.float64]]
 LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
 """Of candidates and their features."""
-_SHARE_OF_OTHERS = 0.5
-_SHARE_OF_SWITCHES = 0.25
-_REUSE_DEVIATION = 0.1
-"""Of candidates that keep all before the model: those with another one; of the others, the share of
-categories that change, and the steps of numbers."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
 
@@ -74,8 +69,6 @@ class ForestSearch:
         history: History,
         rng: np.random.Generator,
         log_cost: LogCost | None = None,
-        *,
-        reuse: bool = False,
     ) -> Query:
         """Return the next query.
 
@@ -83,17 +76,16 @@ class ForestSearch:
             history: The trials so far.
             rng: Source of randomness.
             log_cost: Ln of what the expected improvement of candidates is divided by.
-            reuse: Whether all before the model must be as in an earlier run.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
         asked = history.asked
         n_told = len(history.complete) + len(history.failed)
-        is_random = not reuse and rng.random() < self.options.random_share
+        is_random = rng.random() < self.options.random_share
         if n_told < self.options.n_startup or not history.complete or is_random:
             return Query(new_configuration(self.proposed, asked, rng))
-        ranked = self._ranked(history, rng, log_cost, reuse=reuse)
+        ranked = self._ranked(history, rng, log_cost)
         for row in range(len(ranked)):
             configuration = self.candidates.decode(ranked, row)
             if configuration is not None and configuration not in asked:
@@ -105,8 +97,6 @@ class ForestSearch:
         history: History,
         rng: np.random.Generator,
         log_cost: LogCost | None,
-        *,
-        reuse: bool,
     ) -> Candidates:
         """Return candidates by falling expected improvement."""
         observed, targets, best = self._observed(history)
@@ -127,9 +117,6 @@ class ForestSearch:
             return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
         inside = self._inside(observed[np.argsort(targets, kind="stable")])
-        if reuse and len(inside):
-            drawn = self._with_other_models(inside, rng)
-            return drawn[np.argsort(-score(drawn), kind="stable")]
         drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
@@ -188,27 +175,6 @@ class ForestSearch:
         """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
-
-    def _with_other_models(self, ran: Candidates, rng: np.random.Generator) -> Candidates:
-        """Return what ran, best first, with another model or other values of its own.
-
-        Half of it is of the best runs; half keeps the algorithm and moves each of its values.
-        """
-        rows = rng.integers(len(ran), size=_N_RANDOM)
-        rows[::2] = rng.integers(min(len(ran), _N_STARTS), size=len(rows[::2]))
-        algorithms, units = ran.algorithms[rows], ran.units[rows]
-        own = self.candidates.columns.step == algorithms.shape[1] - 1
-        is_other = rng.random(len(rows)) < _SHARE_OF_OTHERS
-        algorithms[is_other, -1] = rng.choice(self.candidates.allowed[-1], size=is_other.sum())
-        sizes = self.candidates.columns.sizes
-        moved = moved_positions(units, sizes, _REUSE_DEVIATION, rng)
-        stays = (sizes > 0) & (rng.random(units.shape) >= _SHARE_OF_SWITCHES)
-        moved = np.where(stays, units, moved)
-        values = np.where(is_other[:, None], rng.random(units.shape), moved)
-        units = np.where(own, values, units)
-        is_kept = self.candidates.settled(algorithms)[:, :-1] == ran.algorithms[rows][:, :-1]
-        kept = is_kept.all(axis=1) & self.candidates.can_run(algorithms)
-        return Candidates(algorithms[kept], units[kept])
 
     def _inside(self, candidates: Candidates) -> Candidates:
         return candidates[self.candidates.may_be_proposed(candidates)]

@@ -1,6 +1,6 @@
 """What the cache is worth to FLASH: trials per hour with it and without it.
 
-    tests/benchmarks/run flows/cache_worth --home FOLDER [--option reuse=0.5] [--spaces healthcare]
+    tests/benchmarks/run flows/cache_worth --home FOLDER [--option NAME=VALUE] [--spaces healthcare]
 
 Two studies of the same cohort run side by side, each with one worker and on all folds, one of them
 with `--no-cache`: first in `healthcare` with none but linear models, naive Bayes and trees, where

@@ -4,21 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float
 from flash_worlds import counted_space, steps_of
 from worlds import told
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Configuration,
     History,
     Objective,
     Query,
-    Space,
-    Step,
     Trial,
 )
-from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.flash.options import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
@@ -47,7 +42,7 @@ def history_of(n: int) -> History:
 
 
 def proposed(search: Tuning, history: History, seed: int) -> Configuration:
-    return search.propose(history, Budget(), np.random.default_rng(seed)).configuration
+    return search.propose(history, np.random.default_rng(seed)).configuration
 
 
 def test_the_cost_of_a_candidate_does_not_depend_on_those_beside_it() -> None:
@@ -71,7 +66,7 @@ def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
     assert cost == pytest.approx([np.log(LEAST_SHARE * typical)])
 
 
-def asked_for(n: int, budget: Budget | None = None, **options: Any) -> list[tuple[str, ...]]:
+def asked_for(n: int, **options: Any) -> list[tuple[str, ...]]:
     """Proposals where the losses of all are equal and what the first step does takes seconds."""
     search, history = tuning(**options), History()
     rng = np.random.default_rng(3)
@@ -80,7 +75,7 @@ def asked_for(n: int, budget: Budget | None = None, **options: Any) -> list[tupl
         query = (
             Query(sample_configuration(SPACE, rng))
             if number < 12
-            else search.propose(history, budget or Budget(), np.random.default_rng([3, number]))
+            else search.propose(history, np.random.default_rng([3, number]))
         )
         outcome = steps_of(query, seen, {"step0.a0": 60.0, "step0.a1": 0.5})
         history.record(Trial(number, query).started().completed(outcome))
@@ -94,50 +89,12 @@ def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
     assert sum(whatever) < sum(cheap) - 4
 
 
-def test_a_price_that_fades_counts_at_first_and_not_in_the_end() -> None:
-    fading: dict[str, Any] = {"cost_power": 1.0, "fade": True}
-    first = [path[0] == "a1" for path in asked_for(42, Budget(0, 100), **fading)]
-    last = [path[0] == "a1" for path in asked_for(42, Budget(100, 0), **fading)]
-    assert sum(first) >= 20
-    assert sum(last) < sum(first) - 4
-
-
-def valued_space() -> Space:
-    """Two steps with values, of which the first one is what a cache may hold."""
-    values = ConfigurationSpace(space=[Float("x", (0.0, 1.0), default=0.5)])
-    steps = (("prepare", ("a", "b")), ("fit model", ("m", "n")))
-    return Space(
-        "valued",
-        tuple(
-            Step(name, tuple(Algorithm(id=i, estimator="e", hyperparameters=values) for i in ids))
-            for name, ids in steps
-        ),
-    )
-
-
-@pytest.mark.parametrize(("reuse", "least", "most"), [(0.0, 0, 8), (0.5, 5, 18), (1.0, 20, 20)])
-def test_a_share_of_proposals_keeps_what_was_made_before_the_model(
-    reuse: float, least: int, most: int
-) -> None:
-    space, rng, history = valued_space(), np.random.default_rng(0), History()
-    given = FlashOptions(reuse=reuse, cost_power=0.0).resolved()
-    search = Tuning(space, space, Objective(), given, PathCost(space, list(space.paths())))
-    for number in range(12):
-        query = Query(sample_configuration(space, rng))
-        history.record(told(number, query, 10.0 + number % 5))
-    made = {t.query.configuration["prepare"] for t in history}
-    asked = [proposed(search, history, seed) for seed in range(20)]
-    assert least <= sum(c["prepare"] in made for c in asked) <= most
-    assert len({c["fit model"] for c in asked}) > 10
-    assert not {t.query.configuration for t in history} & set(asked)
-
-
 @pytest.mark.parametrize("phase3", ["smac", "tpe"])
 def test_failures_count_as_the_option_says(phase3: str) -> None:
     """With the worst finished loss a part that fails is avoided."""
     search, history = tuning(phase3=phase3), History()
     for number in range(40):
-        query = search.propose(history, Budget(), np.random.default_rng([4, number]))
+        query = search.propose(history, np.random.default_rng([4, number]))
         loss = None if query.configuration.path[0] == "a0" else 10.0 + number % 3
         history.record(told(number, query, loss))
     late = [t.query.configuration.path[0] for t in history][15:]
@@ -166,8 +123,7 @@ def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
     search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
     history = history_of(12)
     paths = {
-        search.propose(history, Budget(), np.random.default_rng(s)).configuration.path
-        for s in range(12)
+        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(12)
     }
     assert {path[0] for path in paths} == {"a1"}
 
@@ -179,7 +135,6 @@ def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: 
     search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
     history = history_of(12)
     paths = [
-        search.propose(history, Budget(), np.random.default_rng(s)).configuration.path
-        for s in range(20)
+        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(20)
     ]
     assert least <= sum(path[0] == "a0" for path in paths) <= most
