@@ -8,7 +8,6 @@ from flash_worlds import counted_space, steps_of
 from worlds import told
 
 from prefect_tune.optimizers import (
-    Configuration,
     History,
     Objective,
     Query,
@@ -39,10 +38,6 @@ def history_of(n: int) -> History:
         outcome = steps_of(query, seen, SECONDS)
         history.record(Trial(number, query).started().completed(outcome))
     return history
-
-
-def proposed(search: Tuning, history: History, seed: int) -> Configuration:
-    return search.propose(history, np.random.default_rng(seed)).configuration
 
 
 def test_the_cost_of_a_candidate_does_not_depend_on_those_beside_it() -> None:
