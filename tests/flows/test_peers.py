@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 from time import monotonic, sleep
 
 import numpy as np
@@ -16,7 +17,7 @@ import psutil
 import pytest
 from peer_tools import adapters
 from peer_tools.report import at_stages, goals, mean_ranks, medians, ratio, report
-from peer_tools.rows import Rows
+from peer_tools.rows import RECORDED, Rows
 from peer_tools.runs import Run, RunFailed, Tool, run_all, run_one
 from peer_tools.scoring import test_loss as loss_of_test  # or it would be collected
 from peer_tools.spaces import space_of
@@ -189,6 +190,33 @@ def test_ranks_are_of_tools_that_have_answers_before_the_end(capsys) -> None:
     assert "ours answer / autogluon: 1.41 (at most 0.95: MISSED)\n" in said
     with pytest.raises(SystemExit, match="share of tables with a median below flaml's"):
         reached.end()
+
+
+def test_the_figures_of_the_readme_are_those_of_the_recorded_runs() -> None:
+    frame = pd.read_parquet(RECORDED)
+    text = (Path(__file__).parents[2] / "README.md").read_text().split("### Beside other tools")[1]
+    shown = [line.strip("|").split("|") for line in text.split("\n\n")[2].splitlines()[2:]]
+    ranks = [mean_ranks(losses) for losses in at_stages(frame, "test_loss").values()]
+    final = frame[(frame["model"] == "answer") & (frame["stage"] == frame["budget"])]
+    by_tool = dict(list(final.groupby("tool")))
+    assert len(shown) == len(by_tool) == 5
+    for name, *of_ranks, of_ratio in shown:
+        tool = {"prefect-tune": "ours", "SMAC3": "smac"}.get(
+            name.split()[0], name.split()[0].lower()
+        )
+        found = [f"{rank[tool]:.2f}" if tool in rank else "" for rank in ranks]
+        assert [cell.strip() for cell in of_ranks] == found
+        if tool != "ours":
+            mean, error, n = ratio(by_tool["ours"], by_tool[tool])
+            numbers = re.findall(r"\d\.\d+", of_ratio)
+            assert (numbers, n) == ([f"{mean:.3f}", f"{error:.3f}"], 8)
+            assert name.split()[1] == by_tool[tool]["version"].iloc[0]
+
+
+def test_the_recorded_runs_are_reported_by_the_command(capsys) -> None:
+    program = Path(adapters.__file__).parents[2] / "flows" / "peers.py"
+    run_path(str(program))["main"](["--recorded"])
+    assert "ours answer / autogluon answer: 0.945" in capsys.readouterr().out
 
 
 def test_half_a_row_in_error_is_added_to_errors() -> None:

@@ -34,13 +34,12 @@ import pandas as pd
 from machine import describe
 from peer_tools.one_run import adapter
 from peer_tools.report import goals, report
-from peer_tools.rows import Rows
+from peer_tools.rows import RECORDED, Rows
 from peer_tools.runs import Run, Tool, run_all
 from peer_tools.tables import TableFile
 
 ROOT = Path(__file__).parents[3]
 TOOLS = "ours,flaml,optuna,smac,autogluon"
-RECORDED = Path(__file__).parents[1] / "peer_tools" / "recorded_runs.parquet"
 IN_EXTRA = ("flaml", "optuna", "smac")
 say = partial(print, flush=True)
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["KEY", "Rows"]
+__all__ = ["KEY", "RECORDED", "Rows"]
 
+RECORDED = Path(__file__).with_name("recorded_runs.parquet")
+"""Of the runs that README speaks of."""
 KEY = ("tool", "table", "split", "budget")
 """Columns that name a run."""
 
