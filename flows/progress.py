@@ -84,19 +84,21 @@ class LoggingObserver:
         if trial.failure is not None:
             get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
         elif trial.evaluation is not None:
-            incumbent = progress.incumbent
-            best = (
-                f"best {incumbent.loss:.4g}{_of(incumbent)}"
-                if incumbent
-                else "none meets the constraints yet"
-            )
             get_run_logger().info(
                 f"trial {trial.number}{_of(trial)}: {progress.metric} {trial.evaluation.loss:.4g} "
-                f"in {format_seconds(trial.evaluation.cost_seconds)} ({best})"
+                f"in {format_seconds(trial.evaluation.cost_seconds)} ({_best(progress)})"
             )
 
     def tick(self, progress: Progress) -> None:
         """Write nothing: a log has no use for it."""
+
+
+def _best(progress: Progress) -> str:
+    """Return what leads, or why nothing does."""
+    if progress.incumbent is not None:
+        return f"best {progress.incumbent.loss:.4g}{_of(progress.incumbent)}"
+    is_any_whole = progress.n_trials > progress.n_failed + progress.n_stopped
+    return f"none {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
 
 def _of(trial: Trial) -> str:

@@ -36,7 +36,7 @@ __all__ = ["Racing"]
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
-many as that share of the budget holds."""
+many as that share of the seconds holds."""
 
 
 class Racing(Optimizer):
@@ -168,7 +168,8 @@ class Racing(Optimizer):
         lasts = [self._last(i) for i in self._ran]
         if any(trial.query.subset == 1 for trial in lasts):
             return False
-        is_early = budget.share_left > 1 - _GATHERING_SHARE
+        seconds = replace(budget, trials_left=None)  # a look is a small part of a trial
+        is_early = seconds.share_left > 1 - _GATHERING_SHARE
         return self._has_looks and is_early and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:

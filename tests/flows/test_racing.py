@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from inputs import write_table
 
@@ -42,7 +44,7 @@ def test_as_many_configurations_are_begun_as_the_trials_say_and_some_end_early(s
 
 def test_what_goes_on_is_served_its_first_fold(parameters, summary) -> None:
     history = study_of(parameters).optimizer.history
-    for whole in history.complete:
+    for whole in history.complete[1:]:  # the first configuration ran whole
         first = history.stretches(whole.query.configuration)[0]
         assert first.evaluation is not None
         assert whole.evaluation is not None
@@ -56,3 +58,20 @@ def test_a_race_is_brought_back_as_it_was_and_goes_on(parameters, summary) -> No
     again = tune(**{**parameters, "trials": N_BEGUN + 3})
     assert again["n_begun"] == N_BEGUN + 3
     assert again["decisions"]["race"]["stopped"] >= summary["decisions"]["race"]["stopped"]
+
+
+def test_on_many_rows_configurations_are_looked_at_on_a_part_of_them_first(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(31_000, 3)).astype(np.float32)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(target=np.where(x[:, 0] > 0, "p", "q"))
+    given = {"store": str(tmp_path / "store"), "study": "many", "workers": 1, "test_size": 0.0}
+    summary = tune(
+        frame, target="target", space="small", method="random", race=True, trials=4, **given
+    )
+    history = study_of(given).optimizer.history
+    assert summary["n_begun"] == 4
+    assert [t.query.subset for t in history][:4] == [0.5] * 4
+    best = min(history.stopped, key=lambda t: t.loss)
+    parts = [(t.query.subset, t.query.folds) for t in history.stretches(best.query.configuration)]
+    assert parts == [(0.5, 1), (1.0, 1), (1.0, None)]
+    assert summary["incumbent"]["trial"] == history.complete[0].number

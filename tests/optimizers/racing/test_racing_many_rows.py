@@ -101,6 +101,7 @@ def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
     assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
+    assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == LOOK
     assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
 
 
