@@ -68,7 +68,9 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(str(error), option="start", value=start, remedy=_WRITTEN) from error
-    if not isinstance(entries, list) or not entries:
+    if entries == []:
+        raise BadInput("its list is empty", option="start", value=start, remedy=_WRITTEN)
+    if not isinstance(entries, list):
         raise BadInput("it has no list", option="start", value=start, remedy=_WRITTEN)
     for number, entry in enumerate(entries, 1):
         try:

@@ -145,7 +145,7 @@ class StudyPlan:
         By default a tenth of the time budget, between 10 s and 15 min, and an equal share of this
         machine's memory; on another cluster what its workers have.
         """
-        import os  # noqa: PLC0415 - looking needs neither
+        from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 
         from prefect_tune.tasks.worker.trial_limits import (  # noqa: PLC0415 - heavy
             TrialLimits,
@@ -159,7 +159,7 @@ class StudyPlan:
             seconds = min(max(share, _SHORTEST_TRIAL_SECONDS), _LONGEST_TRIAL_SECONDS)
         memory_bytes = self.trial_memory_bytes
         if memory_bytes is None and not self.execution.dask:
-            memory_bytes = share_of_memory(self.execution.workers or os.cpu_count() or 1)
+            memory_bytes = share_of_memory(self.execution.workers or CPU_COUNT)
         return TrialLimits(seconds, memory_bytes)
 
     def to_json(self) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def local_settings() -> Iterator[None]:
 def local_cluster(n_workers: int | None) -> "SpecCluster":
     """Start a cluster of worker processes with one thread each, by default one per core."""
     import distributed  # noqa: PLC0415 - heavy; see above
+    from dask.system import CPU_COUNT  # noqa: PLC0415 - of what this process may use
 
     from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415
         ClosedScheduler,
@@ -131,7 +132,7 @@ def local_cluster(n_workers: int | None) -> "SpecCluster":
     with local_settings(), _environment():
         return distributed.SpecCluster(
             scheduler={"cls": ClosedScheduler, "options": {**listening, "dashboard": False}},
-            workers=dict.fromkeys(range(n_workers or os.cpu_count() or 1), worker),
+            workers=dict.fromkeys(range(n_workers or CPU_COUNT), worker),
             worker=worker,
             security=listening["security"],
             silence_logs=logging.CRITICAL,

@@ -137,9 +137,7 @@ class LimitKeeper(NannyPlugin):
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         times = note.get("times", 1.0)
-        limit_seconds = times * self._limits.seconds
-        if own := note.get("limit_seconds"):
-            limit_seconds = min(limit_seconds, own)
+        limit_seconds = note.get("limit_seconds") or times * self._limits.seconds
         # Memory first: where a look comes late, it says more.
         if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (

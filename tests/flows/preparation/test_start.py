@@ -41,7 +41,7 @@ def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> 
     ("start", "message"),
     [
         ("{", r"--start .*start.json: Expecting"),
-        ([], "it has no list; write a JSON list of configurations"),
+        ([], "its list is empty; write a JSON list of configurations"),
         ({"rescale": 1}, "it has no list"),
         ([KNOWN[0], 7], "entry 2"),
         ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "entry 1: unknown .*'forest'"),

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from time import sleep
 from typing import Any
@@ -25,6 +26,19 @@ def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
         wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
         client.wait_for_workers(1, timeout=60)
         assert list(client.run(os.getppid).values()) == [parent]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes have all cores")
+def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
+    program = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from prefect_tune.flows.workers.local_workers import local_cluster\n"
+        "if __name__ == '__main__':\n"
+        "    with local_cluster(None) as cluster: print(len(cluster.workers))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone() -> None:
