@@ -162,7 +162,8 @@ class WrittenPool:
 
 
 def _method(*, can_go_on: bool) -> Any:
-    return SimpleNamespace(can_go_on=can_go_on, notes=())
+    objective = SimpleNamespace(n_folds=5)
+    return SimpleNamespace(can_go_on=can_go_on, notes=(), objective=objective)
 
 
 def _error() -> Any:
