@@ -15,6 +15,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure
+from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.evaluate import TrialOutcome
 
@@ -53,9 +54,10 @@ def search(
         Why it ended, as people say it.
     """
     plan = study.plan
-    is_adaptive = plan.trial_seconds is None and only is None
+    is_adaptive = plan.trial_seconds is None
     n_folds = study.optimizer.objective.n_folds or 1
-    limit = TimeLimit(plan.trial_limits().seconds, n_folds, is_adaptive=is_adaptive)
+    most, failed = plan.trial_limits().seconds, study.failed_seconds
+    limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive, failed_seconds=failed)
     limit.follow(study.trials.values())
     try:
         return _Search(study, running, stop_rule, pace, observer, only, limit).run()
@@ -147,8 +149,17 @@ class _Search:
         if (waiting := self.study.next_waiting(self.only)) is not None:
             return waiting, ""
         if self.only is not None:
-            return None, "all are run again"
+            return None, self._end_of_retry(self.only)
         return (None, "") if self.waits else self._ask()
+
+    def _end_of_retry(self, numbers: Collection[int]) -> str:
+        """Return why a retry ended, and what is left to do of what it ran."""
+        n_parts = sum(self.study.trials[n].state == TrialState.STOPPED for n in numbers)
+        said = "all are run again"
+        if n_parts and self.study.plan.race:
+            said += f"; {n_parts} of them ran a part of the evaluation, and what keeps up goes on "
+            said += "when the study does"
+        return said
 
     def _ask(self) -> tuple[Trial | None, str]:
         """Ask for a new trial; as `_next`."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
@@ -68,7 +69,8 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if not isinstance(y, pd.Series):
-        y = pd.Series(column_or_1d(y, warn=True), name=_name_of(y))
+        values = y if isinstance(y, ExtensionArray) else column_or_1d(y, warn=True)
+        y = pd.Series(values, name=_name_of(y))
     check_consistent_length(X, y)
     target = checked_column(y.rename(y.name or _unused("target", X)), "y")
     n_missing = int(target.isna().sum())
@@ -101,16 +103,17 @@ def with_groups(
         target: Of the rows.
 
     Raises:
-        BadInput: If there are groups and a column of them too, or some are missing.
-        ValueError: If they are not one a row.
+        BadInput: If there are groups and a column of them too, they are not one a row, some are
+            missing, or they are of several types.
     """
     if groups is None:
         return X, column
     if column is not None:
         raise BadInput(f"fit has groups, and the search has group={column!r}; give one of them")
-    labels = column_or_1d(groups)
-    check_consistent_length(X, labels)
-    n_missing = int(pd.isna(labels).sum())
+    if np.shape(groups) != (len(X),):
+        raise BadInput(f"groups is one label a row: shape ({len(X)},), not {np.shape(groups)}")
+    labels = checked_column(pd.Series(groups), "groups")
+    n_missing = int(labels.isna().sum())
     if n_missing:
         raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row one")
     name = _unused("group", [*X.columns, target.name])

@@ -177,7 +177,7 @@ def _start(
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
     """Say what a user should know where trials are less than a full evaluation."""
     notes, trials = [], plan.stop_rule.trials
-    if plan.race and not plan.use_cache:
+    if plan.race and not plan.use_cache and plan.holdout is None:
         said = "without a cache, what keeps up in the race runs its first fold again"
         notes.append(Note(said, "race"))
     if method.method.fidelities and not plan.use_cache:

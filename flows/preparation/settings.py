@@ -280,9 +280,3 @@ def _check_alternatives(parameters: Mapping[str, Any]) -> None:
             raise BadInput(
                 f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
             )
-    if parameters["race"] and parameters["holdout"] is not None:
-        raise BadInput(
-            f"a race needs several folds, and --holdout {parameters['holdout']} is one",
-            option="race",
-            remedy="use --folds, or leave it out",
-        )

@@ -56,6 +56,7 @@ class Study:
         ask_seconds: Seconds of each ask.
         asking_seconds: Their sum.
         result: Its result so far, as the ledger has it.
+        failed_seconds: What trials took that failed and are run again, by their numbers.
 
     Raises:
         BadInput: If there is no such study, or its space is not what it was.
@@ -78,6 +79,7 @@ class Study:
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
         self.optimizer, self.trials, self.ask_seconds = replayed
         self.asking_seconds = sum(self.ask_seconds)
+        self.failed_seconds: dict[int, float] = {}
         self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
         self._kept: KeptPredictions | None = None
@@ -182,7 +184,10 @@ class Study:
 
     def retry(self, number: int) -> None:
         """Let a failed trial wait for another start."""
-        trial = self.trials[number].retried()
+        failed = self.trials[number]
+        if failed.failure is not None:
+            self.failed_seconds[number] = failed.failure.cost_seconds
+        trial = failed.retried()
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)
         self.trials.keep(trial)

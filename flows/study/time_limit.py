@@ -1,7 +1,7 @@
 """The time limit of the next trial, by what the trials before it have taken."""
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from prefect_tune.flows.units import format_seconds
@@ -17,6 +17,7 @@ _TIMES_BEST = 2.0
 _FLOOR_SECONDS = 30.0
 _TIMES_REST = 1.5
 _MOST_REST = 2.5
+_TIMES_FAILED = 2.0
 
 
 class TimeLimit:
@@ -28,16 +29,26 @@ class TimeLimit:
     whole takes, and do not count; such a part of a training keeps the limit of the plan.
 
     One that goes on after its first fold has half as much again as its other folds should take,
-    even if that is up to two and a half times the limit of the plan.
+    even if that is up to two and a half times the limit of the plan. One that failed and is run
+    again has two and a half times that limit, or twice what it took if that is more.
 
     Args:
         most_seconds: Limit of the plan.
         n_folds: Folds of a whole evaluation.
         is_adaptive: Whether it may be another one.
+        failed_seconds: What trials took that failed and are run again, by their numbers.
     """
 
-    def __init__(self, most_seconds: float, n_folds: int, *, is_adaptive: bool) -> None:
+    def __init__(
+        self,
+        most_seconds: float,
+        n_folds: int,
+        *,
+        is_adaptive: bool,
+        failed_seconds: Mapping[int, float] | None = None,
+    ) -> None:
         self._most, self._is_adaptive = most_seconds, is_adaptive
+        self._failed_seconds = failed_seconds or {}
         self._costs: list[float] = []
         self._best = (inf, 0.0)
         self._n_folds = n_folds
@@ -64,7 +75,9 @@ class TimeLimit:
 
     def seconds(self, trial: Trial) -> float:
         """Return how long a trial may take."""
-        query = trial.query
+        query, failed = trial.query, self._failed_seconds.get(trial.number)
+        if self._is_adaptive and failed is not None:
+            return max(_MOST_REST * self._most, _TIMES_FAILED * failed)
         if not self._is_adaptive or query.epochs is not None:
             return self._most
         first = self._first_folds.get(query.configuration, 0.0) if query.is_full else 0.0
@@ -80,8 +93,8 @@ class TimeLimit:
 
     def note(self, trial: Trial) -> str:
         """Return what to say, once, when a trial has a lower limit than the plan's; or nothing."""
-        is_part = trial.query.epochs is not None
-        if is_part or self._of_folds(trial.query.folds or self._n_folds) >= self._most:
+        is_kept = trial.query.epochs is not None or trial.number in self._failed_seconds
+        if is_kept or self._of_folds(trial.query.folds or self._n_folds) >= self._most:
             return ""
         of_part = ""
         if folds := trial.query.folds:
@@ -90,5 +103,5 @@ class TimeLimit:
         return (
             f"trials end after {format_seconds(self._of_folds(self._n_folds))} now{of_part}, "
             f"{_TIMES_MEDIAN:g} times the median of those that finished; `retry` gives them "
-            f"{format_seconds(self._most)}, and --trial-timeout sets another limit"
+            f"{format_seconds(_MOST_REST * self._most)}, and --trial-timeout sets another limit"
         )

@@ -165,12 +165,12 @@ class Racing(Optimizer):
 
     def _gathers(self, budget: Budget) -> bool:
         """Return whether more looks at parts of the rows come first, and then the best goes on."""
-        lasts = [self._last(i) for i in self._ran]
-        if any(trial.query.subset == 1 for trial in lasts):
-            return False
         seconds = replace(budget, trials_left=None)  # a look is a small part of a trial
-        is_early = seconds.share_left > 1 - _GATHERING_SHARE
-        return self._has_looks and is_early and sum(trial.is_told for trial in lasts) < _GATHERED
+        if not self._has_looks or seconds.share_left <= 1 - _GATHERING_SHARE:
+            return False
+        lasts = [self._last(i) for i in self._ran]
+        is_alone = all(trial.query.subset < 1 for trial in lasts)
+        return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:
         """Return whether all rows would take too long if seconds grew with their root alone."""

@@ -119,11 +119,15 @@ class ArithmeticCombinations(_Combinations):
     def _scores(self, columns: Sequence[Array], y: NDArray[Any]) -> Array:
         """Return how much the ranks of each column say of the target, shape (columns,)."""
         ranks = np.column_stack([_ranks(column) for column in columns])
+        varied = np.ptp(ranks, axis=0) > 0  # scikit-learn warns of the others
+        scores = np.zeros(ranks.shape[1])
+        if not varied.any():
+            return scores
         with np.errstate(all="ignore"):
             if self.target == "numbers":
-                scores = f_regression(ranks, rankdata(y))[0]
+                scores[varied] = f_regression(ranks[:, varied], rankdata(y))[0]
             else:
-                scores = f_classif(ranks, y)[0]
+                scores[varied] = f_classif(ranks[:, varied], y)[0]
         finite: Array = np.nan_to_num(scores, nan=0.0, posinf=np.finfo(np.float64).max)
         return finite
 
@@ -157,10 +161,11 @@ class CategoryInteractions(_Combinations):
                 gain = _information(both, labels) - max(alone[first], alone[second])
                 yield gain, (first, "x", second)
 
-    def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> pd.Categorical:
-        a, b = (X[name].astype(object) for name in (first, second))
-        texts = a.map(str, na_action="ignore") + f" {sign} " + b.map(str, na_action="ignore")
-        return pd.Categorical(texts)
+    def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Categorical[Any]":
+        objects = (X[name].astype(object) for name in (first, second))
+        # Of rows that have gaps alone, what is mapped would be numbers.
+        a, b = (values.map(str, na_action="ignore").astype("str") for values in objects)
+        return pd.Categorical(a + f" {sign} " + b)
 
 
 def _combined(a: Array, sign: str, b: Array) -> Array:

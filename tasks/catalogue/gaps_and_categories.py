@@ -1,13 +1,21 @@
 """Imputing with indicators, and encoders of categories other than the fixed one."""
 
+from operator import methodcaller
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    TargetEncoder,
+)
 
 __all__ = [
     "OutOfFoldEncoder",
@@ -24,12 +32,25 @@ _PARTS = 5
 
 
 def imputer_with_indicators() -> ColumnTransformer:
-    """Impute medians and say where; in categories, gaps become a category of their own."""
-    numbers = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    categories = SimpleImputer(
-        strategy="constant", fill_value="(missing)", keep_empty_features=True
+    """Impute medians and say where; in categories, gaps become a category of their own.
+
+    The new columns are called by what made them, `gaps__missingindicator_age` beside
+    `numbers__age`: a table may have a column of the one name already.
+    """
+    numbers = make_column_selector(dtype_include="number")
+    medians = SimpleImputer(strategy="median", keep_empty_features=True)
+    constant = SimpleImputer(strategy="constant", fill_value="(missing)", keep_empty_features=True)
+    gaps = make_pipeline(
+        MissingIndicator(features="missing-only", error_on_new=False),
+        FunctionTransformer(methodcaller("astype", "float64"), feature_names_out="one-to-one"),
     )
-    return _by_kind(numbers, categories).set_output(transform="pandas")
+    return ColumnTransformer(
+        [
+            ("numbers", medians, numbers),
+            ("categories", constant, make_column_selector(dtype_exclude="number")),
+            ("gaps", gaps, numbers),
+        ]
+    ).set_output(transform="pandas")
 
 
 def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
@@ -62,9 +83,10 @@ def target_encoder(
         random_state: Seed of the parts of the training rows.
     """
     kind = "continuous" if target == "numbers" else "auto"
-    encoder = OutOfFoldEncoder(
-        target_type=kind, smooth=smooth, cv=_PARTS, random_state=random_state
+    parts = (KFold if target == "numbers" else StratifiedKFold)(
+        _PARTS, shuffle=True, random_state=random_state
     )
+    encoder = OutOfFoldEncoder(target_type=kind, smooth=smooth, cv=parts)
     return _by_kind("passthrough", encoder)
 
 
@@ -92,7 +114,7 @@ class OutOfFoldEncoder(TargetEncoder):
         if self.target_type != "continuous":
             _, numbers, counts = np.unique(numbers, return_inverse=True, return_counts=True)
             largest = int(counts.max())
-        self.cv = max(2, min(_PARTS, largest))
+        self.cv.n_splits = max(2, min(_PARTS, largest))
         return numbers
 
 

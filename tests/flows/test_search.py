@@ -1,6 +1,6 @@
 """The loop over trials, with a study and a pool of workers that do what a test has written down."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -45,12 +45,16 @@ class WrittenStudy:
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
     trial_seconds: float | None = None
+    race: bool = False
+    failed_seconds: dict[int, float] = field(default_factory=dict)
     problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
 
     @property
     def plan(self) -> Any:
         limits = SimpleNamespace(seconds=self.trial_seconds or 900.0)
-        return SimpleNamespace(trial_seconds=self.trial_seconds, trial_limits=lambda: limits)
+        return SimpleNamespace(
+            trial_seconds=self.trial_seconds, trial_limits=lambda: limits, race=self.race
+        )
 
     @property
     def asking_seconds(self) -> float:
@@ -269,25 +273,32 @@ def test_trials_have_less_time_once_others_have_finished_which_is_said_once() ->
     assert len([note for note in done.heard.notes if note.startswith("trials end after 30s")]) == 1
 
 
-@pytest.mark.parametrize(
-    "searched",
-    [
-        lambda: Searched(study=WrittenStudy(trial_seconds=50.0), trials=15),
-        lambda: Searched(study=_with_failed(), only=[15]),
-    ],
-    ids=["the user has set a limit", "trials are run again"],
-)
-def test_trials_have_the_whole_time_where(searched: Callable[[], Searched]) -> None:
-    done = searched()
-    assert set(done.pool.limits) <= {50.0, 900.0}
+def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:
+    done = Searched(study=WrittenStudy(trial_seconds=50.0), trials=15)
+    assert set(done.pool.limits) == {50.0}
     assert not done.heard.notes
 
 
-def _with_failed() -> WrittenStudy:
-    """A study in which a trial waits to be run again, after fifteen that have finished."""
+@pytest.mark.parametrize(
+    ("of_user", "failed", "seconds"),
+    [(None, 3.0, 2250.0), (None, 2000.0, 4000.0), (50.0, 50.0, 50.0)],
+)
+def test_trials_that_are_run_again_have_more_time_than_before_unless_the_user_set_a_limit(
+    of_user, failed, seconds
+) -> None:
     study = Searched(trials=15).study
+    study.trial_seconds, study.failed_seconds = of_user, {15: failed}
     study.trials.keep(Trial(15, QUERY))
-    return study
+    done = Searched(study=study, only=[15])
+    assert done.pool.limits == [seconds]
+    assert not done.heard.notes
+
+
+def test_a_retry_says_that_what_keeps_up_in_a_race_is_not_finished() -> None:
+    trials = [Trial(0, replace(QUERY, folds=1)), Trial(1, QUERY)]
+    done = Searched(study=WrittenStudy(trials=StudyTrials(trials), race=True), only=[0, 1])
+    said = "all are run again; 1 of them ran a part of the evaluation, and what keeps up goes on"
+    assert done.reason == f"{said} when the study does"
 
 
 def test_no_trial_is_started_when_the_time_is_spent_already() -> None:

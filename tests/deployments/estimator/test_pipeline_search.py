@@ -139,13 +139,21 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
     ("groups", "changes", "message"),
     [
         (np.arange(30), {"group": "a"}, "fit has groups, and the search has group='a'"),
-        (np.arange(29), {}, "inconsistent numbers of samples"),
+        (np.arange(29), {}, r"groups is one label a row: shape \(30,\), not \(29,\)"),
+        (np.zeros((30, 2)), {}, r"groups is one label a row: shape \(30,\), not \(30, 2\)"),
+        ([1, "b"] * 15, {}, r"groups holds values of several types \(int, str\)"),
         (pd.Series([None, *range(29)], dtype=object), {}, "1 of 30 groups are missing"),
     ],
 )
 def test_groups_that_cannot_be_used_are_named(groups, changes, message) -> None:
     with pytest.raises(ValueError, match=message):
         search(**changes).fit(X, Y, groups=groups)
+
+
+def test_targets_of_a_pandas_array_are_taken() -> None:
+    X, y = rows()
+    found = search(trials=1).fit(X, pd.Categorical(y))
+    assert set(found.predict(X)) <= {"yes", "no"}
 
 
 def test_it_is_cross_validated() -> None:

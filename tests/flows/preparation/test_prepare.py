@@ -10,6 +10,7 @@ from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers.racing import stretches
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
@@ -52,7 +53,10 @@ def test_what_the_user_said_it_is_is_not_said_to_be_found_out(prepared) -> None:
     [
         ({"test": "test.parquet", "test_size": 0.2}, "--test test.parquet with --test-size 0.2"),
         ({"folds": 3, "holdout": 0.2}, "--folds 3 with --holdout 0.2: use only one of them"),
-        ({"race": True, "holdout": 0.2}, "--race: a race needs several folds, and --holdout 0.2"),
+        (
+            {"race": True, "holdout": 0.2},
+            "a race needs 2 folds or more, or more than 20,000 training",
+        ),
     ],
 )
 def test_of_two_ways_to_say_the_same_one_is_taken(prepared, options, message) -> None:
@@ -113,6 +117,17 @@ def test_a_race_without_a_cache_is_said_to_run_first_folds_twice(prepared) -> No
         map(str, prepared("train.csv", **given, no_cache=True).notes)
     )
     assert "first fold" not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> None:
+    monkeypatch.setattr(stretches, "LARGE", 50)
+    monkeypatch.setattr(stretches, "_LOOK", 20)
+    monkeypatch.setattr(stretches, "_LOOK_RAREST", 2)
+    given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
+    raced = prepared("train.csv", **given)
+    assert raced.plan.race
+    assert "first fold" not in " ".join(map(str, raced.notes))
+    assert not prepared("train.csv", **given, race=False).plan.race
 
 
 def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(

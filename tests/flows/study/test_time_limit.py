@@ -37,7 +37,9 @@ def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
     failed = Trial(0, QUERY).started().failed(Failure("timeout", "", cost_seconds=800.0))
     limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
     assert limit.seconds(NEXT) == 60.0
-    assert limit.note(NEXT).startswith("trials end after 1m00s now, 20 times the median of those")
+    note = limit.note(NEXT)
+    assert note.startswith("trials end after 1m00s now, 20 times the median of those")
+    assert "`retry` gives them 37m30s" in note
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+import warnings
 from pathlib import Path
 from subprocess import run as run_process
 
@@ -18,6 +19,8 @@ from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.record_ids import model_record
+from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
+from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.source import Source
@@ -219,6 +222,55 @@ def test_rows_are_encoded_without_their_own_targets() -> None:
     assert abs(np.corrcoef(held_out, y == "b")[0, 1]) > 0.9
     assert np.ptp(train) < 0.01 < np.ptp(held_out)
     assert how.to_json(0)["out_of_fold"]
+
+
+def test_targets_are_encoded_by_parts_that_the_seed_draws_and_nothing_warns() -> None:
+    names = pd.DataFrame({"name": pd.Categorical(["a", "b", "c"] * 20)})
+    y = np.random.default_rng(0).normal(size=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = [
+            target_encoder(smooth=1, target="numbers", random_state=seed).fit_transform(names, y)
+            for seed in (0, 0, 1)
+        ]
+    assert (made[0] == made[1]).all()
+    assert not (made[0] == made[2]).all()
+
+
+def test_where_gaps_were_is_said_beside_a_column_of_that_name() -> None:
+    gaps = pd.DataFrame(
+        {"a": [1.0, np.nan, 3.0], "missingindicator_a": pd.Categorical(list("xyx"))}
+    )
+    made = imputer_with_indicators().fit(gaps).transform(gaps)
+    assert made.columns.is_unique
+    assert made["gaps__missingindicator_a"].tolist() == [0.0, 1.0, 0.0]
+    assert made["numbers__a"].tolist() == [1.0, 2.0, 3.0]
+    assert made["categories__missingindicator_a"].tolist() == list("xyx")
+
+
+def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 200))
+    frame = pd.DataFrame({"a": pd.Categorical(np.array(["x", "y"])[a]), "b": pd.Categorical(b)})
+    pairs = CategoryInteractions(1).fit(frame, a ^ b)
+    new = frame.iloc[:3].copy()
+    new.loc[1, "a"] = new.loc[2, "b"] = np.nan
+    (name,) = set(pairs.transform(new)) - set(frame)
+    whole = f"{new['b'][0]} x {new['a'][0]}"
+    for rows, made in ((new, [whole, None, None]), (new[1:2], [None]), (new[1:], [None, None])):
+        column = pairs.transform(rows)[name]
+        assert [value if isinstance(value, str) else None for value in column] == made
+
+
+def test_columns_that_never_change_combine_to_nothing_and_nothing_warns() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), "same": 1.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for names, n_made in ((["a", "b", "same"], 1), (["same", "flat"], 0)):
+            X = frame.assign(flat=2.0)[names]
+            made = ArithmeticCombinations(1).fit(X, frame["a"] * frame["b"] > 0).transform(X)
+            assert made.shape[1] - X.shape[1] == n_made
 
 
 def test_columns_of_many_categories_reach_histograms() -> None:
