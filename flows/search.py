@@ -1,6 +1,6 @@
 """The loop: ask, start on a free worker, tell as each trial ends, until the stop rule holds."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -24,6 +24,8 @@ __all__ = ["progress_of", "search"]
 _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
 _TICK_SECONDS = 0.5
+_MOST_RESERVED = 0.15
+"""Share of the seconds before whose last part nothing is held back."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 
@@ -36,6 +38,7 @@ def search(
     observer: Observer,
     *,
     only: Collection[int] | None = None,
+    reserve: Callable[[], float] = lambda: 0.0,
 ) -> str:
     """Run trials until the stop rule holds, and wait for those under way.
 
@@ -49,6 +52,7 @@ def search(
         pace: How many task runs the server can take.
         observer: Follows the search.
         only: Numbers of the waiting trials to run, and no others; None asks for new ones too.
+        reserve: Says what of the seconds is for what comes after the search; at most a tenth.
 
     Returns:
         Why it ended, as people say it.
@@ -60,7 +64,7 @@ def search(
     limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive, failed_seconds=failed)
     limit.follow(study.trials.values())
     try:
-        return _Search(study, running, stop_rule, pace, observer, only, limit).run()
+        return _Search(study, running, stop_rule, pace, observer, only, reserve, limit).run()
     except BaseException:
         running.cut("the flow was interrupted")
         study.put_back_running()
@@ -106,6 +110,7 @@ class _Search:
     pace: ServerPace
     observer: Observer
     only: Collection[int] | None
+    reserve: Callable[[], float]
     time_limit: TimeLimit
     waits: bool = False
     said: set[str] = field(default_factory=set)
@@ -203,8 +208,10 @@ class _Search:
         )
 
     def _seconds_left(self) -> float:
-        seconds = self.stop_rule.seconds
-        return inf if seconds is None else seconds - self.study.seconds()
+        if (seconds := self.stop_rule.seconds) is None:
+            return inf
+        left = seconds - self.study.seconds()
+        return left if left > _MOST_RESERVED * seconds else left - self.reserve()
 
     def _progress(self) -> Progress:
         return progress_of(self.study, self.stop_rule, self.running.n_running)

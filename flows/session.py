@@ -14,6 +14,7 @@ from prefect_tune.flows.missing_quantities import measure_missing
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.search import search
+from prefect_tune.flows.second_look import look_again, look_seconds
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
@@ -101,7 +102,15 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         measure_missing(study, running, context, limits.seconds, observer)
         if only is None:
             with study.session():
-                reason = search(study, running, plan.stop_rule, pace, observer)
+                reason = search(
+                    study,
+                    running,
+                    plan.stop_rule,
+                    pace,
+                    observer,
+                    reserve=lambda: look_seconds(study, running.n_slots),
+                )
+                look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
         observer.note(f"search ended: {reason}")

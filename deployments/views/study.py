@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, uncut_column
+from prefect_tune.flows.study.finalists import chosen_look, mean_loss
 from prefect_tune.flows.units import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.rendering import pipeline_lines
@@ -24,7 +25,7 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
         notes: Whether with the method's notes.
     """
     CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
-    result = _trials, _best, _ensemble, _constraints
+    result = _trials, _best, _finalists, _ensemble, _constraints
     told = (_notes,) if notes else ()
     for part in (*result, _race, _decisions, *told, _cache, _next_commands):
         for text in part(summary):
@@ -78,6 +79,24 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     )
     for text in pipeline_lines(incumbent["configuration"]):
         yield f"  {text}"
+
+
+def _finalists(summary: Mapping[str, Any]) -> Iterator[str]:
+    looks, incumbent = summary["finalists"], summary["incumbent"]
+    if not looks or incumbent is None:
+        return
+    first, chosen = looks[0], chosen_look(looks)
+    if chosen["trial"] != incumbent["trial"] or chosen["again"] is None:  # of another time
+        return
+    unit = UNITS.get(summary["metric"], "")
+    than = "the best of" if chosen == first else f"better than trial {first['trial']}, of"
+    over = ""
+    if chosen != first and first["again"] is not None:
+        over = f": {mean_loss(chosen):.4g}{unit} to {mean_loss(first):.4g}{unit} over both"
+    yield (
+        f"looked at again: trial {chosen['trial']} is {than} {counted(len(looks), 'finalist')} on "
+        f"another split of the folds too{over}"
+    )
 
 
 def _of(best: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from prefect_tune.flows.study.clock import StudyClock
+from prefect_tune.flows.study.finalists import chosen_look, ends_in_one
 from prefect_tune.flows.study.kept_predictions import KeptPredictions
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
@@ -113,8 +114,12 @@ class Study:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial that the method would choose now."""
-        return self.optimizer.incumbent
+        """The trial that would be chosen now: by the method, or else by a second look."""
+        best, looks = self.optimizer.incumbent, self.result.get("finalists") or ()
+        if best is None or not looks or looks[0]["trial"] != best.number:
+            return best
+        is_chosen = ends_in_one(self.plan, self.optimizer)
+        return self.trials[chosen_look(looks)["trial"]] if is_chosen else best
 
     def seconds(self) -> float:
         """Return the time spent on it, that of this session included."""

@@ -47,6 +47,7 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
         "n_waiting": sum(n for state, n in summed.states.items() if not state.is_told),
         "n_begun": len(summed.configurations),
         "incumbent": _in_brief(summed.incumbent, plan),
+        "finalists": stored.result.get("finalists", []),
         "constraints": {c.name: c.bound for c in constraints},
         "nearest_infeasible": _in_brief(summed.standing.nearest_infeasible, plan),
         **_final_model(stored.result),

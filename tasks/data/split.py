@@ -21,7 +21,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.subset import nested_subset
 
-__all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split"]
+__all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split", "split_again"]
 
 TEST = -1
 """The fold of test rows."""
@@ -105,16 +105,7 @@ def make_split(
     fold = np.full(len(dataset), TEST, dtype=np.int16)
     try:
         training = _training_rows(dataset, test_size, seed)
-        if holdout is not None:
-            fold[training] = LEARN
-            fold[_part(dataset, training, holdout, seed + 1)] = 0
-        else:
-            assert n_folds is not None  # noqa: S101 - checked above
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a class too rare for the folds; see below
-                parts = _splitter(dataset, n_folds, seed + 1, training)
-                for number, (_, held_out) in enumerate(parts):
-                    fold[training[held_out]] = number
+        fold[training] = _folds(dataset, training, n_folds or 1, holdout, seed + 1)
     except ValueError as error:
         into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
         raise BadInput(
@@ -122,6 +113,26 @@ def make_split(
         ) from error
     _check_parts(dataset, fold)
     return Split(fold, 1 if n_folds is None else n_folds, seed)
+
+
+def split_again(dataset: Dataset, split: Split) -> Split:
+    """Return another split of the same rows into folds, or another hold-out part of that size.
+
+    The test rows stay what they are.
+
+    Args:
+        dataset: The rows.
+        split: As it is; its seed gives the other one.
+
+    Raises:
+        BadInput: If a part would lack a class.
+    """
+    fold, rows = split.fold.copy(), np.flatnonzero(split.fold != TEST)
+    seed = int(np.random.SeedSequence(split.seed, spawn_key=(1,)).generate_state(1)[0])
+    holdout = float((fold[rows] == 0).mean()) if (fold == LEARN).any() else None
+    fold[rows] = _folds(dataset, rows, split.n_folds, holdout, seed)
+    _check_parts(dataset, fold)
+    return Split(fold, split.n_folds, split.seed)
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:
@@ -143,6 +154,21 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
     """
     parts = store.records.get(split_record(digest))
     return Split(parts["fold"], **parts["about"])
+
+
+def _folds(
+    dataset: Dataset, rows: NDArray[np.intp], n_folds: int, holdout: float | None, seed: int
+) -> NDArray[np.int16]:
+    """Return the fold that holds each of some rows out, shape (rows,)."""
+    fold = np.full(len(dataset), LEARN, dtype=np.int16)
+    if holdout is not None:
+        fold[_part(dataset, rows, holdout, seed)] = 0
+        return fold[rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a class too rare for the folds: `_check_parts` says so
+        for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed, rows)):
+            fold[rows[held_out]] = number
+    return fold[rows]
 
 
 def _splitter(

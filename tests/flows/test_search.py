@@ -301,6 +301,18 @@ def test_a_retry_says_that_what_keeps_up_in_a_race_is_not_finished() -> None:
     assert done.reason == f"{said} when the study does"
 
 
+def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() -> None:
+    study, asked = WrittenStudy(), []
+
+    def reserve() -> float:
+        asked.append(study.spent)
+        return 7.0
+
+    arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
+    assert search(*arguments, reserve=reserve) == "the time is spent"
+    assert (study.spent, min(asked)) == (93.0, 85.0)
+
+
 def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
     done = Searched(study=WrittenStudy(spent=5.0), seconds=5)
     assert (done.reason, done.study.n_asked) == ("the time is spent", 0)

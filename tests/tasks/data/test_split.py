@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.split import REFIT, TEST, import_split, load_split, make_split
+from prefect_tune.tasks.data.split import (
+    REFIT,
+    TEST,
+    Split,
+    import_split,
+    load_split,
+    make_split,
+    split_again,
+)
 
 
 def dataset(n: int = 120, share: float = 0.3, *, per_group: int = 0) -> Dataset:
@@ -162,3 +170,26 @@ def test_without_a_test_part_a_class_needs_a_row_a_fold() -> None:
     assert make_split(few, 3, 0, 0).n_folds == 3
     with pytest.raises(BadInput, match=r"3 rows, fewer than the 3 folds and the test part need"):
         make_split(few, 3, 0.2, 0)
+
+
+@pytest.mark.parametrize("per_group", [0, 4])
+@pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.25)])
+def test_another_split_has_other_folds_of_the_same_rows(n_folds, holdout, per_group) -> None:
+    data = dataset(1200, per_group=per_group)
+    split = make_split(data, n_folds, 0.2, 3, holdout)
+    again = split_again(data, split)
+    assert (again.n_folds, again.seed) == (split.n_folds, split.seed)
+    assert ((again.fold == TEST) == (split.fold == TEST)).all()
+    assert (again.fold != split.fold).mean() > 0.2
+    for part in np.unique(split.fold):
+        of_part = (split.fold == part).sum(), (again.fold == part).sum()
+        assert of_part[1] == pytest.approx(of_part[0], abs=12)
+    for group in range(1200 // per_group if per_group else 0):
+        assert len(set(again.fold[data.groups == group])) == 1
+    assert split_again(data, split).digest() == again.digest()
+
+
+def test_another_split_in_which_a_part_lacks_a_class_is_refused() -> None:
+    data = replace(dataset(12), y=np.array([0] * 11 + [1], dtype=np.int32))
+    with pytest.raises(BadInput, match="class 'b' has too few rows"):
+        split_again(data, Split(np.arange(12, dtype=np.int16) % 3, 3, 0))

@@ -1,0 +1,251 @@
+"""The best trials are looked at again, on workers that are this process."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from studies import context_of, draw, store_of
+from worlds import evaluation
+
+from prefect_tune.flows.second_look import look_again, look_seconds
+from prefect_tune.flows.study.ensemble_rule import EnsembleRule
+from prefect_tune.flows.study.finalists import chosen_look, finalists_of
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers import Budget, Constraint, Failure
+from prefect_tune.storage import Ledger
+from prefect_tune.storage.database import StoreLost
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import TEST, load_split
+from prefect_tune.tasks.evaluate import TrialOutcome
+from prefect_tune.tasks.study_context import StudyContext
+
+NAME = "searched"
+LOSSES = (30.0, 20.0, 10.0, 12.0, 40.0, 15.0, 16.0)
+RANKED = [2, 3, 5, 6, 1]
+
+
+@dataclass
+class Workers:
+    """Two workers that answer what a test has written down, by the numbers of trials.
+
+    Attributes:
+        again: Losses of the second look; None for a failure, an exception to be raised.
+        asked: What was evaluated, in turn.
+        evaluates: Whether they evaluate instead.
+    """
+
+    again: Mapping[int, float | Exception | None]
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    evaluates: bool = False
+    n_slots: int = 2
+    most: int = 0
+
+    def run_all(
+        self, jobs: Sequence[Job], *, limit_seconds: float, check: Callable[[], None]
+    ) -> list[TrialOutcome]:
+        assert limit_seconds == 900.0
+        self.most = max(self.most, len(jobs))
+        return [self._run(job, check) for job in jobs]
+
+    def _run(self, job: Job, check: Callable[[], None]) -> TrialOutcome:
+        check()
+        self.asked.append(job.parameters)
+        if self.evaluates:
+            done: TrialOutcome = job.task.fn(**job.parameters).data
+            return done
+        loss = self.again[job.parameters["number"]]
+        if isinstance(loss, Exception):
+            raise loss
+        if loss is None:
+            return TrialOutcome(None, Failure("error", "no rows"), 1)
+        return TrialOutcome(evaluation(loss), None, 1)
+
+
+@dataclass
+class Looked:
+    """A study of seven trials whose search has ended, and what a second look says."""
+
+    study: Study
+    context: StudyContext
+    notes: list[str] = field(default_factory=list)
+
+    def again(self, *losses: float | Exception | None, evaluates: bool = False) -> Workers:
+        """Look again; losses are those of the finalists, the best first."""
+        self.notes.clear()
+        workers: Any = Workers(dict(zip(RANKED, losses, strict=False)), evaluates=evaluates)
+        observer: Any = SimpleNamespace(note=self.notes.append)
+        look_again(self.study, workers, self.context, observer)
+        return workers  # type: ignore[no-any-return]
+
+    @property
+    def chosen(self) -> int | None:
+        return None if self.study.incumbent is None else self.study.incumbent.number
+
+    def plan(self, **changes: Any) -> None:
+        self.study.plan = replace(self.study.plan, **changes)
+
+    def finalists(self) -> list[int]:
+        study = self.study
+        few = finalists_of(study.plan, study.optimizer, study.trials.totals.cost_seconds)
+        return [trial.number for trial in few]
+
+
+@contextmanager
+def opened(folder: Path, **changes: Any):
+    context = replace(context_of(folder), study=NAME)
+    plan = StudyPlan(
+        source=Source(str(folder / "table.csv"), target="target"), data_name="table",
+        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
+        chance_loss=40.0, method="random", ensemble=EnsembleRule("single"), **changes,
+    )  # fmt: skip
+    store = store_of(context)
+    Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, NAME, plan) as study:
+        yield Looked(study, context)
+
+
+def tell(study: Study, context: StudyContext, loss: float, seconds: float = 1.0) -> None:
+    seed = study.n_asked + 10
+    study.optimizer._propose = lambda *_: draw(context, seed)  # type: ignore[method-assign]
+    study.tell(study.start(study.ask(Budget())).ended(evaluation(loss, seconds)))
+
+
+@pytest.fixture
+def looked(tmp_path: Path):
+    with opened(tmp_path) as found:
+        for loss in LOSSES:
+            tell(found.study, found.context, loss)
+        for _ in range(50):
+            tell(found.study, found.context, 90.0)
+        yield found
+
+
+def test_another_of_the_best_five_is_chosen_where_it_is_better_over_both_splits(looked) -> None:
+    assert looked.chosen == 2
+    workers = looked.again(15.0, 11.0, 20.0, 20.0, 2.9)
+    assert [asked["number"] for asked in workers.asked] == RANKED
+    assert workers.most == 2
+    assert looked.chosen == 1
+    assert looked.notes == [
+        "looking at the best 5 trials again, on another split of the folds",
+        "trial 1 is better over both splits: error 11.45, trial 2 12.5",
+    ]
+    summary = summarize(looked.study.store, NAME)
+    assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "again": 15.0}
+
+
+def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_better(looked) -> None:
+    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    again = Study(looked.study.store, NAME)
+    assert again.incumbent is not None
+    assert again.incumbent.number == 3
+    tell(looked.study, looked.context, 9.0)
+    assert looked.chosen == looked.study.n_asked - 1
+
+
+def test_the_best_stays_chosen_where_it_is_the_best_over_both(looked) -> None:
+    looked.again(13.0, 11.5, 20.0, 20.0, 20.0)
+    assert looked.chosen == 2
+    assert looked.notes[1:] == ["trial 2 stays the best"]
+
+
+def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:
+    looked.again(15.0, None, 11.0, 20.0, 20.0)
+    assert looked.chosen == 2
+    looked.study.set_result(finalists=[])
+    looked.again(15.0, None, 9.9, 20.0, 20.0)
+    assert looked.chosen == 5
+    looked.study.set_result(finalists=[])
+    looked.again(None, 1.0, 1.0, 1.0, 1.0)
+    assert looked.chosen == 2
+
+
+def test_those_that_were_looked_at_are_not_again(looked) -> None:
+    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    assert not looked.again().asked
+    assert looked.notes == ["trial 3 is better over both splits: error 11.5, trial 2 12.5"]
+
+
+def test_what_came_before_the_time_was_spent_counts(looked) -> None:
+    looked.again(15.0, 11.0, TimeoutError("the time is spent"))
+    assert looked.chosen == 3
+    assert looked.notes[1] == "the second look ended early: the time is spent"
+
+
+def test_a_second_look_ends_with_the_time_of_the_study(looked, monkeypatch) -> None:
+    looked.plan(stop_rule=StopRule(seconds=60.0), trial_seconds=900.0)
+    monkeypatch.setattr(looked.study, "seconds", lambda: 60.5)
+    assert not looked.again(1.0).asked
+    assert looked.chosen == 2
+
+
+def test_a_store_that_is_lost_ends_the_session(looked) -> None:
+    with pytest.raises(StoreLost, match="away"):
+        looked.again(StoreLost("away"))
+
+
+def test_finalists_are_evaluated_on_other_folds_of_the_training_rows(looked) -> None:
+    workers = looked.again(evaluates=True)
+    asked, store = workers.asked[0]["context"].problem, looked.study.store
+    folds = [load_split(store, digest).fold for digest in (looked.study.problem.split, asked.split)]
+    assert (folds[0] != folds[1]).any()
+    assert ((folds[0] == TEST) == (folds[1] == TEST)).all()
+    assert replace(asked, split="") == replace(looked.study.problem, split="")
+    losses = [look["again"] for look in looked.study.result["finalists"]]
+    assert all(0 < loss < 60 for loss in losses)
+
+
+def test_finalists_may_take_a_tenth_of_what_all_trials_took(tmp_path) -> None:
+    with opened(tmp_path) as found:
+        for loss in (3.0, 2.0, 1.0):
+            tell(found.study, found.context, loss)
+        assert found.finalists() == []
+        assert look_seconds(found.study, 1) == 0
+        for _ in range(27):
+            tell(found.study, found.context, 9.0)
+        assert found.finalists() == [2, 1, 0]
+        tell(found.study, found.context, 0.5, seconds=1.5)
+        assert found.finalists() == [30, 2]
+        assert look_seconds(found.study, 1) == 1.25 * 2.5 + 1.0
+        assert look_seconds(found.study, 2) == 1.25 * 1.5 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("method", "rule", "is_bound", "is_looked_at"),
+    [
+        ("random", "single", False, True),
+        ("random", None, False, True),
+        ("random", "auto", False, False),
+        ("flash", None, False, False),
+        ("flash", None, True, True),
+        ("flash", "greedy", True, False),
+        ("flash", "single", False, True),
+    ],
+)
+def test_there_are_finalists_where_the_study_ends_in_one_trial(
+    looked, method, rule, is_bound, is_looked_at
+) -> None:
+    looked.study.optimizer.method = replace(
+        looked.study.optimizer.method, ensemble="auto" if method == "flash" else None
+    )
+    bounds = (SimpleNamespace(constraint=Constraint("x", 1.0)),) if is_bound else ()
+    looked.plan(ensemble=None if rule is None else EnsembleRule(rule), bounds=bounds)
+    assert bool(looked.finalists()) is is_looked_at
+
+
+def test_a_trial_outside_a_constraint_is_no_finalist(looked, monkeypatch) -> None:
+    history = looked.study.optimizer.history
+    monkeypatch.setattr(history, "violation", lambda trial: float(trial.number == 3))
+    assert looked.finalists() == [2, 5, 6, 1, 0]
+
+
+def test_the_first_is_chosen_of_equals() -> None:
+    looks = [{"trial": 4, "loss": 1.0, "again": 3.0}, {"trial": 2, "loss": 2.0, "again": 2.0}]
+    assert chosen_look(looks)["trial"] == 4
