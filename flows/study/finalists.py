@@ -1,16 +1,17 @@
 """Finalists: the best few trials, one of which is chosen by another split of the folds too.
 
 The least of hundreds of noisy losses flatters. Where a study ends in one trial's model, a second
-look at the best few tells luck from merit.
+look at the best few tells luck from merit. Light to import: `show` says what came of it.
 """
 
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.trials.trial import Trial
+if TYPE_CHECKING:
+    from prefect_tune.flows.study.plan import StudyPlan
+    from prefect_tune.optimizers.optimizer import Optimizer
+    from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["chosen_look", "ends_in_one", "finalists_of", "mean_loss"]
 
@@ -22,7 +23,7 @@ _MOST_SHARE = 0.1
 """Of the seconds of a study, what looking again may take."""
 
 
-def ends_in_one(plan: StudyPlan, optimizer: Optimizer) -> bool:
+def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
     """Return whether the final model is that of the trial with the least loss, as it stands.
 
     Args:
@@ -36,7 +37,7 @@ def ends_in_one(plan: StudyPlan, optimizer: Optimizer) -> bool:
     return is_single and best is not None and set(optimizer.weights) == {best.number}
 
 
-def finalists_of(plan: StudyPlan, optimizer: Optimizer, cost_seconds: float) -> list[Trial]:
+def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", cost_seconds: float) -> "list[Trial]":
     """Return at most five trials to look at again, the best first; none if there are not two.
 
     Together they may take a tenth of what all trials took.

@@ -13,6 +13,7 @@ SUMMARY = {
         "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
     },
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
+    "finalists": [],
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
     "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
@@ -45,6 +46,29 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent)
     assert "31 trials (stretches of 8 configurations), 24 stopped, 1 failed, in 1m15s" in said
     assert "best: trial 1 (subset 1/9), cross-validated error" in said
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        ([(1, 12.5, 13.5), (4, 12.6, 14.4)], "trial 1 is the best of 2 finalists on another split"),
+        (
+            [(4, 12.0, 14.0), (1, 12.5, 12.5), (5, 12.5, None)],
+            "trial 1 is better than trial 4, of 3 finalists on another split of the folds too: "
+            "12.5 % to 13 % over both",
+        ),
+        ([(1, 12.5, None), (4, 12.6, 14.4)], None),
+        ([(4, 12.0, 12.0), (5, 12.0, 12.1)], None),
+    ],
+    ids=["the first", "another", "failed again", "of another time"],
+)
+def test_what_a_second_look_came_to_is_shown(shown, looks, said) -> None:
+    keys = ("trial", "loss", "again")
+    text = " ".join(shown(finalists=[dict(zip(keys, look, strict=True)) for look in looks]).split())
+    if said is None:
+        assert "looked at again" not in text
+    else:
+        assert f"looked at again: {said}" in text
 
 
 def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
