@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 from machine import describe
 from peer_tools.plain_evaluation import PlainEvaluator
+from peer_tools.report import ratio
 from peer_tools.scoring import test_loss
 from peer_tools.tables import SplitFiles, TableFile
 from peer_tools.task import Task
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--few", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2)
     chosen = parser.parse_args(arguments)
+    if chosen.repeats < 1:
+        parser.error(f"--repeats {chosen.repeats}: a second look needs 1 or more")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a run is ended with it
     home: Path = chosen.out.absolute()
     home.mkdir(parents=True, exist_ok=True)
@@ -60,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         files = table.split(number, home / "splits")
         few = searched(files, home / "runs" / block, chosen.budget)[: chosen.few]
         rows = looked_at_again(files, home / "runs" / block, few, chosen.repeats)
-        known = pd.concat([known, rows.assign(block=block)], ignore_index=True)
+        rows = rows.assign(block=block, table=table.name, split=number)
+        known = pd.concat([known, rows], ignore_index=True)
         known.to_parquet(path, index=False)
         print(f"{block}: {outcome(rows)}; {describe()}", flush=True)
     report(known)
@@ -106,30 +110,36 @@ def looked_at_again(
                     tested.append(test_loss(files.kind, truth, evaluator.predictions(known)))
     first = [trial["evaluation"]["loss"] for trial in few]
     means = [float(np.mean([loss, *more])) for loss, more in zip(first, again, strict=True)]
-    return pd.DataFrame({"first": first, "mean": means, "test": tested, "kind": files.kind})
+    about = {"kind": files.kind, "test_rows": len(truth)}
+    return pd.DataFrame({"first": first, "mean": means, "test_loss": tested, **about})
 
 
 def outcome(rows: pd.DataFrame) -> str:
     """What the second look has changed, in words."""
-    second = int(rows["mean"].argmin())
+    second, tested = _second(rows), rows["test_loss"]
     if second == 0:
         return "the same trial is chosen"
-    return f"finalist {second + 1} is chosen, {rows['test'][second]:.4g} for {rows['test'][0]:.4g}"
+    return f"finalist {second + 1} is chosen, {tested[second]:.4g} for {tested[0]:.4g}"
 
 
 def report(known: pd.DataFrame) -> None:
     """Print how often the choice changes, and the ratio of test losses with its standard error."""
-    logs, changed = [], 0
-    for _, rows in known.groupby("block"):
-        second = int(rows["mean"].to_numpy().argmin())
-        changed += second != 0
-        tests = rows["test"].to_numpy()
-        logs.append(float(np.log(tests[second] / tests[0])) if tests[0] > 0 else 0.0)
-    ratio, error = np.exp(np.mean(logs)), np.std(logs, ddof=1) / np.sqrt(len(logs))
-    print(f"the choice changes in {changed} of {len(logs)} blocks")
-    print(
-        f"test loss of the second choice over the first: {ratio:.3f} (standard error {error:.3f})"
+    few = [rows for _, rows in known.groupby("block")]
+    first, second = (
+        pd.DataFrame([rows.iloc[pick(rows)] for rows in few]) for pick in (lambda _: 0, _second)
     )
+    changed = sum(_second(rows) != 0 for rows in few)
+    worth, error, n_tables = ratio(second, first)
+    print(f"the choice changes in {changed} of {len(few)} blocks")
+    print(
+        f"test loss of the second choice over the first: {worth:.3f} (standard error {error:.3f}, "
+        f"{n_tables} tables)"
+    )
+
+
+def _second(rows: pd.DataFrame) -> int:
+    """The position of the least mean loss."""
+    return int(rows["mean"].to_numpy().argmin())
 
 
 if __name__ == "__main__":
