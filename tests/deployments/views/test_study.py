@@ -54,7 +54,7 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
         ([(1, 12.5, 13.5), (4, 12.6, 14.4)], "trial 1 is the best of 2 finalists on another split"),
         (
             [(4, 12.0, 14.0), (1, 12.5, 12.5), (5, 12.5, None)],
-            "trial 1 is better than trial 4, of 3 finalists on another split of the folds too: 12.5",
+            "trial 1 is better than trial 4, of 3 finalists on another split of the folds too: 12",
         ),
         ([(1, 12.5, None), (4, 12.6, 14.4)], None),
         ([(4, 12.0, 12.0), (5, 12.0, 12.1)], None),
