@@ -6,7 +6,10 @@ from typing import Any, Self
 from prefect_tune.optimizers.space.naming import nearest
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["BadInput", "need_column"]
+__all__ = ["BadInput", "need_column", "shown_columns"]
+
+_SHOWN_COLUMNS = 10
+"""So many of the first and of the last are named."""
 
 
 class BadInput(ValueError):  # noqa: N818 - it says what is the matter
@@ -45,5 +48,15 @@ def need_column(column: str, columns: Iterable[str], where: str) -> None:
     if column not in known:
         guess = nearest(column, known)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        shown = known if len(known) <= 20 else [*known[:10], "...", *known[-10:]]
-        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {', '.join(shown)}")
+        shown = shown_columns(known)
+        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {shown}")
+
+
+def shown_columns(columns: Iterable[object]) -> str:
+    """Return the names of columns as a message lists them: of many the first and the last."""
+    names = [str(name) for name in columns]
+    n_left_out = len(names) - 2 * _SHOWN_COLUMNS
+    if n_left_out <= 1:  # what says that one is left out is as long as its name
+        return ", ".join(names)
+    first, last = ", ".join(names[:_SHOWN_COLUMNS]), ", ".join(names[-_SHOWN_COLUMNS:])
+    return f"{first}, ... ({n_left_out} more) ..., {last}"

@@ -107,7 +107,7 @@ def standing(progress: Progress) -> str:
     n_trials = counted(progress.n_trials, "trial")
     if progress.can_go_on:
         begun = f"{progress.n_begun}{of_trials} configurations begun"
-        parts = [begun, f"{n_trials}, {progress.n_stopped} stopped"]
+        parts = [begun, f"{n_trials}, {progress.n_stopped} in part"]
     else:
         parts = [f"{progress.n_trials}{of_trials} trials" if of_trials else n_trials]
     if progress.n_failed:

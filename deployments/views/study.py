@@ -57,12 +57,13 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
     seconds, n_waiting = summary["seconds"], summary["n_waiting"]
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
     waiting = f"; {n_waiting} more waiting to run" if n_waiting else ""
-    n_stopped, begun = summary["n_stopped"], counted(summary["n_begun"], "configuration")
-    stretches = f" (stretches of {begun}), {n_stopped} stopped" if n_stopped else ""
-    yield (
-        f"{counted(summary['n_trials'], 'trial')}{stretches}, {summary['n_failed']} failed, in "
-        f"{total} ({evaluating} of evaluating){waiting}"
-    )
+    n_stopped, n_failed = summary["n_stopped"], summary["n_failed"]
+    trials = counted(summary["n_trials"], "trial")
+    if n_stopped:
+        n_full = summary["n_trials"] - n_stopped - n_failed
+        begun = counted(summary["n_begun"], "configuration")
+        trials = f"{begun} in {trials}: {n_full} in full, {n_stopped} in part"
+    yield f"{trials}, {n_failed} failed, in {total} ({evaluating} of evaluating){waiting}"
 
 
 def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:

@@ -150,12 +150,12 @@ def _message(study: Study, incumbent: Trial) -> str:
     n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
     test = study.result.get("test_loss")
     n_begun = study.n_begun
-    stretches = "" if n_begun == len(trials) else f" (stretches of {n_begun} configurations)"
+    begun = "" if n_begun == len(trials) else f"{n_begun} configurations in "
     fidelity = fidelity_text(incumbent.query.to_json(), study.plan.folds, study.plan.epochs)
     return (
         f"{study.plan.metric} {incumbent.loss:.4g}"
         + (f" ({fidelity})" if fidelity else "")
         + (f", on the test rows {test:.4g}" if test is not None else "")
-        + f"; {n_told} trials{stretches}, {n_failed} failed, in {format_seconds(study.seconds())} "
+        + f"; {begun}{n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
         f"({format_seconds(study.asking_seconds)} of asking)"
     )

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.conditions import active_hyperparameters, are_allowed
+from prefect_tune.optimizers.space.rendering import range_text
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, plain_value
 
@@ -146,8 +147,8 @@ def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choic
     for name, value in given.items():
         if not active[name].legal_value(value):
             raise ValueError(
-                f"{name}={value!r} is outside the range of algorithm {algorithm.id!r} "
-                f"of step {step!r}: {active[name]}"
+                f"{name}={value!r} cannot be of algorithm {algorithm.id!r} of step {step!r}, which "
+                f"takes {range_text(active[name])}"
             )
     if not are_allowed(algorithm, given):
         raise ValueError(f"{dict(given)} is forbidden for algorithm {algorithm.id!r}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["fidelity_text", "pipeline_lines"]
+__all__ = ["fidelity_text", "pipeline_lines", "range_text"]
 
 _LARGEST_DENOMINATOR = 10_000
 """Shares of rows are shown as fractions up to this one."""
@@ -22,6 +22,23 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
         values = ", ".join(f"{k}={_short(v)}" for k, v in choice["hyperparameters"].items())
         lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
     return lines
+
+
+def range_text(hyperparameter: Any) -> str:
+    """Return the values that a hyperparameter of ConfigSpace may have.
+
+    >>> from ConfigSpace import Categorical, Float
+    >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
+    ('a number from 0.03125 to 32768', 'one of 1, 2')
+    """
+    for listed in ("choices", "sequence"):
+        if hasattr(hyperparameter, listed):
+            return f"one of {', '.join(map(str, getattr(hyperparameter, listed)))}"
+    if not hasattr(hyperparameter, "lower"):
+        return str(hyperparameter.value)
+    lower, upper = hyperparameter.lower, hyperparameter.upper
+    kind = "a whole number" if isinstance(lower, int) else "a number"
+    return f"{kind} from {lower:g} to {upper:g}"
 
 
 def fidelity_text(

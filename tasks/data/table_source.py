@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import format_named, recognise
@@ -53,10 +53,9 @@ def table_dataset(
     """
     where = source.data
     if source.target is None:
-        shown = ", ".join(map(str, frame.columns[-20:]))
         raise BadInput(
             f"{where} is a table, so say which column to predict with --target COLUMN. "
-            f"Its columns: {shown}"
+            f"Its columns: {shown_columns(frame.columns)}"
         )
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")

@@ -142,12 +142,16 @@ class LimitKeeper(NannyPlugin):
         if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
-                f"{limit_bytes / 1e9:.3g} GB (--trial-memory)"
+                f"{limit_bytes / 1e9:.3g} GB (raise the limit with --trial-memory)"
             )
             await self._end_trial(nanny, self._worker, note, "memory", message)
         elif seconds > limit_seconds:
-            of = "" if times == 1 else f"{times:g} times "
-            message = f"took more than {limit_seconds:.4g} s ({of}--trial-timeout)"
+            of = (
+                "(raise the limit"
+                if times == 1
+                else f"({times:g} times the limit of a trial, raise it"
+            )
+            message = f"took more than {limit_seconds:.4g} s {of} with --trial-timeout)"
             await self._end_trial(nanny, self._worker, note, "timeout", message)
 
     async def _end_trial(

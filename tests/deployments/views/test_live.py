@@ -36,7 +36,7 @@ def test_a_full_trial_is_one_of_the_trials_in_all(line) -> None:
 def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(line) -> None:
     said = line(replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True))
     assert "unit > svm  (folds 1)  |  " in said
-    assert "2/9 configurations begun · 5 trials, 3 stopped · 1 failed" in said
+    assert "2/9 configurations begun · 5 trials, 3 in part · 1 failed" in said
 
 
 def test_the_best_one_says_of_what_it_is(line) -> None:

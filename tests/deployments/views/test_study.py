@@ -44,7 +44,7 @@ def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
 def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     incumbent = {**SUMMARY["incumbent"], "fidelity": "subset 1/9"}
     said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent)
-    assert "31 trials (stretches of 8 configurations), 24 stopped, 1 failed, in 1m15s" in said
+    assert "8 configurations in 31 trials: 6 in full, 24 in part, 1 failed, in 1m15s" in said
     assert "best: trial 1 (subset 1/9), cross-validated error" in said
 
 

@@ -156,7 +156,7 @@ def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
     _, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
     (run,) = [r for r in task_runs(flow_run_id) if r.name == "trial 0"]
     assert run.state_name == "TimedOut"
-    assert "took more than 0.5 s (--trial-timeout)" in run.state.message
+    assert "took more than 0.5 s (raise the limit with --trial-timeout)" in run.state.message
 
 
 def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -> None:

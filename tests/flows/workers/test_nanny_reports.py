@@ -34,7 +34,7 @@ def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> N
     assert report is not None
     failure = report.failure
     assert (failure.kind, failure.step, failure.fold) == ("timeout", "fit model", 1)
-    assert failure.message == "took more than 0.5 s (--trial-timeout)"
+    assert failure.message == "took more than 0.5 s (raise the limit with --trial-timeout)"
     assert failure.steps == (SERVED,)
     assert failure.cost_seconds > 0.5
     wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
@@ -58,7 +58,10 @@ def test_a_trial_may_have_less_time_than_the_nanny_allows_and_more(client) -> No
             wait_for(future.done)
             report = reports.wait_for(trial)
         assert report is not None
-        assert report.failure.message == f"took more than {own} s (--trial-timeout)"
+        assert (
+            report.failure.message
+            == f"took more than {own} s (raise the limit with --trial-timeout)"
+        )
         wait_for(lambda report=report: list(client.processing()) not in ([], [report.worker]))
 
 

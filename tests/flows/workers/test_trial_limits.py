@@ -102,8 +102,8 @@ def test_other_trials_do_not_notice(trials) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "kind", "message", "attempts"),
     [
-        ("hangs", "timeout", "took more than 12 s (--trial-timeout)", 1),
-        ("eats", "memory", "more than 0.7 GB (--trial-memory)", 1),
+        ("hangs", "timeout", "took more than 12 s (raise the limit with --trial-timeout)", 1),
+        ("eats", "memory", "more than 0.7 GB (raise the limit with --trial-memory)", 1),
         ("dies", "crashed", "the worker process died in 2 attempts", 2),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -
     retry("hostile", [number], store=parameters["store"], workers=1, trial_timeout="2s")
     ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
     failure = ledger.trials("hostile")[number]["failure"]
-    assert failure["message"] == "took more than 2 s (--trial-timeout)"
+    assert failure["message"] == "took more than 2 s (raise the limit with --trial-timeout)"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,11 @@ def test_a_drawn_configuration_survives_json(seed) -> None:
         (lambda d: d["model"].update(algorithm="svn"), "Did you mean 'svm'"),
         (lambda d: d["model"]["hyperparameters"].pop("C"), "takes the values of C, kernel"),
         (lambda d: d["model"]["hyperparameters"].update({"poly.degree": 3}), "takes the values"),
-        (lambda d: d["model"]["hyperparameters"].update(C=1e9), "C=1000000000.0 is outside"),
+        (lambda d: d["model"]["hyperparameters"].update(C=1e9), "C=1000000000.0 cannot be"),
+        (
+            lambda d: d["model"]["hyperparameters"].update(C="x"),
+            "C='x' cannot be of algorithm 'svm'",
+        ),
         (lambda d: d["scale"].update(algorithm="none"), "none > svm cannot run"),
     ],
 )

@@ -5,7 +5,7 @@ from inputs import codes_of, events, table, write_meds, write_table
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, shown_columns
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features, read_source
@@ -238,6 +238,19 @@ def test_a_row_with_more_fields_than_names_is_refused(tmp_path) -> None:
     path.write_text("a,b,target\n1,3,2,0\n2,3,4,1\n")
     with pytest.raises(BadInput, match="more fields than its first line has names"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("n", "listed"),
+    [
+        (3, "c0, c1, c2"),
+        (21, ", ".join(f"c{i}" for i in range(21))),
+        (30, ", ".join(f"c{i}" for i in range(10))),
+        (30, "c9, ... (10 more) ..., c20, c21"),
+    ],
+)
+def test_of_many_columns_a_message_lists_the_first_and_the_last(n, listed) -> None:
+    assert listed in shown_columns(f"c{i}" for i in range(n))
 
 
 def test_columns_may_be_named_by_numbers(tmp_path) -> None:
