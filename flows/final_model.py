@@ -11,6 +11,7 @@ from prefect_tune.flows.refitting import refit_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.finalists import ends_in_one
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -122,6 +123,8 @@ def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]],
     if declared == "auto" and study.plan.bounds:  # it would be slower and larger than what is bound
         declared = None
     rule = study.plan.ensemble or (EnsembleRule(declared) if declared else None)
+    if ends_in_one(study.plan, study.optimizer):
+        return _Choice(((incumbent, 1.0),), rule)
     if rule is None:
         weights = study.optimizer.weights
         numbers = sorted(weights, key=lambda number: (-weights[number], number))

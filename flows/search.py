@@ -24,8 +24,8 @@ __all__ = ["progress_of", "search"]
 _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
 _TICK_SECONDS = 0.5
-_MOST_RESERVED = 0.15
-"""Share of the seconds before whose last part nothing is held back."""
+_MOST_RESERVED = 0.1
+"""Share of the seconds that is held back at most."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 

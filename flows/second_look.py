@@ -1,4 +1,4 @@
-"""A second look at the best trials of a search, on another split of the rows into folds."""
+"""A second look at the best trials of a search, on another split of the rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,37 +7,28 @@ from typing import Any
 
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.study.finalists import chosen_look, finalists_of, mean_loss
+from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, split_again
 from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
 from prefect_tune.tasks.study_context import StudyContext
 
-__all__ = ["look_again", "look_seconds"]
+__all__ = ["look_again"]
 
-_SLACK = 1.25
-"""Of the time that a second look should take."""
-_START_SECONDS = 0.5
-"""That a task may take to begin and to end."""
+_TIMES_BEFORE = 2.0
+"""What a finalist may take, by what it took before, where that is more than the limit of trials."""
 
 
-def look_seconds(study: Study, n_slots: int) -> float:
-    """Return how long a second look at the best trials should take at most; 0 if there is none.
-
-    Args:
-        study: The study.
-        n_slots: How many trials run at once.
-    """
-    few = finalists_of(study.plan, study.optimizer, study.trials.totals.cost_seconds)
-    costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
-    expected = max(sum(costs) / n_slots, max(costs, default=0.0))
-    return _SLACK * expected + _START_SECONDS * len(few) / n_slots
+class _TimeSpent(Exception):  # noqa: N818 - it says what is the matter
+    """The study has no time left."""
 
 
 def look_again(
@@ -45,7 +36,8 @@ def look_again(
 ) -> None:
     """Evaluate the finalists on another split, unless they have been, and say which is chosen.
 
-    One that fails there is not chosen. Where time or rows do not allow it, the best stays chosen.
+    One that fails there is not chosen instead of the best. Where the time does not suffice, those
+    that were looked at count; the best stays chosen if it is not among them.
 
     Args:
         study: A study whose search has ended, and whose time runs.
@@ -56,24 +48,30 @@ def look_again(
     Raises:
         StoreLost: If the store cannot go on.
     """
-    few = finalists_of(study.plan, study.optimizer, study.trials.totals.cost_seconds)
+    few = finalists_of(study.plan, study.optimizer, running.n_slots)
+    former = study.result.get("finalists") or ()
     if not few:
+        if former:
+            study.set_result(finalists=[])
         return
-    looks = study.result.get("finalists") or ()
-    known = {look["trial"]: look["again"] for look in looks if look["again"] is not None}
-    new = [trial for trial in few if trial.number not in known]
-    if new:
-        observer.note(f"looking at the best {len(few)} trials again, on another split of the folds")
+    known = {look["trial"]: look["again"] for look in former}
+    if new := [trial for trial in few if trial.number not in known]:
+        listed = ", ".join(str(trial.number) for trial in new)
+        observer.note(f"looking again at the best trials on another split of the rows: {listed}")
         try:
             for number, loss in _losses_again(study, running, context, new):
                 known[number] = loss  # noqa: PERF403 - what came before an error counts
-        except StoreLost:
-            raise
-        except (BadInput, RuntimeError, TimeoutError, MemoryError) as error:
-            observer.note(f"the second look ended early: {error}")
-    looks = [{"trial": t.number, "loss": t.loss, "again": known.get(t.number)} for t in few]
-    study.set_result(finalists=looks)
-    observer.note(_said(study, looks))
+        except (_TimeSpent, BadInput) as reason:
+            observer.note(f"the second look ended early: {reason}")
+    looks = [
+        {"trial": trial.number, "loss": trial.loss, "again": known[trial.number]}
+        for trial in few
+        if trial.number in known
+    ]
+    is_compared = len(looks) > 1 and looks[0]["trial"] == few[0].number
+    study.set_result(finalists=looks if is_compared else [])
+    if is_compared:
+        observer.note(_said(study.plan.metric, looks))
 
 
 def _losses_again(
@@ -83,32 +81,53 @@ def _losses_again(
 
     Raises:
         BadInput: If the rows allow no other split.
-        RuntimeError, TimeoutError, MemoryError: If the time does not suffice, or a worker dies.
+        _TimeSpent: If the time of the study does not suffice.
         StoreLost: If the store cannot go on.
     """
-    problem = study.problem
-    dataset = load_dataset(study.store, problem.dataset)
-    split = split_again(dataset, load_split(study.store, problem.split))
-    elsewhere = replace(problem, split=import_split(split, study.store))
+    problem, store = study.problem, study.store
+    dataset = load_dataset(store, problem.dataset)
+    split = split_again(dataset, load_split(store, problem.split))
+    elsewhere = replace(problem, split=import_split(split, store))
+    store.records.link(elsewhere.records, study.name)
     context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)
     for start in range(0, len(trials), running.n_slots):
-        batch = trials[start : start + running.n_slots]
+        yield from _batch(study, running, context, trials[start : start + running.n_slots])
+
+
+def _batch(
+    study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
+) -> Iterator[tuple[int, float | None]]:
+    """Evaluate as many as run at once; one by one where one of them is over a limit."""
+    before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
+    limit_seconds = max(study.plan.trial_limits().seconds, _TIMES_BEFORE * max(before))
+    jobs = [_job(trial, context, limit_seconds) for trial in trials]
+    try:
         outcomes: list[TrialOutcome] = running.run_all(
-            [_job(trial, context) for trial in batch],
-            limit_seconds=study.plan.trial_limits().seconds,
-            check=partial(_check_time, study),
+            jobs, limit_seconds=limit_seconds, check=partial(_check_time, study)
         )
-        for trial, outcome in zip(batch, outcomes, strict=True):
-            if outcome.lost:
-                raise StoreLost(outcome.lost)
-            seen = outcome.evaluation
-            yield trial.number, None if seen is None else seen.loss
+    except StoreLost:
+        raise
+    except (RuntimeError, TimeoutError, MemoryError):
+        if len(trials) == 1:
+            yield trials[0].number, None
+        else:
+            for trial in trials:
+                yield from _batch(study, running, context, [trial])
+        return
+    for trial, outcome in zip(trials, outcomes, strict=True):
+        if outcome.lost:
+            raise StoreLost(outcome.lost)
+        seen = outcome.evaluation
+        if seen is not None:  # no ensemble is made of these
+            records = [predictions_record(key) for key in seen.predictions]
+            study.store.records.release(study.name, records, study_lease(study.name))
+        yield trial.number, None if seen is None else seen.loss
 
 
-def _job(trial: Trial, context: StudyContext) -> Job:
+def _job(trial: Trial, context: StudyContext, limit_seconds: float) -> Job:
     parameters = {
         "number": trial.number, "query": trial.query.to_json(), "context": context,
-        "report": "trial",
+        "report": "trial", "limit_seconds": limit_seconds,
     }  # fmt: skip
     return Job(evaluate, parameters, f"second look at trial {trial.number}")
 
@@ -117,19 +136,24 @@ def _check_time(study: Study) -> None:
     """Check that the study has time left.
 
     Raises:
-        TimeoutError: If it has none.
+        _TimeSpent: If it has none.
     """
     budget = study.plan.stop_rule.seconds
     if budget is not None and study.seconds() > budget:
-        raise TimeoutError("the time is spent")
+        raise _TimeSpent("the time is spent")
 
 
-def _said(study: Study, looks: Sequence[Mapping[str, Any]]) -> str:
+def _said(metric: str, looks: Sequence[Mapping[str, Any]]) -> str:
     """Return which trial is chosen, as people say it."""
     first, chosen = looks[0], chosen_look(looks)
+    if first["again"] is None:
+        return f"trial {first['trial']} failed on the other split, and stays chosen"
     if chosen == first:
-        return f"trial {first['trial']} stays the best"
+        return (
+            f"trial {first['trial']} stays the best: {loss_name(metric)} "
+            f"{mean_loss(first):.4g} over both splits"
+        )
     return (
-        f"trial {chosen['trial']} is better over both splits: {loss_name(study.plan.metric)} "
+        f"trial {chosen['trial']} is better over both splits: {loss_name(metric)} "
         f"{mean_loss(chosen):.4g}, trial {first['trial']} {mean_loss(first):.4g}"
     )

@@ -14,7 +14,8 @@ from prefect_tune.flows.missing_quantities import measure_missing
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.search import search
-from prefect_tune.flows.second_look import look_again, look_seconds
+from prefect_tune.flows.second_look import look_again
+from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
@@ -108,12 +109,13 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     plan.stop_rule,
                     pace,
                     observer,
-                    reserve=lambda: look_seconds(study, running.n_slots),
+                    reserve=lambda: _reserved(study, running.n_slots),
                 )
+                observer.note(f"search ended: {reason}")
                 look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
-        observer.note(f"search ended: {reason}")
+            observer.note(f"search ended: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions)
         said = study.optimizer.notes if only is None else ()
@@ -122,3 +124,8 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                 observer.note(f"{study.optimizer.name}: {note}")
         fit_final_model(study, running, context, observer)
         return running.n_task_runs
+
+
+def _reserved(study: Study, n_slots: int) -> float:
+    """Return the seconds that are kept for a second look."""
+    return look_seconds(finalists_of(study.plan, study.optimizer, n_slots), n_slots)

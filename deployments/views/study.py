@@ -87,16 +87,13 @@ def _finalists(summary: Mapping[str, Any]) -> Iterator[str]:
     if not looks or incumbent is None:
         return
     first, chosen = looks[0], chosen_look(looks)
-    if chosen["trial"] != incumbent["trial"] or chosen["again"] is None:  # of another time
+    if chosen["trial"] != incumbent["trial"] or first["again"] is None:  # of another time
         return
-    unit = UNITS.get(summary["metric"], "")
-    than = "the best of" if chosen == first else f"better than trial {first['trial']}, of"
-    over = ""
-    if chosen != first and first["again"] is not None:
-        over = f": {mean_loss(chosen):.4g}{unit} to {mean_loss(first):.4g}{unit} over both"
+    unit, metric = UNITS.get(summary["metric"], ""), loss_name(summary["metric"])
+    other = f" (trial {first['trial']}: {mean_loss(first):.4g}{unit})" if chosen != first else ""
     yield (
-        f"looked at again: trial {chosen['trial']} is {than} {counted(len(looks), 'finalist')} on "
-        f"another split of the folds too{over}"
+        f"looked again at the best {len(looks)} on another split: trial {chosen['trial']} has the "
+        f"least {metric} over both, {mean_loss(chosen):.4g}{unit}{other}"
     )
 
 

@@ -5,7 +5,6 @@ look at the best few tells luck from merit. Light to import: `show` says what ca
 """
 
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,14 +12,21 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.optimizer import Optimizer
     from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["chosen_look", "ends_in_one", "finalists_of", "mean_loss"]
+__all__ = ["chosen_look", "ends_in_one", "finalists_of", "look_seconds", "mean_loss"]
 
 Look = Mapping[str, Any]
-"""A finalist as JSON values: `trial`, its `loss`, and `again` that on another split, or None."""
+"""A finalist as JSON values: `trial`, its `loss`, and that on another split, `again`; None if it
+failed there."""
 
 _FEW = 5
+_CANDIDATES = 20
+"""Of the best trials, from which finalists are taken."""
 _MOST_SHARE = 0.1
-"""Of the seconds of a study, what looking again may take."""
+"""Of the seconds of a study, or of its full trials, what looking again may take."""
+_SLACK = 1.25
+"""Of the time that a second look should take."""
+_START_SECONDS = 0.5
+"""That a task may take to begin and to end."""
 
 
 def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
@@ -37,28 +43,49 @@ def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
     return is_single and best is not None and set(optimizer.weights) == {best.number}
 
 
-def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", cost_seconds: float) -> "list[Trial]":
+def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "list[Trial]":
     """Return at most five trials to look at again, the best first; none if there are not two.
 
-    Together they may take a tenth of what all trials took.
+    Looking again may take a tenth of the seconds of the study; where those are not bounded, there
+    are no more finalists than a tenth of the full trials. Of trials with the same losses one does.
 
     Args:
         plan: Of the study.
         optimizer: Knows the trials.
-        cost_seconds: Of all trials.
+        n_slots: How many trials run at once.
     """
     if not ends_in_one(plan, optimizer):
         return []
-    history = optimizer.history
-    allowed = [trial for trial in history.complete if history.violation(trial) <= 0]
-    few, left = [], _MOST_SHARE * cost_seconds
-    for trial in nsmallest(_FEW, allowed, key=lambda t: (t.loss, t.number)):
-        assert trial.evaluation is not None  # noqa: S101 - it is complete
-        left -= trial.evaluation.cost_uncached_seconds
-        if left < 0:
+    history, seconds = optimizer.history, plan.stop_rule.seconds
+    most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
+    few: list[Trial] = []
+    for trial in history.best(_CANDIDATES) if most else ():
+        is_dear = seconds is not None and (
+            look_seconds([*few, trial], n_slots) > _MOST_SHARE * seconds
+        )
+        if not few and is_dear:
+            return []
+        if not is_dear and all(_fold_losses(trial) != _fold_losses(other) for other in few):
+            few.append(trial)
+        if len(few) == most:
             break
-        few.append(trial)
     return few if len(few) > 1 else []
+
+
+def look_seconds(few: "Sequence[Trial]", n_slots: int) -> float:
+    """Return how long looking again at some trials should take at most.
+
+    Args:
+        few: The trials, which run in batches.
+        n_slots: How many of them run at once.
+    """
+    costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
+    batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
+    return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)
+
+
+def _fold_losses(trial: "Trial") -> Sequence[float]:
+    return () if trial.evaluation is None else trial.evaluation.fold_losses
 
 
 def mean_loss(look: Look) -> float:
@@ -67,7 +94,10 @@ def mean_loss(look: Look) -> float:
 
 
 def chosen_look(looks: Sequence[Look]) -> Look:
-    """Return the finalist with the least mean of both losses; the first if that failed again."""
+    """Return the finalist with the least mean of both losses; the first if that one failed again.
+
+    A failure there, for instance over a limit, is no reason to think less of the best.
+    """
     if looks[0]["again"] is None:
         return looks[0]
     return min((look for look in looks if look["again"] is not None), key=mean_loss)

@@ -57,7 +57,6 @@ class Study:
         ask_seconds: Seconds of each ask.
         asking_seconds: Their sum.
         result: Its result so far, as the ledger has it.
-        failed_seconds: What trials took that failed and are run again, by their numbers.
 
     Raises:
         BadInput: If there is no such study, or its space is not what it was.
@@ -80,7 +79,6 @@ class Study:
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
         self.optimizer, self.trials, self.ask_seconds = replayed
         self.asking_seconds = sum(self.ask_seconds)
-        self.failed_seconds: dict[int, float] = {}
         self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
         self._kept: KeptPredictions | None = None
@@ -118,8 +116,14 @@ class Study:
         best, looks = self.optimizer.incumbent, self.result.get("finalists") or ()
         if best is None or not looks or looks[0]["trial"] != best.number:
             return best
-        is_chosen = ends_in_one(self.plan, self.optimizer)
-        return self.trials[chosen_look(looks)["trial"]] if is_chosen else best
+        chosen = self.trials[chosen_look(looks)["trial"]]
+        is_allowed = self.optimizer.history.violation(chosen) <= 0  # by constraints of today
+        return chosen if is_allowed and ends_in_one(self.plan, self.optimizer) else best
+
+    @property
+    def failed_seconds(self) -> dict[int, float]:
+        """Seconds that each trial which runs again took when it failed, by number."""
+        return {int(n): seconds for n, seconds in self.result.get("failed_seconds", {}).items()}
 
     def seconds(self) -> float:
         """Return the time spent on it, that of this session included."""
@@ -191,7 +195,8 @@ class Study:
         """Let a failed trial wait for another start."""
         failed = self.trials[number]
         if failed.failure is not None:
-            self.failed_seconds[number] = failed.failure.cost_seconds
+            seconds = {**self.failed_seconds, number: failed.failure.cost_seconds}
+            self.set_result(failed_seconds={str(n): value for n, value in seconds.items()})
         trial = failed.retried()
         self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
         self.optimizer.retry(number)

@@ -122,6 +122,10 @@ class History:
         """Return the trials of a configuration, in the order of asking."""
         return tuple(self._trials[n] for n in self._stretches.get(configuration, ()))
 
+    def best(self, n: int) -> list[Trial]:
+        """Return the best complete trials that meet all constraints, the best one first."""
+        return [self._trials[number] for _, number in self._ranked[:n]]
+
     def abridged(self, n_best: int, n_last: int) -> "History":
         """Return a history of the best feasible trials, the last ones told, and all pending ones.
 
@@ -129,7 +133,7 @@ class History:
             n_best: How many of the best.
             n_last: How many complete and failed ones, from the end of the order of asking.
         """
-        best = (number for _, number in self._ranked[:n_best])
+        best = (trial.number for trial in self.best(n_best))
         told = (TrialState.COMPLETE, TrialState.FAILED)
         last = (t.number for t in reversed(self._trials.values()) if t.state in told)
         pending = (trial.number for trial in self.pending)

@@ -1,32 +1,37 @@
 """The best trials are looked at again, on workers that are this process."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from studies import context_of, draw, store_of
-from worlds import evaluation
+from worlds import evaluation, mixed_space
 
-from prefect_tune.flows.second_look import look_again, look_seconds
+from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.second_look import look_again
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.finalists import chosen_look, finalists_of
+from prefect_tune.flows.study.finalists import chosen_look, finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
-from prefect_tune.optimizers import Budget, Constraint, Failure
+from prefect_tune.optimizers import Budget, Constraint, Failure, Query, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.record_ids import PREDICTIONS
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.evaluate import TrialOutcome
 from prefect_tune.tasks.study_context import StudyContext
 
 NAME = "searched"
+QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 LOSSES = (30.0, 20.0, 10.0, 12.0, 40.0, 15.0, 16.0)
 RANKED = [2, 3, 5, 6, 1]
 
@@ -46,11 +51,12 @@ class Workers:
     evaluates: bool = False
     n_slots: int = 2
     most: int = 0
+    limits: list[float] = field(default_factory=list)
 
     def run_all(
         self, jobs: Sequence[Job], *, limit_seconds: float, check: Callable[[], None]
     ) -> list[TrialOutcome]:
-        assert limit_seconds == 900.0
+        self.limits.append(limit_seconds)
         self.most = max(self.most, len(jobs))
         return [self._run(job, check) for job in jobs]
 
@@ -76,10 +82,15 @@ class Looked:
     context: StudyContext
     notes: list[str] = field(default_factory=list)
 
-    def again(self, *losses: float | Exception | None, evaluates: bool = False) -> Workers:
+    def again(
+        self,
+        *losses: float | Exception | None,
+        evaluates: bool = False,
+        ranked: Iterable[int] = RANKED,
+    ) -> Workers:
         """Look again; losses are those of the finalists, the best first."""
         self.notes.clear()
-        workers: Any = Workers(dict(zip(RANKED, losses, strict=False)), evaluates=evaluates)
+        workers: Any = Workers(dict(zip(ranked, losses, strict=False)), evaluates=evaluates)
         observer: Any = SimpleNamespace(note=self.notes.append)
         look_again(self.study, workers, self.context, observer)
         return workers  # type: ignore[no-any-return]
@@ -91,10 +102,9 @@ class Looked:
     def plan(self, **changes: Any) -> None:
         self.study.plan = replace(self.study.plan, **changes)
 
-    def finalists(self) -> list[int]:
-        study = self.study
-        few = finalists_of(study.plan, study.optimizer, study.trials.totals.cost_seconds)
-        return [trial.number for trial in few]
+    def finalists(self, n_slots: int = 2) -> list[int]:
+        found = finalists_of(self.study.plan, self.study.optimizer, n_slots)
+        return [trial.number for trial in found]
 
 
 @contextmanager
@@ -134,7 +144,7 @@ def test_another_of_the_best_five_is_chosen_where_it_is_better_over_both_splits(
     assert workers.most == 2
     assert looked.chosen == 1
     assert looked.notes == [
-        "looking at the best 5 trials again, on another split of the folds",
+        "looking again at the best trials on another split of the rows: 2, 3, 5, 6, 1",
         "trial 1 is better over both splits: error 11.45, trial 2 12.5",
     ]
     summary = summarize(looked.study.store, NAME)
@@ -153,7 +163,7 @@ def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_bet
 def test_the_best_stays_chosen_where_it_is_the_best_over_both(looked) -> None:
     looked.again(13.0, 11.5, 20.0, 20.0, 20.0)
     assert looked.chosen == 2
-    assert looked.notes[1:] == ["trial 2 stays the best"]
+    assert looked.notes[1:] == ["trial 2 stays the best: error 11.5 over both splits"]
 
 
 def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:
@@ -165,25 +175,50 @@ def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_chang
     looked.study.set_result(finalists=[])
     looked.again(None, 1.0, 1.0, 1.0, 1.0)
     assert looked.chosen == 2
+    assert looked.notes[1:] == ["trial 2 failed on the other split, and stays chosen"]
 
 
 def test_those_that_were_looked_at_are_not_again(looked) -> None:
-    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    looked.again(15.0, 11.0, None, 20.0, 20.0)
     assert not looked.again().asked
     assert looked.notes == ["trial 3 is better over both splits: error 11.5, trial 2 12.5"]
 
 
-def test_what_came_before_the_time_was_spent_counts(looked) -> None:
-    looked.again(15.0, 11.0, TimeoutError("the time is spent"))
+def test_of_several_that_run_at_once_one_over_a_limit_fails_alone(looked) -> None:
+    workers = looked.again(15.0, 11.0, TimeoutError("took long"), 13.0, 20.0)
+    assert [asked["number"] for asked in workers.asked] == [2, 3, 5, 5, 6, 1]
+    losses = [look["again"] for look in looked.study.result["finalists"]]
+    assert losses == [15.0, 11.0, None, 13.0, 20.0]
+    assert looked.chosen == 3
+
+
+def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None:
+    seconds = iter([1.0, 1.0, 99.0])
+    looked.plan(stop_rule=StopRule(seconds=60.0))
+    monkeypatch.setattr(looked.study, "seconds", lambda: next(seconds))
+    looked.again(15.0, 11.0, 1.0, 1.0, 1.0)
+    assert [look["trial"] for look in looked.study.result["finalists"]] == [2, 3]
     assert looked.chosen == 3
     assert looked.notes[1] == "the second look ended early: the time is spent"
 
 
 def test_a_second_look_ends_with_the_time_of_the_study(looked, monkeypatch) -> None:
-    looked.plan(stop_rule=StopRule(seconds=60.0), trial_seconds=900.0)
+    looked.plan(stop_rule=StopRule(seconds=60.0))
     monkeypatch.setattr(looked.study, "seconds", lambda: 60.5)
     assert not looked.again(1.0).asked
     assert looked.chosen == 2
+    assert looked.study.result["finalists"] == []
+
+
+def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limit(tmp_path) -> None:
+    with opened(tmp_path, trial_seconds=1.5) as found:
+        for n in range(30):
+            tell(found.study, found.context, float(n), seconds=1.0)
+        assert set(found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5)).limits) == {2.0}
+        found.plan(trial_seconds=10.0)
+        found.study.set_result(finalists=[])
+        workers = found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5))
+        assert {asked["limit_seconds"] for asked in workers.asked} == {10.0} == set(workers.limits)
 
 
 def test_a_store_that_is_lost_ends_the_session(looked) -> None:
@@ -202,19 +237,42 @@ def test_finalists_are_evaluated_on_other_folds_of_the_training_rows(looked) -> 
     assert all(0 < loss < 60 for loss in losses)
 
 
-def test_finalists_may_take_a_tenth_of_what_all_trials_took(tmp_path) -> None:
+def test_finalists_are_at_most_a_tenth_of_the_full_trials_whatever_they_cost(tmp_path) -> None:
     with opened(tmp_path) as found:
-        for loss in (3.0, 2.0, 1.0):
-            tell(found.study, found.context, loss)
+        for n in range(19):
+            tell(found.study, found.context, float(n), seconds=100.0 if n == 1 else 1.0)
         assert found.finalists() == []
-        assert look_seconds(found.study, 1) == 0
-        for _ in range(27):
-            tell(found.study, found.context, 9.0)
-        assert found.finalists() == [2, 1, 0]
-        tell(found.study, found.context, 0.5, seconds=1.5)
-        assert found.finalists() == [30, 2]
-        assert look_seconds(found.study, 1) == 1.25 * 2.5 + 1.0
-        assert look_seconds(found.study, 2) == 1.25 * 1.5 + 0.5
+        tell(found.study, found.context, 19.0)
+        assert found.finalists() == [0, 1]
+        for n in range(20, 70):
+            tell(found.study, found.context, float(n))
+        assert found.finalists() == [0, 1, 2, 3, 4]
+
+
+def test_looking_again_takes_at_most_a_tenth_of_the_seconds(tmp_path) -> None:
+    with opened(tmp_path, stop_rule=StopRule(seconds=60.0)) as found:
+        for n, seconds in enumerate((1.0, 4.0, 2.0, 1.0, 1.0, 1.0)):
+            tell(found.study, found.context, float(n), seconds)
+        assert found.finalists(1) == [0, 2]  # 1.75 s and 3 s, of 6 s
+        assert found.finalists(2) == [0, 1]  # 5.5 s side by side
+        found.plan(stop_rule=StopRule(seconds=120.0))
+        assert found.finalists(1) == [0, 1, 2, 3]
+        found.plan(stop_rule=StopRule(seconds=17.0))
+        assert found.finalists(1) == []
+
+
+def test_a_look_takes_as_long_as_the_dearest_of_each_batch() -> None:
+    trials = [Trial(0, QUERY).started().ended(evaluation(1.0, s)) for s in (8.0, 1.0, 1.0, 2.0)]
+    assert look_seconds(trials, 1) == 1.25 * 12 + 4 * 0.5
+    assert look_seconds(trials, 2) == 1.25 * (8 + 2) + 2 * 0.5
+    assert look_seconds([], 2) == 0
+
+
+def test_of_trials_with_the_same_losses_one_is_looked_at(tmp_path) -> None:
+    with opened(tmp_path) as found:
+        for loss in (1.0, 1.0, 2.0, 1.0, *[9.0] * 26):
+            tell(found.study, found.context, loss)
+        assert found.finalists() == [0, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -240,10 +298,45 @@ def test_there_are_finalists_where_the_study_ends_in_one_trial(
     assert bool(looked.finalists()) is is_looked_at
 
 
-def test_a_trial_outside_a_constraint_is_no_finalist(looked, monkeypatch) -> None:
+def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkeypatch) -> None:
+    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    assert looked.chosen == 3
     history = looked.study.optimizer.history
     monkeypatch.setattr(history, "violation", lambda trial: float(trial.number == 3))
-    assert looked.finalists() == [2, 5, 6, 1, 0]
+    assert looked.chosen == 2
+    monkeypatch.setattr(history, "best", lambda _: [history[2]])
+    looked.again()
+    assert looked.study.result["finalists"] == []
+
+
+def test_an_ensemble_is_not_made_of_what_a_second_look_has_chosen(looked) -> None:
+    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    looked.plan(ensemble=EnsembleRule("greedy"))
+    assert looked.chosen == 2
+
+
+@pytest.mark.parametrize("rule", [None, EnsembleRule("single")])
+def test_the_model_is_that_of_the_trial_which_was_chosen(looked, rule) -> None:
+    looked.plan(ensemble=rule)
+    with looked.study.session():
+        looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+    workers: Any = SimpleNamespace(
+        run=lambda task, parameters: task.fn(**{**parameters, "report": "trial"}).data
+    )
+    observer: Any = SimpleNamespace(note=looked.notes.append)
+    fit_final_model(looked.study, workers, looked.context, observer)
+    assert looked.study.result["members"] == [{"trial": 3, "weight": 1.0}]
+    assert summarize(looked.study.store, NAME)["incumbent"]["trial"] == 3
+
+
+def test_nothing_of_a_second_look_outlives_its_study(looked) -> None:
+    looked.again(evaluates=True)
+    store = looked.study.store
+    assert not store.records.used_by(NAME, PREDICTIONS)
+    kept = set(store.records.used_by(NAME, "splits"))
+    assert len(kept) == 1
+    store.records.release(NAME)
+    assert not any(store.records.exists(record) for record in kept)
 
 
 def test_the_first_is_chosen_of_equals() -> None:

@@ -220,6 +220,24 @@ def test_fewer_task_runs_on_request(finished, task_runs_shown, expected) -> None
     assert shown == (expected or 2 + 7)  # all steps of the two trials are served by now
 
 
+def test_a_study_that_ends_in_one_trial_has_looked_at_the_best_again(tmp_path) -> None:
+    done = Finished(
+        tmp_path,
+        data=str(write_table(tmp_path)),
+        target="target",
+        trials=24,
+        study="looked",
+        **QUICK,
+    )
+    looks, chosen = done.summary["finalists"], done.summary["incumbent"]["trial"]
+    assert len(looks) == 2
+    means = {look["trial"]: look["loss"] + look["again"] for look in looks}
+    assert means[chosen] == min(means.values())
+    (member,) = Ledger(done.store.database).study("looked").result["members"]
+    assert member["trial"] == chosen
+    assert done.summary["n_trials"] == 24
+
+
 def rare_codes(folder: Path) -> dict[str, str]:
     """Events of which no code occurs in more than four patients: frequent ones cannot be chosen."""
     n = 48

@@ -29,7 +29,7 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
 SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
-PICKY = Failure("error", "took 3 of 9 columns", step="fit model")
+PICKY = Failure("error", "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -121,6 +121,18 @@ def test_what_happens_is_in_the_ledger(store, enter) -> None:
     first, second = ledger.trials(name)
     assert (first["state"], first["attempts"], first["failure"]) == ("waiting", 1, None)
     assert second["evaluation"]["constraints"] == {"model_size_bytes": 7.0}
+
+
+def test_what_a_failed_trial_took_is_known_when_it_is_run_again_also_by_another_process(
+    store, enter
+) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, None, 2.0, None)
+        assert study.failed_seconds == {}
+        study.retry(0)
+        study.retry(2)
+    assert Study(store, name).failed_seconds == {0: PICKY.cost_seconds, 2: PICKY.cost_seconds}
 
 
 def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
