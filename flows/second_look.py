@@ -1,6 +1,7 @@
 """A second look at the best trials of a search, on another split of the rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.record_ids import PREDICTIONS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, split_again
@@ -24,7 +25,8 @@ from prefect_tune.tasks.study_context import StudyContext
 __all__ = ["look_again"]
 
 _TIMES_BEFORE = 2.0
-"""What a finalist may take, by what it took before, where that is more than the limit of trials."""
+"""What a finalist may take, by what it took before, where that is more than the limit of trials and
+the user has set none."""
 
 
 class _TimeSpent(Exception):  # noqa: N818 - it says what is the matter
@@ -49,18 +51,18 @@ def look_again(
         StoreLost: If the store cannot go on.
     """
     few = finalists_of(study.plan, study.optimizer, running.n_slots)
-    former = study.result.get("finalists") or ()
     if not few:
-        if former:
+        if study.result.get("finalists"):
             study.set_result(finalists=[])
         return
-    known = {look["trial"]: look["again"] for look in former}
+    known = {int(number): loss for number, loss in study.result.get("seen_again", {}).items()}
     if new := [trial for trial in few if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
         observer.note(f"looking again at the best trials on another split of the rows: {listed}")
         try:
             for number, loss in _losses_again(study, running, context, new):
-                known[number] = loss  # noqa: PERF403 - what came before an error counts
+                known[number] = loss
+                study.set_result(seen_again={str(n): known[n] for n in known})
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the second look ended early: {reason}")
     looks = [
@@ -90,8 +92,21 @@ def _losses_again(
     elsewhere = replace(problem, split=import_split(split, store))
     store.records.link(elsewhere.records, study.name)
     context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)
-    for start in range(0, len(trials), running.n_slots):
-        yield from _batch(study, running, context, trials[start : start + running.n_slots])
+    with _predictions_released(study):
+        for start in range(0, len(trials), running.n_slots):
+            yield from _batch(study, running, context, trials[start : start + running.n_slots])
+
+
+@contextmanager
+def _predictions_released(study: Study) -> Iterator[None]:
+    """Keep no held-out predictions that are made in the body: no ensemble is made of them."""
+    records = study.store.records
+    former = set(records.used_by(study.name, PREDICTIONS))
+    try:
+        yield
+    finally:
+        new = [r for r in records.used_by(study.name, PREDICTIONS) if r not in former]
+        records.release(study.name, new, study_lease(study.name))
 
 
 def _batch(
@@ -99,7 +114,9 @@ def _batch(
 ) -> Iterator[tuple[int, float | None]]:
     """Evaluate as many as run at once; one by one where one of them is over a limit."""
     before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
-    limit_seconds = max(study.plan.trial_limits().seconds, _TIMES_BEFORE * max(before))
+    limit_seconds = study.plan.trial_limits().seconds
+    if study.plan.trial_seconds is None:
+        limit_seconds = max(limit_seconds, _TIMES_BEFORE * max(before))
     jobs = [_job(trial, context, limit_seconds) for trial in trials]
     try:
         outcomes: list[TrialOutcome] = running.run_all(
@@ -117,11 +134,7 @@ def _batch(
     for trial, outcome in zip(trials, outcomes, strict=True):
         if outcome.lost:
             raise StoreLost(outcome.lost)
-        seen = outcome.evaluation
-        if seen is not None:  # no ensemble is made of these
-            records = [predictions_record(key) for key in seen.predictions]
-            study.store.records.release(study.name, records, study_lease(study.name))
-        yield trial.number, None if seen is None else seen.loss
+        yield trial.number, None if outcome.evaluation is None else outcome.evaluation.loss
 
 
 def _job(trial: Trial, context: StudyContext, limit_seconds: float) -> Job:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
 from prefect_tune.deployments.estimator.trial_columns import params_of, trial_columns
@@ -192,7 +192,7 @@ class PipelineSearch(BaseEstimator):
         """
         rows = self._rows(X)
         classes: NDArray[Any] = getattr(self, "classes_", np.empty(0))
-        true = np.asarray(y)
+        true = column_or_1d(y)
         if len(classes):
             unknown = np.setdiff1d(true, classes)
             if len(unknown):

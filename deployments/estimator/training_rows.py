@@ -72,7 +72,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
         values = y if isinstance(y, ExtensionArray) else column_or_1d(y, warn=True)
         y = pd.Series(values, name=_name_of(y))
     check_consistent_length(X, y)
-    target = checked_column(y.rename(y.name or _unused("target", X)), "y")
+    target = checked_column(y.rename(_unused(str(y.name or "target"), X)), "y")
     n_missing = int(target.isna().sum())
     if n_missing:
         raise BadInput(

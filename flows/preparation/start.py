@@ -18,6 +18,8 @@ __all__ = ["known_configurations"]
 
 _BEST = 10
 """Configurations of an earlier study that are begun with."""
+_SHOWN = 60
+"""Characters of an entry that is named."""
 _NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
@@ -73,6 +75,9 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
     if not isinstance(entries, list):
         raise BadInput("it has no list", option="start", value=start, remedy=_WRITTEN)
     for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, Mapping):
+            said = f"entry {number} is no configuration: {json.dumps(entry)[:_SHOWN]}"
+            raise BadInput(said, option="start", value=start, remedy=_WRITTEN)
         try:
             yield Configuration.from_json(_configuration_in(entry), space)
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["TimeLimit"]
 
-_LEAST_FINISHED = 10
+_LEAST_FINISHED = 5
 """Trials that must have finished before their median says anything."""
 _TIMES_MEDIAN = 20.0
 _TIMES_BEST = 2.0

@@ -174,6 +174,8 @@ class Racing(Optimizer):
 
     def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:
         """Return whether all rows would take too long if seconds grew with their root alone."""
+        if budget.seconds_left is None and not self.method.draws_on_cost:
+            return False  # its asks are to repeat, whatever trials take
         last = self._last(i)
         seconds = _evaluation(last).cost_uncached_seconds / sqrt(last.query.subset)
         is_look = last.query.subset < 1

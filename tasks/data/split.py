@@ -11,7 +11,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    train_test_split,
+)
 
 from prefect_tune.storage.key import content_digest
 from prefect_tune.storage.matrices import canonical
@@ -32,6 +38,8 @@ REFIT = 1000
 _MOST_FOLDS = 100
 _MOST_PARTS = 20
 """Into how many parts groups are dealt, of which some are the test part."""
+_DRAWS = 20
+"""Ways to deal groups anew, of which the one is taken that spreads the classes most evenly."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +133,64 @@ def split_again(dataset: Dataset, split: Split) -> Split:
         split: As it is; its seed gives the other one.
 
     Raises:
-        BadInput: If a part would lack a class.
+        BadInput: If a part would lack a class, or there is no other way to deal the groups.
     """
     fold, rows = split.fold.copy(), np.flatnonzero(split.fold != TEST)
     seed = int(np.random.SeedSequence(split.seed, spawn_key=(1,)).generate_state(1)[0])
     holdout = float((fold[rows] == 0).mean()) if (fold == LEARN).any() else None
-    fold[rows] = _folds(dataset, rows, split.n_folds, holdout, seed)
+    if dataset.groups is None:
+        fold[rows] = _folds(dataset, rows, split.n_folds, holdout, seed)
+    else:
+        fold[rows] = _dealt_again(dataset, rows, split, holdout, seed)
     _check_parts(dataset, fold)
     return Split(fold, split.n_folds, split.seed)
+
+
+def _dealt_again(
+    dataset: Dataset, rows: NDArray[np.intp], split: Split, holdout: float | None, seed: int
+) -> NDArray[np.int16]:
+    """Return the folds of some rows when their groups are dealt in another way, shape (rows,).
+
+    `StratifiedGroupKFold` deals groups by their classes, and draws only among equal ones.
+
+    Raises:
+        BadInput: If no draw is another way.
+    """
+    strata, groups = dataset.strata[rows], dataset.groups
+    assert groups is not None  # noqa: S101 - the caller's duty
+    former = _as_partition(split.fold[rows])
+    found: list[tuple[float, NDArray[np.int16]]] = []
+    for draw in range(seed, seed + _DRAWS):
+        shared = {"random_state": draw % 2**32}
+        splitter = (
+            GroupKFold(split.n_folds, shuffle=True, **shared)
+            if holdout is None
+            else GroupShuffleSplit(1, test_size=holdout, **shared)
+        )
+        fold = np.full(len(rows), LEARN, dtype=np.int16)
+        for number, (_, held_out) in enumerate(splitter.split(strata, strata, groups[rows])):
+            fold[held_out] = number
+        if not np.array_equal(_as_partition(fold), former):
+            found.append((_unevenness(fold, strata), fold))
+    if not found:
+        raise BadInput("the groups can be dealt to the folds in one way only")
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _as_partition(fold: NDArray[np.int16]) -> NDArray[np.intp]:
+    """Number parts by their first rows, so that equal parts are equal whatever their numbers."""
+    _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
+    ranks: NDArray[np.intp] = np.argsort(np.argsort(first))[inverse]
+    return ranks
+
+
+def _unevenness(fold: NDArray[np.int16], strata: NDArray[np.int32]) -> float:
+    """Return the largest distance between the shares of a stratum in a part and in all rows."""
+    shares = np.bincount(strata) / len(strata)
+    of_parts = [
+        np.bincount(strata[fold == part], minlength=len(shares)) for part in np.unique(fold)
+    ]
+    return max(float(np.abs(counts / counts.sum() - shares).max()) for counts in of_parts)
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:

@@ -132,10 +132,11 @@ def _as_known(texts: pd.Series, known: Collection[str]) -> pd.Series:
 
 
 def _refuse_lists(column: pd.Series, name: str, where: str) -> None:
-    if isinstance(column.dropna().iloc[0], list | tuple | dict | set | np.ndarray):
+    first = column.dropna().iloc[0]
+    if isinstance(first, list | tuple | dict | set | np.ndarray):
         raise BadInput(
-            f"column {name!r} of {where} holds lists, which cannot be features; drop it with "
-            f"--drop {name}"
+            f"column {name!r} of {where} holds values of type {type(first).__name__}, which cannot "
+            f"be features; drop it with --drop {name}"
         )
 
 

@@ -269,7 +269,7 @@ def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
 
 def test_trials_have_less_time_once_others_have_finished_which_is_said_once() -> None:
     done = Searched(trials=15)
-    assert done.pool.limits == [900.0] * 11 + [30.0] * 4  # the eleventh runs beside the tenth
+    assert done.pool.limits == [900.0] * 6 + [30.0] * 9  # the sixth runs beside the fifth
     assert len([note for note in done.heard.notes if note.startswith("trials end after 30s")]) == 1
 
 

@@ -25,6 +25,7 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.record_ids import PREDICTIONS
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.evaluate import TrialOutcome
@@ -169,10 +170,10 @@ def test_the_best_stays_chosen_where_it_is_the_best_over_both(looked) -> None:
 def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:
     looked.again(15.0, None, 11.0, 20.0, 20.0)
     assert looked.chosen == 2
-    looked.study.set_result(finalists=[])
+    looked.study.set_result(finalists=[], seen_again={})
     looked.again(15.0, None, 9.9, 20.0, 20.0)
     assert looked.chosen == 5
-    looked.study.set_result(finalists=[])
+    looked.study.set_result(finalists=[], seen_again={})
     looked.again(None, 1.0, 1.0, 1.0, 1.0)
     assert looked.chosen == 2
     assert looked.notes[1:] == ["trial 2 failed on the other split, and stays chosen"]
@@ -211,19 +212,51 @@ def test_a_second_look_ends_with_the_time_of_the_study(looked, monkeypatch) -> N
 
 
 def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limit(tmp_path) -> None:
-    with opened(tmp_path, trial_seconds=1.5) as found:
+    with opened(tmp_path) as found:
         for n in range(30):
-            tell(found.study, found.context, float(n), seconds=1.0)
-        assert set(found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5)).limits) == {2.0}
-        found.plan(trial_seconds=10.0)
-        found.study.set_result(finalists=[])
+            tell(found.study, found.context, float(n), seconds=600.0)
         workers = found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5))
-        assert {asked["limit_seconds"] for asked in workers.asked} == {10.0} == set(workers.limits)
+        assert {a["limit_seconds"] for a in workers.asked} == {1200.0} == set(workers.limits)
+        found.study.set_result(seen_again={})
+        found.plan(trial_seconds=450.0)  # the user's own
+        assert set(found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5)).limits) == {450.0}
 
 
 def test_a_store_that_is_lost_ends_the_session(looked) -> None:
     with pytest.raises(StoreLost, match="away"):
         looked.again(StoreLost("away"))
+
+
+def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked) -> None:
+    looked.again(evaluates=True)
+    losses = looked.study.result["seen_again"]
+    looked.study.set_result(seen_again={}, finalists=[])
+
+    class Cut(Workers):
+        def run_all(self, jobs: Sequence[Job], **options: Any) -> list[TrialOutcome]:
+            outcomes = super().run_all(jobs, **options)
+            if len(self.asked) > self.n_slots:  # the second batch, which has run
+                raise KeyboardInterrupt
+            return outcomes
+
+    workers: Any = Cut({}, evaluates=True)
+    observer: Any = SimpleNamespace(note=looked.notes.append)
+    with pytest.raises(KeyboardInterrupt):
+        look_again(looked.study, workers, looked.context, observer)
+    assert looked.study.result["seen_again"] == {n: losses[n] for n in ("2", "3")}
+    assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
+    again = looked.again(evaluates=True)
+    assert [asked["number"] for asked in again.asked] == RANKED[2:]
+
+
+def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BadInput("the groups can be dealt to the folds in one way only")
+
+    monkeypatch.setattr("prefect_tune.flows.second_look.split_again", refuse)
+    assert not looked.again(1.0).asked
+    assert looked.chosen == 2
+    assert looked.notes[1].startswith("the second look ended early: the groups can be dealt")
 
 
 def test_finalists_are_evaluated_on_other_folds_of_the_training_rows(looked) -> None:

@@ -6,6 +6,7 @@ without features of the table.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -15,20 +16,24 @@ from prefect_tune.optimizers.space.space import Space
 __all__ = ["PORTFOLIOS", "portfolio_of"]
 
 PORTFOLIOS = Path(__file__).parent
-"""A JSON file for each space that has one."""
+"""A JSON file for each space that has one, and another of what scikit-learn alone can fit."""
+_LISTS = "{}.json", "{}_without_boosting.json"
 
 
 def portfolio_of(space: Space) -> list[Configuration]:
     """Return the configurations to begin with, in their order; none if the space has no portfolio.
 
-    Those of libraries that are not installed are left out.
+    Where libraries are not installed, those of the list made without them. What is not of the space
+    is left out.
     """
-    path = PORTFOLIOS / f"{space.name}.json"
+    found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
+    return max(found, key=len)
+
+
+def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    found = []
     for document in known:
         try:
-            found.append(Configuration.from_json(document, space))
-        except UnknownName:
+            yield Configuration.from_json(document, space)
+        except (UnknownName, KeyError, ValueError):  # a user's space may have the name of ours
             continue
-    return found

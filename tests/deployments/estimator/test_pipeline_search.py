@@ -20,6 +20,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
 from prefect_tune import PipelineSearch
+from prefect_tune.deployments.estimator.training_rows import target_of
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -53,6 +54,7 @@ def test_it_learns_from_numbers_and_categories_with_gaps(fitted) -> None:
     X, y = rows(300, seed=5)
     assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
     assert fitted.score(X, y) > 0.7
+    assert fitted.score(X, y.to_frame().to_numpy()) == fitted.score(X, y)
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.feature_names_in_.tolist() == list(X)
     assert is_classifier(fitted)
@@ -90,6 +92,12 @@ def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
     more.fit(*rows())
     assert len(more.cv_results_["params"]) == 5
     assert more.cv_results_["params"][:4] == fitted.cv_results_["params"]
+
+
+def test_a_target_may_be_named_as_a_column_is() -> None:
+    X, y = rows(60)
+    assert target_of(search(), y.rename("a"), X, None).name == "a_"
+    assert target_of(search(), y.rename("mine"), X, None).name == "mine"
 
 
 def test_failed_trials_are_nan_and_last() -> None:
@@ -203,7 +211,6 @@ X, Y = rows(30)
         (X, np.r_[np.inf, np.arange(29)], "y has infinite values"),
         (X, np.ones(30), "y has one class, 1.0"),
         (X, Y[:-1], "inconsistent numbers of samples"),
-        (X.assign(y=1), Y.rename("y"), "'y', and so is a column"),
         (X.assign(name=[f"n{i}" for i in range(30)]).loc[[*X.index] * 5], [*Y] * 5, None),
     ],
 )

@@ -28,7 +28,7 @@ def limit_after(
 
 
 def test_too_few_trials_say_nothing() -> None:
-    limit = limit_after(*[finished(2.0)] * 9)
+    limit = limit_after(*[finished(2.0)] * 4)
     assert limit.seconds(NEXT) == 900.0
     assert limit.note(NEXT) == ""
 

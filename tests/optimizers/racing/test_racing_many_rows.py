@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from flash_worlds import counted_space
@@ -89,12 +90,19 @@ def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() ->
     optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
     dear = optimizer.history[0].query.configuration
     seconds = 0.5 * 8**0.5
-    assert optimizer.ask(Budget(fold_seconds=seconds - 0.01)).configuration != dear
-    assert optimizer.ask(Budget(fold_seconds=seconds + 0.01)) == Query(dear, folds=1)
+    timed = partial(Budget, seconds_left=1.0)
+    assert optimizer.ask(timed(fold_seconds=seconds - 0.01)).configuration != dear
+    assert optimizer.ask(timed(fold_seconds=seconds + 0.01)) == Query(dear, folds=1)
     last = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
-    begun = last.ask(Budget(fold_seconds=0.6))
+    begun = last.ask(timed(fold_seconds=0.6))
     assert begun.subset == LOOK
-    assert last.ask(Budget(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
+    assert last.ask(timed(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
+
+
+def test_under_a_budget_of_trials_a_method_that_does_not_look_at_cost_repeats_its_asks() -> None:
+    optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
+    dear = optimizer.history[0].query.configuration
+    assert optimizer.ask(Budget(fold_seconds=0.1, trials_left=9)) == Query(dear, folds=1)
 
 
 def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:

@@ -1,15 +1,18 @@
 """Portfolios: what they hold, and what is left out of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from prefect_tune.tasks.catalogue.portfolios.portfolio import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
-NAMES = sorted(path.stem for path in PORTFOLIOS.glob("*.json"))
+NAMES = ["modern", "modern_regression"]
 
 
 def test_the_modern_spaces_of_tables_have_one_and_together_they_are_small() -> None:
-    assert NAMES == ["modern", "modern_regression"]
+    files = {path.stem for path in PORTFOLIOS.glob("*.json")}
+    assert files == {*NAMES, *(f"{name}_without_boosting" for name in NAMES)}
     assert sum(path.stat().st_size for path in PORTFOLIOS.glob("*.json")) < 100_000
 
 
@@ -21,12 +24,17 @@ def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_of_libraries_that_are_missing_nothing_is_begun_with(name) -> None:
+def test_without_optional_libraries_there_are_as_many_which_need_none(name) -> None:
     space = SPACES[name]
     kept = {s.name: {a.id for a in s.algorithms if not a.requires} for s in space.searched}
-    left = portfolio_of(space.restricted_to(kept))
-    assert left == [c for c in portfolio_of(space) if c["fit model"].algorithm in kept["fit model"]]
-    assert 0 < len(left) < len(portfolio_of(space))
+    plain, portfolio = portfolio_of(space.restricted_to(kept)), portfolio_of(space)
+    assert len(plain) == len(portfolio)
+    assert {c["fit model"].algorithm for c in plain} <= kept["fit model"]
+    assert any(c["fit model"].algorithm not in kept["fit model"] for c in portfolio)
+
+
+def test_a_space_of_the_users_that_has_the_name_of_one_has_none() -> None:
+    assert portfolio_of(replace(SPACES["small"], name="modern")) == []
 
 
 def test_other_spaces_have_none() -> None:

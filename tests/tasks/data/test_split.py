@@ -189,6 +189,39 @@ def test_another_split_has_other_folds_of_the_same_rows(n_folds, holdout, per_gr
     assert split_again(data, split).digest() == again.digest()
 
 
+@pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.25)])
+@pytest.mark.parametrize("seed", range(4))
+def test_few_groups_of_different_sizes_are_dealt_in_another_way(n_folds, holdout, seed) -> None:
+    """Which `StratifiedGroupKFold` does not: it draws among equal groups alone."""
+    sizes = [200, 150, 120, 100, 90, 80, 60]
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    data = replace(dataset(len(groups)), groups=groups)
+    split = make_split(data, n_folds, 0.2, seed, holdout)
+    again = split_again(data, split)
+    rows = split.fold != TEST
+    pairs = {(int(a), int(b)) for a, b in zip(split.fold[rows], again.fold[rows], strict=True)}
+    assert len(pairs) > len(np.unique(split.fold[rows]))  # not the same parts by other numbers
+    assert ((again.fold == TEST) == (split.fold == TEST)).all()
+    assert all(len(set(again.fold[groups == g])) == 1 for g in range(len(sizes)))
+
+
+def test_groups_are_dealt_with_their_classes_spread_as_evenly_as_some_draws_allow() -> None:
+    groups = np.repeat(np.arange(12), 30)
+    y = (groups % 2).astype(np.int32)  # each group is of one class
+    data = replace(dataset(360), groups=groups, y=y)
+    split = Split((groups % 3).astype(np.int16), 3, 0)
+    again = split_again(data, split)
+    shares = [y[again.fold == part].mean() for part in range(3)]
+    assert max(shares) - min(shares) < 0.3
+
+
+def test_groups_that_can_be_dealt_in_one_way_only_are_refused() -> None:
+    groups = np.repeat(np.arange(3), 40)
+    data = replace(dataset(120), groups=groups)
+    with pytest.raises(BadInput, match="the groups can be dealt to the folds in one way only"):
+        split_again(data, Split(groups.astype(np.int16), 3, 0))
+
+
 def test_another_split_in_which_a_part_lacks_a_class_is_refused() -> None:
     data = replace(dataset(12), y=np.array([0] * 11 + [1], dtype=np.int32))
     with pytest.raises(BadInput, match="class 'b' has too few rows"):

@@ -104,7 +104,9 @@ def test_decimals_are_numbers_and_lists_are_refused_by_name(tmp_path) -> None:
     dataset = read_source(Source(str(tmp_path / "t.parquet"), "target"))
     assert dataset.X["price"].tolist() == list(range(150))
     pq.write_table(columns.append_column("tags", [[[1]] * 150]), tmp_path / "u.parquet")
-    with pytest.raises(BadInput, match=r"column 'tags' .* holds lists.*--drop tags"):
+    with pytest.raises(
+        BadInput, match=r"column 'tags' .* holds values of type \w+, which.*--drop tags"
+    ):
         read_source(Source(str(tmp_path / "u.parquet"), "target"))
     dropped = read_source(Source(str(tmp_path / "u.parquet"), "target", drop=("tags",)))
     assert "tags" not in dropped.X
