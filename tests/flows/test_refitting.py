@@ -232,7 +232,7 @@ def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
             TrialLimits(1.5),
             r"took more than 4.5 s \(3 times the limit of a trial, raise it with --trial-timeout\)",
         ),
-        ("greedy", TrialLimits(120, 10**9), r"took .* GB of memory, more than 1 GB \(.* --trial-memory\)"),
+        ("greedy", TrialLimits(120, 10**9), r"took .* GB of memory, more than 1 GB \(.*-memory\)"),
     ],
 )
 @pytest.mark.parametrize("others", [(), ("plain",)])
