@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from machine import Goals
 
-__all__ = ["at_stages", "goals", "mean_ranks", "medians", "ratio", "report"]
+__all__ = ["at_stages", "goals", "mean_ranks", "medians", "parts", "ratio", "report"]
 
 BLOCK = ["table", "split"]
 WHOLE = 100.0
@@ -88,6 +88,19 @@ def report(rows: pd.DataFrame) -> None:
             for other, of in others if len(mine) else ():
                 theirs = _final(rows, of)
                 _print_ratio(f"{tool} {model}", mine, other, of, theirs[theirs["tool"] == other])
+
+
+def parts(rows: pd.DataFrame) -> None:
+    """Print the ratio of the first tool's test losses to each other's, at each stage."""
+    answers = rows[rows["model"] == "answer"]
+    first, *others = _order(rows)
+    for other in others:
+        found = []
+        for stage, at_stage in answers.groupby("stage"):
+            mine, theirs = (at_stage[at_stage["tool"] == tool] for tool in (first, other))
+            mean, error, n = ratio(mine, theirs)
+            found.append(f"{stage:g} s {mean:.3f} ({error:.3f}, {n} tables)")
+        print(f"{first} / {other}: {', '.join(found)}")
 
 
 def goals(rows: pd.DataFrame) -> Goals:

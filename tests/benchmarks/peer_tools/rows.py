@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["KEY", "RECORDED", "Rows"]
+__all__ = ["KEY", "PARTS", "RECORDED", "Rows"]
 
 RECORDED = Path(__file__).with_name("recorded_runs.parquet")
 """Of the runs that README speaks of."""
+PARTS = Path(__file__).with_name("recorded_parts.parquet")
+"""Of our default beside itself without each of its parts."""
 KEY = ("tool", "table", "split", "budget")
 """Columns that name a run."""
 
