@@ -1,0 +1,119 @@
+"""Figures of Plotly as plain JSON values: traces, axes and texts that hold no markup.
+
+Colours are named `var(--name)`: the page knows them for light, dark and paper.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from math import isfinite
+from typing import Any
+
+from prefect_tune.deployments.views.plain import shown
+
+__all__ = ["axis", "bar", "colour", "numbers", "plot", "plain", "points", "staircase", "texts"]
+
+Values = Mapping[str, Any]
+_COLOURS = 7
+
+
+def colour(position: int) -> str:
+    """Return one of the colours that colour-blind readers tell apart (Okabe and Ito 2008)."""
+    return f"var(--c{position % _COLOURS})"
+
+
+def plain(text: str) -> str:
+    """Return a text as Plotly shows it: it would take `<` for markup."""
+    return escape(shown(text), quote=False)
+
+
+def texts(values: Iterable[str]) -> list[str]:
+    """Return texts as Plotly shows them."""
+    return [plain(value) for value in values]
+
+
+def numbers(values: Iterable[float | None]) -> list[float | None]:
+    """Return numbers with five digits, None for what is none: that is what a figure shows."""
+    return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """Return an axis."""
+    return {"title": {"text": plain(title)}, "automargin": True, **more}
+
+
+def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
+    """Return a figure."""
+    return {"data": list(traces), "layout": layout}
+
+
+def points(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    paint: str,
+    *,
+    symbol: str = "circle",
+    size: float = 6,
+    opacity: float = 0.75,
+    labels: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return points, with a label each that is shown on hovering."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        "marker": {"color": paint, "symbol": symbol, "size": size, "opacity": opacity},
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+        **more,
+    }
+
+
+def staircase(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    paint: str,
+    *,
+    labels: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a line that holds each value until the next."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        "line": {"color": paint, "width": 2.5, "shape": "hv"},
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+        **more,
+    }
+
+
+def bar(
+    name: str,
+    labels: Sequence[str],
+    values: Iterable[float | None],
+    paint: str,
+    *,
+    hover: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return horizontal bars, the first label on top where the axis is reversed."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": plain(name),
+        "y": texts(labels),
+        "x": numbers(values),
+        "marker": {"color": paint},
+        "hovertext": texts(hover),
+        "hoverinfo": "text" if hover else "x",
+        "textposition": "none",
+        **more,
+    }

@@ -1,0 +1,165 @@
+"""The five answers of the first screen: what was found, how good, what failed, saved, and next."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prefect_tune.deployments.report.page import Answer, Bar, Command, Pipeline, Text
+from prefect_tune.deployments.report.sections.failures import KINDS, reason_text, retry_command
+from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
+from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.units import counted, format_bytes, format_seconds
+
+__all__ = ["alert_of", "answers_of"]
+
+_MOST_REASONS = 3
+_LONGEST_REASON = 150
+
+
+def answers_of(report: StudyReport) -> list[Answer]:
+    """Return the answers, in the order of the screen."""
+    return [_best(report), _loss(report), _failed(report), _saved(report), _next(report)]
+
+
+def alert_of(report: StudyReport) -> str:
+    """Return what must be known before all else; empty for nothing."""
+    summary, words = report.summary, LossWords(report.summary["metric"])
+    if summary["state"] == "interrupted":
+        return "This study was interrupted: what follows is what it had found until then."
+    if summary["state"] == "running":
+        return "This study is still running: what follows is how it stood when the report was made."
+    if summary["incumbent"] is None and summary["nearest_infeasible"] is not None:
+        return "No trial meets all limits, so there is no model. The nearest one is shown."
+    best, test, chance = summary["incumbent"], summary["test_loss"], summary["chance_loss"]
+    if best and test is not None and chance is not None and test >= chance:
+        return (
+            f"On the test rows the model is no better than guessing ({words.of(chance)}): what it "
+            "found does not hold there."
+        )
+    return ""
+
+
+def _shown(report: StudyReport) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = report.summary["incumbent"]
+    return found or report.summary["nearest_infeasible"]
+
+
+def _best(report: StudyReport) -> Answer:
+    best, members = _shown(report), report.members
+    question = "The best pipeline"
+    if best is None:
+        n = report.summary["n_trials"]
+        said = "No trial has run in full yet." if n else "No trial has ended yet."
+        return Answer("best", question, said)
+    of = f" ({best['fidelity']})" if best["fidelity"] else ""
+    headline = f"Trial {best['trial']}{of}"
+    if not report.summary["incumbent"]:
+        headline += ", beyond the limits"
+    lines = []
+    if len(members) > 1:
+        lines = [f"The final model is an ensemble of {counted(len(members), 'trial')}, this one among them."]
+        if best["trial"] not in {member.trial for member in members}:
+            lines = [f"The final model is an ensemble of {counted(len(members), 'other trial')}."]
+    bounds = report.summary["constraints"]
+    for name, bound in bounds.items():
+        value = best["constraints"].get(name)
+        lines.append(f"{name}: {short_number(value)} of at most {bound:g}")
+    parts = [Pipeline(pipeline_rows(best["configuration"])), *([Text(lines, is_quiet=True)] if lines else [])]
+    return Answer("best", question, headline, parts=parts, more="model" if len(members) > 1 else "paths")
+
+
+def _loss(report: StudyReport) -> Answer:
+    summary, words = report.summary, LossWords(report.summary["metric"])
+    best = _shown(report)
+    question = f"Its {words.name}"
+    if best is None:
+        return Answer("loss", question, "-", _bars([("guessing", summary["chance_loss"])], words))
+    held_out = "cross-validated" if summary["holdout"] is None else "held out"
+    alone, test = summary["single_best_test_loss"], summary["test_loss"]
+    is_ensemble = len(report.members) > 1
+    bars = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
+    if is_ensemble and alone is not None:
+        bars.append(("test rows, alone", alone))
+    if test is not None:
+        bars.append(("test rows, ensemble" if is_ensemble else "test rows", test))
+    headline = words.of(best["loss"] if test is None else test)
+    said = held_out if test is None else "on the test rows"
+    lines = [said + (", by the ensemble" if is_ensemble and test is not None else "")]
+    if test is None and summary["incumbent"]:
+        lines.append("No test rows were held back.")
+    return Answer("loss", question, headline, _bars(bars, words), [Text(lines, is_quiet=True)], "progress")
+
+
+def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:
+    known = [(label, loss) for label, loss in losses if loss is not None]
+    most = max((abs(loss) for _, loss in known), default=1.0) or 1.0
+    return [
+        Bar(label, words.of(loss), max(0.0, loss / most), is_main=k == len(known) - 1 and k > 0)
+        for k, (label, loss) in enumerate(known)
+    ]
+
+
+def _failed(report: StudyReport) -> Answer:
+    n, n_all = report.summary["n_failed"], report.summary["n_trials"]
+    question = "What failed, and why"
+    if not n:
+        return Answer("failed", question, f"None of {counted(n_all, 'trial')}")
+    lines: list[str] = []
+    for group in report.failures[:_MOST_REASONS]:
+        reason = reason_text(group)
+        reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
+        lines.append(f"{len(group.trials):,} by {KINDS.get(group.kind, group.kind)}. {reason}")
+    if (more := len(report.failures) - _MOST_REASONS) > 0:
+        lines.append(f"and {counted(more, 'other reason')}")
+    return Answer(
+        "failed", question, f"{n:,} of {counted(n_all, 'trial')}", parts=[Text(lines)], more="failures"
+    )
+
+
+def _saved(report: StudyReport) -> Answer:
+    cache, seconds = report.summary["cache"], report.summary["seconds"]
+    n = cache["hits"] + cache["misses"]
+    question = "What the cache saved"
+    if not n:
+        return Answer("saved", question, "Nothing")
+    evicted = sum(step.evicted for step in report.step_times)
+    saved = max(cache["seconds_saved"], 0.0)
+    lines = [
+        f"{cache['hits']:,} of {n:,} steps served ({100 * cache['hits'] / n:.0f} %)",
+        f"on {format_seconds(seconds['evaluating'])} of evaluating",
+        f"{format_bytes(cache['size_bytes'])} kept" + (f", {evicted:,} artifacts evicted" if evicted else ""),
+    ]
+    return Answer("saved", question, format_seconds(saved), parts=[Text(lines)], more="time")
+
+
+def _next(report: StudyReport) -> Answer:
+    parts = [Command(words, purpose) for words, purpose in _commands(report)]
+    return Answer("next", "How to go on", "", parts=parts, more="again")
+
+
+def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
+    summary = report.summary
+    study, state = summary["study"], summary["state"]
+    if state == "interrupted":
+        yield shlex.join(report.reproduction.command), "go on where it stopped"
+    if report.members:
+        yield f"prefect-tune predict {study} NEW.csv --out predictions.csv", "predict new rows"
+        yield f"prefect-tune export {study} model.pkl", "take the model along"
+    if summary["n_failed"]:
+        yield retry_command(study), "run what failed again"
+    if state not in {"interrupted", "running"} and not report.reproduction.is_of_frame:
+        yield _longer(report), "search on, with a larger total"
+    yield f"prefect-tune trials {study}", "list all trials"
+
+
+def _longer(report: StudyReport) -> str:
+    """Return the command with twice the trials and seconds."""
+    words = list(report.reproduction.command)
+    for flag in ("--trials", "--budget"):
+        if flag in words:
+            place = words.index(flag) + 1
+            number = float(words[place].removesuffix("s"))
+            words[place] = f"{2 * number:.15g}" + ("s" if flag == "--budget" else "")
+    if "--trials" not in words and "--budget" not in words:
+        words += ["--budget", "20m"]
+    return shlex.join(words)

@@ -1,0 +1,50 @@
+"""How to have the study again."""
+
+import shlex
+from collections.abc import Iterator
+
+from prefect_tune.deployments.report.page import Command, Section, Table, Text
+from prefect_tune.flows.reporting.study_report import StudyReport
+
+__all__ = ["reproduction_section"]
+
+
+def reproduction_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section."""
+    of = report.reproduction
+    command = Command(shlex.join(of.command), "In an empty store, or with another --study.")
+    if of.repeats_itself:
+        finding = (
+            f"The same command with seed {of.seed} repeats its trials on one worker with a budget "
+            "of trials."
+        )
+    else:
+        finding = (
+            f"The same command with seed {of.seed} searches the same way; as seconds decide what "
+            f"{report.summary['method']} asks for, the trials will differ in part."
+        )
+    parts = [
+        *([Text(["The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."])]
+          if of.is_of_frame else [command]),
+        Table("What decides the result", ["", ""], _facts(report), is_open=True),
+    ]  # fmt: skip
+    if of.versions:
+        rows = [[package, version] for package, version in of.versions.items()]
+        parts.append(Table("Versions of the last session", ["package", "version"], rows))
+    yield Section("again", "To have it again", finding, parts)
+
+
+def _facts(report: StudyReport) -> list[list[str]]:
+    of, summary = report.reproduction, report.summary
+    facts = [
+        ("data", of.data),
+        ("digest of the data", of.dataset),
+        ("digest of the split", of.split),
+        ("space", of.space),
+        ("digest of the space", of.space_digest),
+        ("method", summary["method"]),
+        ("metric", summary["metric"]),
+        ("seed", str(of.seed)),
+        ("Prefect flow run", of.flow_run_id or "none"),
+    ]
+    return [list(fact) for fact in facts]
