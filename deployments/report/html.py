@@ -30,12 +30,16 @@ def page_html(page: Page) -> str:
         f"default-src 'none'; script-src {' '.join(sources)}; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return _environment().get_template("page.html").render(
-        page=page,
-        policy=policy,
-        style=Markup(_text("report.css")),  # noqa: S704 - our own files
-        script=Markup(script),  # noqa: S704
-        plotly=Markup(bundle.packed) if bundle else None,  # noqa: S704
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            policy=policy,
+            style=Markup(_text("report.css")),  # noqa: S704 - our own files
+            script=Markup(script),  # noqa: S704
+            plotly=Markup(bundle.packed) if bundle else None,  # noqa: S704
+        )
     )
 
 

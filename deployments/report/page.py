@@ -98,9 +98,15 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline: by step, its algorithm and the values of its hyperparameters."""
+    """A pipeline.
+
+    Attributes:
+        steps: Step, algorithm and the values of its hyperparameters.
+        idle: Steps that do nothing in it.
+    """
 
     steps: Sequence[tuple[str, str, str]]
+    idle: Sequence[str] = ()
 
     kind = "pipeline"
 
@@ -133,6 +139,7 @@ class Answer:
         id: Names its place on the screen.
         question: The question, in a few words.
         headline: The answer in one line.
+        under: Of what that is; empty where it needs no word.
         bars: Losses beside each other.
         parts: What belongs to it.
         more: The id of the section that says more; empty for none.
@@ -141,6 +148,7 @@ class Answer:
     id: str
     question: str
     headline: str
+    under: str = ""
     bars: Sequence[Bar] = ()
     parts: Sequence[Part] = ()
     more: str = ""

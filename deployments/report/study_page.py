@@ -14,6 +14,7 @@ from prefect_tune.deployments.report.sections.paths import paths_section
 from prefect_tune.deployments.report.sections.progress import progress_section
 from prefect_tune.deployments.report.sections.reproduction import reproduction_section
 from prefect_tune.deployments.report.sections.step_times import step_times_section
+from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted, format_seconds
@@ -34,13 +35,8 @@ _SECTIONS: tuple[Callable[[StudyReport], Iterator[Section]], ...] = (
 )
 
 
-def study_page(report: StudyReport, made: str) -> Page:
-    """Return the page of a study.
-
-    Args:
-        report: What is known of it.
-        made: When and by which version the page was made.
-    """
+def study_page(report: StudyReport) -> Page:
+    """Return the page of a study."""
     summary = report.summary
     return Page(
         title=summary["study"],
@@ -50,7 +46,7 @@ def study_page(report: StudyReport, made: str) -> Page:
         alert=alert_of(report),
         answers=answers_of(report),
         sections=[section for make in _SECTIONS for section in make(report)],
-        made=made,
+        made=made_now(),
     )
 
 

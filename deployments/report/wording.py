@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from math import isfinite
 from typing import Any
 
 from prefect_tune.deployments.views.console import UNITS
 from prefect_tune.flows.units import loss_name
 
-__all__ = ["LossWords", "listed_trials", "pipeline_rows", "short_number", "values_text"]
+__all__ = ["LossWords", "listed_trials", "made_now", "pipeline_rows", "short_number", "values_text"]
 
 _MOST_LISTED = 12
 
@@ -47,7 +49,7 @@ def short_number(value: float | None) -> str:
     """Return a number with four digits; a dash for none."""
     if value is None or not isfinite(value):
         return "-"
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def values_text(hyperparameters: Mapping[str, Any]) -> str:
@@ -64,6 +66,12 @@ def pipeline_rows(configuration: Mapping[str, Any]) -> list[tuple[str, str, str]
         (step, choice["algorithm"], values_text(choice["hyperparameters"]))
         for step, choice in configuration.items()
     ]
+
+
+def made_now() -> str:
+    """Return when and by which version a page is made."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"Made by prefect-tune {version('prefect-tune')} on {now}."
 
 
 def listed_trials(numbers: Sequence[int], most: int = _MOST_LISTED) -> str:

@@ -1,10 +1,10 @@
 """How to have a study again: its command, seed, versions and data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from prefect_tune.flows.study.command import run_command
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.command import continue_command, run_command
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.frames import FRAME
@@ -18,6 +18,8 @@ class Reproduction:
 
     Attributes:
         command: Words of the command that starts it anew.
+        longer: Words of the command that goes on with it, to twice its trials and seconds.
+        resumed: Words of the command that goes on where it was interrupted.
         is_of_frame: Whether its data was a DataFrame, which no command can name.
         seed: Source of all randomness.
         repeats_itself: Whether the same seed gives the same trials, on one worker and with a budget
@@ -32,6 +34,8 @@ class Reproduction:
     """
 
     command: tuple[str, ...]
+    longer: tuple[str, ...]
+    resumed: tuple[str, ...]
     is_of_frame: bool
     seed: int
     repeats_itself: bool
@@ -49,6 +53,10 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     method, problem = METHODS.get(plan.method), plan.problem
     return Reproduction(
         command=tuple(run_command(plan, record.name)),
+        longer=tuple(
+            continue_command(replace(plan, stop_rule=_doubled(plan.stop_rule)), record.name)
+        ),
+        resumed=tuple(continue_command(plan, record.name)),
         is_of_frame=plan.source.data.startswith(FRAME),
         seed=plan.seed,
         repeats_itself=method is not None and not method.draws_on_cost,
@@ -59,4 +67,11 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
         space=plan.space,
         space_digest=problem.space_digest,
         flow_run_id=plan.flow_run_id,
+    )
+
+
+def _doubled(rule: StopRule) -> StopRule:
+    trials, seconds = rule.trials, rule.seconds
+    return StopRule(
+        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
     )

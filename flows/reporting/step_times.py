@@ -48,11 +48,13 @@ class StepTimesPass:
 
     def add(self, trial: TrialDocument) -> None:
         """Take a trial."""
+        self._steps = self._steps or {step: StepTime(step) for step in trial.configuration}
         failure: Mapping[str, Sequence[Mapping[str, float]]] = trial.document["failure"] or {}
         costs = (*trial.steps, *failure.get("steps", ()))
-        for name in (names := list(dict.fromkeys(str(cost["step"]) for cost in costs))):
+        names = list(dict.fromkeys(str(cost["step"]) for cost in costs))
+        for place, name in enumerate(names):
             if name not in self._steps:
-                self._enter(name, names[names.index(name) + 1 :])
+                self._enter(name, names[place - 1] if place else None)
         for cost in costs:
             step = self._steps[str(cost["step"])]
             step.load_seconds += cost["load_seconds"]
@@ -63,10 +65,10 @@ class StepTimesPass:
                 step.made += 1
                 step.made_seconds += cost["seconds"]
 
-    def _enter(self, name: str, later: Sequence[str]) -> None:
-        """Enter a step where it runs: a pipeline lacks those that hand on what they were given."""
+    def _enter(self, name: str, after: str | None) -> None:
+        """Enter a step that is fixed, and so in no configuration, behind another or in front."""
         known = list(self._steps.items())
-        place = next((k for k, (other, _) in enumerate(known) if other in later), len(known))
+        place = 0 if after is None else list(self._steps).index(after) + 1
         self._steps = dict([*known[:place], (name, StepTime(name)), *known[place:]])
 
     def found(self, index: ArtifactIndex, study: str) -> list[StepTime]:
@@ -81,4 +83,4 @@ class StepTimesPass:
                 steps[name].evicted, steps[name].evicted_bytes = n, size_bytes
             else:
                 steps[name].refused = n
-        return list(steps.values())
+        return [step for step in steps.values() if step.made or step.served]

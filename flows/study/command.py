@@ -1,15 +1,15 @@
-"""The command that would start a study anew, from its plan.
+"""The commands that start a study anew, or go on with it, from its plan.
 
 Light to import: whoever only looks at a study is told it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 
-__all__ = ["DEFAULT_SPACES", "run_command"]
+__all__ = ["DEFAULT_SPACES", "continue_command", "run_command"]
 
 DEFAULT_SPACES = frozenset({"modern", "modern_regression", "healthcare"})
 """Each is the default for the only kind of data and target that it takes."""
@@ -30,13 +30,31 @@ def run_command(plan: StudyPlan, name: str) -> list[str]:
         plan: What the study is run with.
         name: What it is to be called.
     """
+    options = (*_source(plan), *_split(plan), *_search(plan), *_stop_rule(plan), *_limits(plan))
+    return _words(plan, (*options, ("--study", name)))
+
+
+def continue_command(plan: StudyPlan, name: str) -> list[str]:
+    """Return the words of the `prefect-tune run` that goes on with such a study.
+
+    What is left out stays as it is, so only the data, the stop rule and a cache that is off are named.
+
+    Args:
+        plan: What the study is run with from now on.
+        name: What it is called.
+    """
+    options = *_source(plan), *_stop_rule(plan), *_cache(plan)
+    return _words(plan, (*options, ("--study", name)))
+
+
+def _words(plan: StudyPlan, options: Iterable[tuple[str, str | None]]) -> list[str]:
     words = ["prefect-tune", "run", plan.source.data]
-    for flag, value in (*_data(plan), *_search(plan), *_budget(plan), ("--study", name)):
+    for flag, value in options:
         words += [flag] if value is None else [flag, value]
     return words
 
 
-def _data(plan: StudyPlan) -> Options:
+def _source(plan: StudyPlan) -> Options:
     source = plan.source
     given = (
         ("--target", source.target),
@@ -45,18 +63,21 @@ def _data(plan: StudyPlan) -> Options:
         ("--test", source.test),
     )
     yield from ((flag, value) for flag, value in given if value is not None)
-    if source.test is None and plan.test_size not in {None, _DEFAULT_TEST_SIZE}:
-        yield "--test-size", f"{plan.test_size:.15g}"
-    if plan.holdout is not None:
-        yield "--holdout", f"{plan.holdout:.15g}"
-    elif plan.folds not in {None, _DEFAULT_FOLDS}:
-        yield "--folds", str(plan.folds)
     if source.group is not None:
         yield "--group", source.group
     yield from (("--drop", column) for column in source.drop)
     yield from (("--categorical", column) for column in source.categorical)
     if source.drop_missing_target:
         yield "--drop-missing-target", None
+
+
+def _split(plan: StudyPlan) -> Options:
+    if plan.source.test is None and plan.test_size not in {None, _DEFAULT_TEST_SIZE}:
+        yield "--test-size", f"{plan.test_size:.15g}"
+    if plan.holdout is not None:
+        yield "--holdout", f"{plan.holdout:.15g}"
+    elif plan.folds not in {None, _DEFAULT_FOLDS}:
+        yield "--folds", str(plan.folds)
 
 
 def _search(plan: StudyPlan) -> Options:
@@ -88,15 +109,22 @@ def _search(plan: StudyPlan) -> Options:
         yield "--option", f"{option}={value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _budget(plan: StudyPlan) -> Options:
+def _stop_rule(plan: StudyPlan) -> Options:
     rule = plan.stop_rule
     if rule.trials is not None:
         yield "--trials", str(rule.trials)
     if rule.seconds is not None and (rule.trials is not None or rule.seconds != _DEFAULT_SECONDS):
         yield "--budget", f"{rule.seconds:.15g}s"
+
+
+def _limits(plan: StudyPlan) -> Options:
     if plan.trial_seconds is not None:
         yield "--trial-timeout", f"{plan.trial_seconds:.15g}s"
     if plan.trial_memory_bytes is not None:
         yield "--trial-memory", f"{plan.trial_memory_bytes}B"
+    yield from _cache(plan)
+
+
+def _cache(plan: StudyPlan) -> Options:
     if not plan.use_cache:
         yield "--no-cache", None

@@ -1,7 +1,8 @@
 """The five answers of the first screen: what was found, how good, what failed, saved, and next."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, floor, log10
 from typing import Any
 
 from prefect_tune.deployments.report.page import Answer, Bar, Command, Pipeline, Text
@@ -57,15 +58,26 @@ def _best(report: StudyReport) -> Answer:
         headline += ", beyond the limits"
     lines = []
     if len(members) > 1:
-        lines = [f"The final model is an ensemble of {counted(len(members), 'trial')}, this one among them."]
+        lines = [
+            f"The final model is an ensemble of {counted(len(members), 'trial')}, this one among them."
+        ]
         if best["trial"] not in {member.trial for member in members}:
             lines = [f"The final model is an ensemble of {counted(len(members), 'other trial')}."]
     bounds = report.summary["constraints"]
     for name, bound in bounds.items():
         value = best["constraints"].get(name)
         lines.append(f"{name}: {short_number(value)} of at most {bound:g}")
-    parts = [Pipeline(pipeline_rows(best["configuration"])), *([Text(lines, is_quiet=True)] if lines else [])]
-    return Answer("best", question, headline, parts=parts, more="model" if len(members) > 1 else "paths")
+    parts = [_pipeline(best["configuration"]), *([Text(lines, is_quiet=True)] if lines else [])]
+    return Answer(
+        "best", question, headline, parts=parts, more="model" if len(members) > 1 else "paths"
+    )
+
+
+def _pipeline(configuration: Mapping[str, Any]) -> Pipeline:
+    """Return a pipeline, its steps that do nothing named together."""
+    rows = pipeline_rows(configuration)
+    idle = [step for step, algorithm, _ in rows if algorithm == "none"]
+    return Pipeline([row for row in rows if row[0] not in idle], idle)
 
 
 def _loss(report: StudyReport) -> Answer:
@@ -73,7 +85,8 @@ def _loss(report: StudyReport) -> Answer:
     best = _shown(report)
     question = f"Its {words.name}"
     if best is None:
-        return Answer("loss", question, "-", _bars([("guessing", summary["chance_loss"])], words))
+        bars = _bars([("guessing", summary["chance_loss"])], words)
+        return Answer("loss", question, "-", "", bars)
     held_out = "cross-validated" if summary["holdout"] is None else "held out"
     alone, test = summary["single_best_test_loss"], summary["test_loss"]
     is_ensemble = len(report.members) > 1
@@ -84,10 +97,10 @@ def _loss(report: StudyReport) -> Answer:
         bars.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best["loss"] if test is None else test)
     said = held_out if test is None else "on the test rows"
-    lines = [said + (", by the ensemble" if is_ensemble and test is not None else "")]
+    under = said + (", by the ensemble" if is_ensemble and test is not None else "")
     if test is None and summary["incumbent"]:
-        lines.append("No test rows were held back.")
-    return Answer("loss", question, headline, _bars(bars, words), [Text(lines, is_quiet=True)], "progress")
+        under += "; not tested on other rows"
+    return Answer("loss", question, headline, under, _bars(bars, words), more="progress")
 
 
 def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:
@@ -112,7 +125,11 @@ def _failed(report: StudyReport) -> Answer:
     if (more := len(report.failures) - _MOST_REASONS) > 0:
         lines.append(f"and {counted(more, 'other reason')}")
     return Answer(
-        "failed", question, f"{n:,} of {counted(n_all, 'trial')}", parts=[Text(lines)], more="failures"
+        "failed",
+        question,
+        f"{n:,} of {counted(n_all, 'trial')}",
+        parts=[Text(lines)],
+        more="failures",
     )
 
 
@@ -127,7 +144,8 @@ def _saved(report: StudyReport) -> Answer:
     lines = [
         f"{cache['hits']:,} of {n:,} steps served ({100 * cache['hits'] / n:.0f} %)",
         f"on {format_seconds(seconds['evaluating'])} of evaluating",
-        f"{format_bytes(cache['size_bytes'])} kept" + (f", {evicted:,} artifacts evicted" if evicted else ""),
+        f"{format_bytes(cache['size_bytes'])} kept"
+        + (f", {evicted:,} artifacts evicted" if evicted else ""),
     ]
     return Answer("saved", question, format_seconds(saved), parts=[Text(lines)], more="time")
 
@@ -141,25 +159,34 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     summary = report.summary
     study, state = summary["study"], summary["state"]
     if state == "interrupted":
-        yield shlex.join(report.reproduction.command), "go on where it stopped"
+        yield shlex.join(report.reproduction.resumed), "go on where it stopped"
     if report.members:
         yield f"prefect-tune predict {study} NEW.csv --out predictions.csv", "predict new rows"
         yield f"prefect-tune export {study} model.pkl", "take the model along"
     if summary["n_failed"]:
         yield retry_command(study), "run what failed again"
     if state not in {"interrupted", "running"} and not report.reproduction.is_of_frame:
-        yield _longer(report), "search on, with a larger total"
+        if summary["incumbent"] is None and summary["nearest_infeasible"] is not None:
+            yield (
+                shlex.join(_loosened(report)),
+                "search on, within limits that the nearest one meets",
+            )
+        yield shlex.join(report.reproduction.longer), "search on, with twice the total"
     yield f"prefect-tune trials {study}", "list all trials"
 
 
-def _longer(report: StudyReport) -> str:
-    """Return the command with twice the trials and seconds."""
-    words = list(report.reproduction.command)
-    for flag in ("--trials", "--budget"):
-        if flag in words:
-            place = words.index(flag) + 1
-            number = float(words[place].removesuffix("s"))
-            words[place] = f"{2 * number:.15g}" + ("s" if flag == "--budget" else "")
-    if "--trials" not in words and "--budget" not in words:
-        words += ["--budget", "20m"]
-    return shlex.join(words)
+def _loosened(report: StudyReport) -> list[str]:
+    """Return the command that goes on within limits that the nearest trial meets."""
+    summary, words = report.summary, list(report.reproduction.longer)
+    nearest = summary["nearest_infeasible"]["constraints"]
+    for name, bound in summary["constraints"].items():
+        value = nearest.get(name)
+        is_met = value is None or value <= bound
+        words += ["--constraint", f"{name}<={bound if is_met else _rounded_up(value):.15g}"]
+    return words
+
+
+def _rounded_up(value: float) -> float:
+    """Return a number of two digits that is not below another one."""
+    unit = 10.0 ** (floor(log10(value)) - 1)
+    return ceil(value / unit) * unit

@@ -41,4 +41,8 @@ def _phases(report: StudyReport) -> list[Table]:
         for phase, losses in counts.items()
         for known in [[loss for loss in losses if loss is not None]]
     ]
-    return [Table("Why trials were asked for", ["phase", "#trials", "#least loss"], rows)] if rows else []
+    return (
+        [Table("Why trials were asked for", ["phase", "#trials", "#least loss"], rows)]
+        if rows
+        else []
+    )

@@ -60,7 +60,9 @@ def _levels(found: Fidelities) -> Figure:
         for level in found.levels
     ]
     traces = [
-        bar("with a loss", labels, [level.ended for level in found.levels], "var(--c0)", hover=hover),
+        bar(
+            "with a loss", labels, [level.ended for level in found.levels], "var(--c0)", hover=hover
+        ),
         bar("failed", labels, [level.failed for level in found.levels], "var(--c3)", hover=hover),
     ]
     layout = {
@@ -133,7 +135,9 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
         seen.add(curve.model)
     layout = {
         "xaxis": axis("epochs", rangemode="tozero"),
-        "yaxis": axis(words.axis, range=visible_losses([x for c in found.curves for x in c.losses])),
+        "yaxis": axis(
+            words.axis, range=visible_losses([x for c in found.curves for x in c.losses])
+        ),
     }
     n = len(found.curves)
     shown = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""

@@ -35,7 +35,7 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
 def input_name(chosen: Input) -> str:
     """Return what people call an input of the space."""
     if chosen.hyperparameter is None:
-        return f"{chosen.step}: which algorithm"
+        return f"algorithm of {chosen.step}"
     return f"{chosen.hyperparameter} of {chosen.algorithm}"
 
 
@@ -57,13 +57,9 @@ def _finding(found: Importance, shown: Sequence[Effect]) -> str:
     others = [input_name(effect.input) for effect in shown[1:3] if effect.total >= 0.05]
     then = f"; next {' and '.join(others)}" if others else ""
     return (
-        f"{_upper(input_name(first.input))} mattered most: it has a part in {share} of the "
+        f"The {input_name(first.input)} mattered most: it has a part in {share} of the "
         f"differences{then}. {_trust(found)}"
     )
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _trust(found: Importance) -> str:
@@ -88,10 +84,14 @@ def _figure(shown: Sequence[Effect]) -> Figure:
             f"{label}: {value:.1f} % ± {error:.1f} {name}"
             for label, value, error in zip(labels, values, errors, strict=True)
         ]
-        whiskers = {"type": "data", "array": errors, "color": "var(--muted)", "thickness": 1.2}
+        below = [min(error, value) for error, value in zip(errors, values, strict=True)]
+        whiskers = {
+            "type": "data", "symmetric": False, "array": errors, "arrayminus": below,
+            "color": "var(--muted)", "thickness": 1.2, "width": 3,
+        }  # fmt: skip
         traces.append(bar(name, labels, values, paint, hover=said, error_x=whiskers))
     layout = {
-        "xaxis": axis("share of the variance of the loss, %", rangemode="tozero"),
+        "xaxis": axis("share of the variance, %", rangemode="tozero"),
         "yaxis": axis("", autorange="reversed", type="category"),
         "barmode": "group",
         "bargap": 0.25,
@@ -115,7 +115,8 @@ def _table(effects: Sequence[Effect]) -> Table:
 
 
 def _how(found: Importance, words: LossWords) -> Text:
-    clipped = "" if found.bound is None else f" A {words.name} above {words.of(found.bound)} counts as that."
+    bound = words.of(found.bound)
+    clipped = f" Losses above {bound} count as {bound}." if found.bound is not None else ""
     return Text(
         [
             "Functional ANOVA (Hutter et al. 2014): random forests learn the loss from "

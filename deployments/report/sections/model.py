@@ -35,7 +35,9 @@ def _finding(report: StudyReport, words: LossWords) -> str:
         gain = summary["single_best_test_loss"] - summary["test_loss"]
         alone = words.of(summary["single_best_test_loss"])
         how = "better than" if gain > 0 else "no better than"
-        tested = f"; on the test rows {words.of(summary['test_loss'])}, {how} the best trial's {alone}"
+        tested = (
+            f"; on the test rows {words.of(summary['test_loss'])}, {how} the best trial's {alone}"
+        )
     kind = (summary["ensemble"] or {}).get("kind", "method")
     kind = f"{kind} ensemble" if kind != "method" else "ensemble of the method"
     article = "An" if kind[0] in "aeiou" else "A"

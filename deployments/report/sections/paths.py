@@ -37,7 +37,9 @@ def _finding(report: StudyReport, words: LossWords) -> str:
     if not ranked:
         return f"{said}; none ran in full."
     best, use = ranked[0]
-    said += f"; at step {model.step} {best} came to the least {words.name}, {words.of(use.best_loss)}"
+    said += (
+        f"; at step {model.step} {best} came to the least {words.name}, {words.of(use.best_loss)}"
+    )
     if len(ranked) > 1:
         other, second = ranked[1]
         said += f", then {other} with {words.of(second.best_loss)}"
@@ -61,10 +63,10 @@ def _figure(steps: Sequence[StepUse], words: LossWords) -> Iterator[Figure]:
     ]
     best, medians = [u.best_loss for _, _, u in rows], [u.median_loss for _, _, u in rows]
     y = {"y": labels}
+    ticks = {"color": "var(--c0)", "symbol": "line-ns-open", "size": 14, "line": {"width": 2.5}}
     traces = [
         points("best", best, [], "var(--c3)", size=11, opacity=1, labels=hover) | y,
-        points("median", medians, [], "var(--c0)", symbol="line-ns-open", size=13, opacity=1,
-               labels=hover) | y,
+        points("median", medians, [], "var(--c0)", labels=hover) | y | {"marker": ticks},
     ]  # fmt: skip
     low, high = visible_losses([*best, *medians])
     layout = {

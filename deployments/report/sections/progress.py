@@ -22,13 +22,17 @@ def progress_section(report: StudyReport) -> Iterator[Section]:
         return
     words = LossWords(report.summary["metric"])
     seconds = "trials" if progress.is_order_only else "seconds"
-    over_time = _figure(report, words, progress.seconds, "progress-time", f"Over {seconds}", seconds)
+    over_time = _figure(
+        report, words, progress.seconds, "progress-time", f"Over {seconds}", seconds
+    )
     counts = list(range(1, len(progress.number) + 1))
     over_trials = _figure(
         report, words, counts, "progress-trials", "Over evaluations", "evaluations told"
     )
     figures = [over_trials] if progress.is_order_only else [over_time, over_trials]
-    yield Section("progress", "How the loss fell", _finding(report, words), [*figures, _table(report)])
+    yield Section(
+        "progress", "How the loss fell", _finding(report, words), [*figures, _table(report)]
+    )
 
 
 def visible_losses(losses: Sequence[float | None]) -> list[float]:
@@ -113,7 +117,16 @@ def _tested(report: StudyReport, words: LossWords, end: float) -> Iterator[dict[
     loss, alone = _test_losses(report)
     if loss is not None:
         label = f"final model on the test rows: {words.of(loss)}"
-        yield points("test rows", [end], [loss], "var(--c5)", symbol="star", size=15, opacity=1, labels=[label])
+        yield points(
+            "test rows",
+            [end],
+            [loss],
+            "var(--c5)",
+            symbol="star",
+            size=15,
+            opacity=1,
+            labels=[label],
+        )
 
 
 def _guessing(chance: float) -> dict[str, object]:

@@ -48,7 +48,13 @@ def _figure(report: StudyReport) -> Figure:
     ]
     traces = [
         bar("made", labels, [s.made_seconds for s in steps], "var(--c0)", hover=made),
-        bar("saved by the cache", labels, [max(s.saved_seconds, 0) for s in steps], "var(--c2)", hover=saved),
+        bar(
+            "saved by the cache",
+            labels,
+            [max(s.saved_seconds, 0) for s in steps],
+            "var(--c2)",
+            hover=saved,
+        ),
     ]
     layout = {
         "xaxis": axis("seconds, all trials together"),

@@ -85,7 +85,8 @@ def _bound(bound: float) -> dict[str, object]:
     return {
         "type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": bound, "x1": bound,
         "line": {"color": "var(--ink)", "dash": "dash", "width": 1.5},
-        "label": {"text": "limit", "textposition": "end", "font": {"color": "var(--ink)", "size": 12}},
+        "label": {"text": "limit", "textposition": "end", "textangle": 0, "xanchor": "right",
+                  "yanchor": "top", "font": {"color": "var(--ink)", "size": 12}},
     }  # fmt: skip
 
 

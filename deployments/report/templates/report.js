@@ -129,7 +129,6 @@
     if (next) { draw(next); later(drawRest); } else { root.dataset.figures = "drawn"; }
   };
   addEventListener("beforeprint", () => {
-    document.querySelectorAll("details.numbers").forEach((one) => { one.wasOpen = one.open; });
     root.dataset.theme = "light";
     figures.forEach((figure) => draw(figure, paperWidth));
   });

@@ -9,7 +9,7 @@ from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.study.command import DEFAULT_SPACES, run_command
+from prefect_tune.flows.study.command import DEFAULT_SPACES, continue_command, run_command
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.tasks.catalogue import spaces
@@ -105,3 +105,13 @@ def test_the_default_spaces_are_those_of_the_catalogue() -> None:
 @pytest.mark.parametrize("plan", [PLAIN, FULL], ids=["plain", "full"])
 def test_the_words_are_texts(plan: StudyPlan) -> None:
     assert all(isinstance(word, str) for word in run_command(plan, "s"))
+
+
+def test_going_on_names_the_data_and_totals_and_nothing_that_could_not_change() -> None:
+    words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
+    assert continue_command(PLAIN, "s") == words
+    found = parsed(continue_command(FULL, "s"))
+    assert (found.source.drop, found.stop_rule) == (FULL.source.drop, FULL.stop_rule)
+    assert found.use_cache is False
+    for field in ("space", "method", "metric", "seed", "folds", "holdout", "epochs", "race"):
+        assert getattr(found, field) is None, field
