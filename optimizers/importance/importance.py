@@ -27,7 +27,7 @@ LEAST_TRIALS = 20
 """Configurations that a forest needs before what it says is worth asking."""
 LEAST_R2 = 0.2
 """Out-of-bag R2 below which the shares are of noise."""
-_MOST_TRIALS = 1_500
+_MOST_TRIALS = 1_000
 """Configurations that the forests are fitted to; of more, so many at random."""
 
 

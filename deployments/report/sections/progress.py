@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import axis, numbers, plot, points, staircase
-from prefect_tune.deployments.report.thinning import thinned
+from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.progress import Progress
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -77,8 +77,10 @@ def _figure(
     led = [f"trial {lead.trial}: {words.of(lead.loss)}, led from here" for lead in leads]
     traces = []
     n_shown = n_all = 0
-    for name, paint, symbol, positions in _clouds(progress):
-        shown, n = _thin(progress, positions, {lead.trial for lead in leads}), len(positions)
+    clouds = list(_clouds(progress))
+    for name, paint, symbol, positions in clouds:
+        shown = _thin(progress, positions, {lead.trial for lead in leads}, MOST_POINTS // len(clouds))
+        n = len(positions)
         n_shown, n_all = n_shown + len(shown), n_all + n
         labels = [_label(progress, i, words) for i in shown]
         losses = [progress.loss[i] for i in shown]
@@ -148,9 +150,9 @@ def _clouds(progress: Progress) -> Iterator[tuple[str, str, str, list[int]]]:
         yield "in full", "var(--c0)", "circle", full
 
 
-def _thin(progress: Progress, positions: Sequence[int], leads: set[int]) -> list[int]:
+def _thin(progress: Progress, positions: Sequence[int], leads: set[int], most: int) -> list[int]:
     keep = {k for k, i in enumerate(positions) if progress.number[i] in leads}
-    return [positions[k] for k in thinned([progress.loss[i] for i in positions], keep)]
+    return [positions[k] for k in thinned([progress.loss[i] for i in positions], keep, most)]
 
 
 def _label(progress: Progress, i: int, words: LossWords) -> str:
