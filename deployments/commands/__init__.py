@@ -2,7 +2,7 @@
 
 `run` searches and retries, `compare` compares methods, `serve` serves deployments; `flow_run` calls
 their flows and follows them. `study`, `model` and `artifacts` look at what came out and use it,
-`report` writes one down, `catalogue` lists what there is, `cohort` writes a synthetic one. All share
-`options`, `output`, the `store` that they look into, pages as they are `written_page`, `usage` and
+`report` writes it down, `catalogue` lists what there is, `cohort` writes a synthetic one. All share
+`options`, `output`, the `store` that they look into, reports as a `written_page`, `usage` and
 `errors`.
 """

@@ -21,9 +21,9 @@ def report(
 ) -> None:
     """Write a report of STUDY: one HTML file that needs no network.
 
-    It says what was found, how good that is, what failed and why, what the cache saved and how to go
-    on; then how the loss fell, what was tried, what mattered, where the time went, limits, trainings,
-    the method's decisions, and how to have the study again.
+    It says what was found, how good that is, what failed and why, what the cache saved, and how to
+    go on; then how the loss fell, what was tried, what mattered, where the time went, limits,
+    trainings, the method's decisions, and how to have the study again.
 
     With --json the same is printed as a document, and a file is written only where --out names one.
     """

@@ -1,7 +1,7 @@
 """A page as one HTML file that needs nothing else: no network, no other file.
 
-Its Content-Security-Policy lets two scripts run, its own and Plotly's, each named by its digest, and
-nothing be loaded: whatever name or message a study brings along, it is text.
+Its Content-Security-Policy lets two scripts run, its own and Plotly's, each named by its digest,
+and nothing be loaded: whatever name or message a study brings along, it is text.
 """
 
 from functools import cache

@@ -10,7 +10,18 @@ from typing import Any
 
 from prefect_tune.deployments.views.plain import shown
 
-__all__ = ["axis", "bar", "colour", "numbers", "plot", "plain", "points", "staircase", "texts"]
+__all__ = [
+    "axis",
+    "bar",
+    "colour",
+    "numbers",
+    "plain",
+    "plot",
+    "points",
+    "staircase",
+    "texts",
+    "visible_losses",
+]
 
 Values = Mapping[str, Any]
 _COLOURS = 7
@@ -34,6 +45,14 @@ def texts(values: Iterable[str]) -> list[str]:
 def numbers(values: Iterable[float | None]) -> list[float | None]:
     """Return numbers with five digits, None for what is none: that is what a figure shows."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
+
+
+def visible_losses(losses: Iterable[float | None]) -> list[float]:
+    """Return the range of an axis that shows the better losses far apart, and not the worst."""
+    known = sorted(loss for loss in losses if loss is not None)
+    low, high = known[0], known[min(len(known) - 1, int(0.85 * len(known)))]
+    margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
+    return [low - margin, high + margin]
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:

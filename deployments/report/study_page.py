@@ -14,8 +14,8 @@ from prefect_tune.deployments.report.sections.paths import paths_section
 from prefect_tune.deployments.report.sections.progress import progress_section
 from prefect_tune.deployments.report.sections.reproduction import reproduction_section
 from prefect_tune.deployments.report.sections.step_times import step_times_section
-from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
+from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted, format_seconds
 

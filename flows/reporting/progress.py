@@ -109,7 +109,7 @@ class ProgressPass:
         said = [lead for _, _, lead in events]
         is_said = any(lead is not None for lead in said)
         leads = self._leads(times, said if is_said else self._best_so_far(numbers))
-        last = {number: seconds for number, seconds in zip(numbers, times, strict=True)}
+        last = dict(zip(numbers, times, strict=True))
         in_order = sorted(last, key=lambda number: last[number])
         return self._columns(in_order, last, leads, is_order_only, _phases(ledger, study))
 

@@ -52,7 +52,7 @@ class TradeOffsPass:
             return
         self._n_full += 1
         for name, value in trial.quantities.items():
-            if value is None or not isfinite(value):
+            if not isfinite(value):
                 continue
             of = self._found.setdefault(name, TradeOff(name, None))
             of.trials.append(trial.number)

@@ -37,7 +37,7 @@ def run_command(plan: StudyPlan, name: str) -> list[str]:
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
     """Return the words of the `prefect-tune run` that goes on with such a study.
 
-    What is left out stays as it is, so only the data, the stop rule and a cache that is off are named.
+    What is left out stays as it is, so only data, stop rule and a cache that is off are named.
 
     Args:
         plan: What the study is run with from now on.
@@ -81,7 +81,6 @@ def _split(plan: StudyPlan) -> Options:
 
 
 def _search(plan: StudyPlan) -> Options:
-    method = METHODS.get(plan.method)
     is_default_space = plan.space in DEFAULT_SPACES
     if not is_default_space:
         yield "--space", plan.space
@@ -93,6 +92,16 @@ def _search(plan: StudyPlan) -> Options:
         yield "--metric", plan.metric
     if plan.positive is not None:
         yield "--positive", plan.positive
+    if plan.seed != 0:
+        yield "--seed", str(plan.seed)
+    for option, value in plan.options.items():
+        yield "--option", f"{option}={value if isinstance(value, str) else json.dumps(value)}"
+    yield from _evaluation(plan)
+
+
+def _evaluation(plan: StudyPlan) -> Options:
+    """Yield how configurations are evaluated, and what is made of them."""
+    method = METHODS.get(plan.method)
     for bounded in plan.bounds:
         yield "--constraint", f"{bounded.quantity.text}<={bounded.bound:.15g}"
     if plan.ensemble is not None:
@@ -103,10 +112,6 @@ def _search(plan: StudyPlan) -> Options:
         yield "--race" if plan.race else "--no-race", None
     if plan.start_from is not None:
         yield "--start", plan.start_from
-    if plan.seed != 0:
-        yield "--seed", str(plan.seed)
-    for option, value in plan.options.items():
-        yield "--option", f"{option}={value if isinstance(value, str) else json.dumps(value)}"
 
 
 def _stop_rule(plan: StudyPlan) -> Options:

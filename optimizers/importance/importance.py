@@ -77,7 +77,7 @@ def importance_of(
     if np.ptp(clipped) == 0:
         return Importance(n, bound, reason="all losses are the same")
     candidates = CandidateSpace(space)
-    X = candidates.features(candidates.encode(configurations[row] for row in rows))
+    X = candidates.features(candidates.encode(configurations[int(row)] for row in rows))
     forests = BaggedForests.fit(X, clipped, seed)
     if forests.r2 < LEAST_R2:
         reason = "the configurations do not tell their losses well enough"

@@ -37,8 +37,8 @@ class PriorDraws:
     """Pairs of independent draws A and B of a space's prior, as Saltelli et al. (2010) need them.
 
     Each input is drawn by itself: an algorithm of each step evenly, a position of each
-    hyperparameter evenly on its scale. A hyperparameter that is not active, and the choice at a step
-    that the model ignores, then simply have no effect, which makes the decomposition of the
+    hyperparameter evenly on its scale. A hyperparameter that is not active, and the choice at a
+    step that the model ignores, then simply have no effect, which makes the decomposition of the
     variance well defined on a conditional space. Paths that cannot run are drawn too: without them
     the choices would not be independent.
 

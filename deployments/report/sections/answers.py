@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, floor, log10
 from typing import Any
 
-from prefect_tune.deployments.report.page import Answer, Bar, Command, Pipeline, Text
+from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text
 from prefect_tune.deployments.report.sections.failures import KINDS, reason_text, retry_command
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
+from prefect_tune.flows.reporting.members import Member
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted, format_bytes, format_seconds
 
@@ -47,30 +48,33 @@ def _shown(report: StudyReport) -> dict[str, Any] | None:
 
 def _best(report: StudyReport) -> Answer:
     best, members = _shown(report), report.members
-    question = "The best pipeline"
+    is_near = report.summary["incumbent"] is None and best is not None
+    question = "The pipeline nearest to the limits" if is_near else "The best pipeline"
     if best is None:
         n = report.summary["n_trials"]
         said = "No trial has run in full yet." if n else "No trial has ended yet."
         return Answer("best", question, said)
     of = f" ({best['fidelity']})" if best["fidelity"] else ""
     headline = f"Trial {best['trial']}{of}"
-    if not report.summary["incumbent"]:
-        headline += ", beyond the limits"
-    lines = []
+    lines = [*_ensemble_lines(members, best["trial"]), *_limit_lines(report, best)]
+    parts: list[Part] = [_pipeline(best["configuration"])]
+    if lines:
+        parts.append(Text(lines, is_quiet=True))
+    more = "model" if len(members) > 1 else "limits" if is_near else "paths"
+    return Answer("best", question, headline, parts=parts, more=more)
+
+
+def _ensemble_lines(members: Sequence[Member], best: int) -> Iterator[str]:
     if len(members) > 1:
-        lines = [
-            f"The final model is an ensemble of {counted(len(members), 'trial')}, this one among them."
-        ]
-        if best["trial"] not in {member.trial for member in members}:
-            lines = [f"The final model is an ensemble of {counted(len(members), 'other trial')}."]
-    bounds = report.summary["constraints"]
-    for name, bound in bounds.items():
+        is_in = best in {member.trial for member in members}
+        of = counted(len(members), "trial" if is_in else "other trial")
+        yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
+
+
+def _limit_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
+    for name, bound in report.summary["constraints"].items():
         value = best["constraints"].get(name)
-        lines.append(f"{name}: {short_number(value)} of at most {bound:g}")
-    parts = [_pipeline(best["configuration"]), *([Text(lines, is_quiet=True)] if lines else [])]
-    return Answer(
-        "best", question, headline, parts=parts, more="model" if len(members) > 1 else "paths"
-    )
+        yield f"{name}: {short_number(value)} of at most {bound:g}"
 
 
 def _pipeline(configuration: Mapping[str, Any]) -> Pipeline:
@@ -90,17 +94,17 @@ def _loss(report: StudyReport) -> Answer:
     held_out = "cross-validated" if summary["holdout"] is None else "held out"
     alone, test = summary["single_best_test_loss"], summary["test_loss"]
     is_ensemble = len(report.members) > 1
-    bars = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
+    losses = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
     if is_ensemble and alone is not None:
-        bars.append(("test rows, alone", alone))
+        losses.append(("test rows, alone", alone))
     if test is not None:
-        bars.append(("test rows, ensemble" if is_ensemble else "test rows", test))
+        losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best["loss"] if test is None else test)
     said = held_out if test is None else "on the test rows"
     under = said + (", by the ensemble" if is_ensemble and test is not None else "")
     if test is None and summary["incumbent"]:
         under += "; not tested on other rows"
-    return Answer("loss", question, headline, under, _bars(bars, words), more="progress")
+    return Answer("loss", question, headline, under, _bars(losses, words), more="progress")
 
 
 def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:

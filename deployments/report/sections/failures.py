@@ -20,7 +20,7 @@ KINDS = {
 """Kinds of failures, as people say them."""
 _ADVICE = {
     "timeout": "With more time: add --trial-timeout 5m, for instance.",
-    "memory": "With more memory: add --trial-memory 8GB, for instance, or run with fewer --workers.",
+    "memory": "With more memory: add --trial-memory 8GB, for instance, or take fewer --workers.",
     "crashed": "Its worker's process ended by itself, often for lack of memory.",
 }
 _MOST_GROUPS = 20
@@ -35,10 +35,13 @@ def failures_section(report: StudyReport) -> Iterator[Section]:
     parts: list[Part] = [_table(report)]
     for group in groups[:_MOST_GROUPS]:
         parts += _parts(group, study)
+    if len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED:
+        parts.append(Command(retry_command(study), "Runs all failed trials again."))
     if len(groups) > _MOST_GROUPS:
         rest = sum(len(group.trials) for group in groups[_MOST_GROUPS:])
-        parts.append(Text([f"{counted(len(groups) - _MOST_GROUPS, 'other reason')}, "
-                           f"{counted(rest, 'trial')} in all: prefect-tune trials {study} --failed"]))  # fmt: skip
+        others = counted(len(groups) - _MOST_GROUPS, "other reason")
+        parts.append(Text([f"and {others}, of {counted(rest, 'trial')} in all"]))
+        parts.append(Command(f"prefect-tune trials {study} --failed", "Lists all that failed."))
     yield Section("failures", "What failed", _finding(report), parts)
 
 
@@ -50,7 +53,7 @@ def reason_text(group: FailureGroup) -> str:
 
 
 def retry_command(study: str, group: FailureGroup | None = None) -> str:
-    """Return the command that runs failed trials again: those of a group if they are few, or all."""
+    """Return the command that runs failed trials again, those of a small group or all of them."""
     words = ["prefect-tune", "retry", study]
     if group is not None and len(group.trials) <= _MOST_NAMED:
         words += [word for number in group.trials for word in ("--trial", str(number))]
@@ -61,7 +64,8 @@ def _finding(report: StudyReport) -> str:
     groups, summary = report.failures, report.summary
     n, seconds = summary["n_failed"], sum(group.seconds for group in groups)
     first = groups[0]
-    said = f"{counted(n, 'trial')} of {summary['n_trials']:,} failed and took {format_seconds(seconds)}"
+    of = f"{counted(n, 'trial')} of {summary['n_trials']:,}"
+    said = f"{of} failed and took {format_seconds(seconds)}"
     if len(groups) == 1:
         return f"{said}, by {KINDS.get(first.kind, first.kind)}: {reason_text(first)}."
     return (
@@ -78,7 +82,11 @@ def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
     yield Text(lines)
     if group.traceback:
         yield Fold(f"Traceback of trial {group.trials[0]}", group.traceback)
-    yield Command(retry_command(study, group), _ADVICE.get(group.kind, "Runs them again."))
+    advice = _ADVICE.get(group.kind, "")
+    if len(group.trials) <= _MOST_NAMED:
+        yield Command(retry_command(study, group), f"Runs them again. {advice}")
+    elif advice:
+        yield Text([f"  {advice}"], is_quiet=True)
 
 
 def _table(report: StudyReport) -> Table:

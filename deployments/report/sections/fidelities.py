@@ -3,8 +3,16 @@
 from collections.abc import Iterator
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, bar, colour, numbers, plain, plot, texts
-from prefect_tune.deployments.report.sections.progress import visible_losses
+from prefect_tune.deployments.report.plots import (
+    axis,
+    bar,
+    colour,
+    numbers,
+    plain,
+    plot,
+    texts,
+    visible_losses,
+)
 from prefect_tune.deployments.report.thinning import thinned
 from prefect_tune.deployments.report.wording import LossWords, listed_trials
 from prefect_tune.flows.reporting.fidelities import Fidelities, TrainingCurve
@@ -38,10 +46,8 @@ def _finding(found: Fidelities) -> str:
     n_all = sum(level.ended + level.failed for level in found.levels)
     seconds = sum(level.seconds for level in found.levels)
     in_part = sum(level.seconds for level in found.levels if level.text)
-    said = [
-        f"{n_part:,} of {counted(n_all, 'evaluation')} were of a part, and took "
-        f"{100 * in_part / seconds if seconds else 0:.0f} % of the evaluating time"
-    ]
+    of, share = counted(n_all, "evaluation"), 100 * in_part / seconds if seconds else 0
+    said = [f"{n_part:,} of {of} were of a part, and took {share:.0f} % of the evaluating time"]
     if found.n_curves:
         thawed = sum(len(curve.trials) > 1 for curve in found.curves)
         trained = counted(found.n_curves, "configuration")

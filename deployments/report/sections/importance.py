@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from prefect_tune.deployments.report.page import Figure, Section, Table, Text
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
 from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -28,7 +28,7 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
         yield Section("importance", "What mattered", _unknown(found, words))
         return
     shown = [e for e in found.effects if e.total >= _LEAST_SHARE][:_MOST_BARS]
-    parts = [_figure(shown), _table(found.effects), _how(found, words)]
+    parts: list[Part] = [_figure(shown), _table(found.effects), _how(found, words)]
     yield Section("importance", "What mattered", _finding(found, shown), parts)
 
 
@@ -117,13 +117,12 @@ def _table(effects: Sequence[Effect]) -> Table:
 def _how(found: Importance, words: LossWords) -> Text:
     bound = words.of(found.bound)
     clipped = f" Losses above {bound} count as {bound}." if found.bound is not None else ""
-    return Text(
-        [
-            "Functional ANOVA (Hutter et al. 2014): random forests learn the loss from "
-            f"{counted(found.n_configurations, 'configuration')}, and its variance over the whole "
-            "space is split among the choices. ± is the standard deviation over forests of different "
-            f"bootstraps of the configurations.{clipped} A search looks most where losses are low, "
-            "so elsewhere the forests guess."
-        ],
-        is_quiet=True,
+    learned = counted(found.n_configurations, "configuration")
+    said = (
+        "Functional ANOVA (Hutter et al. 2014): random forests learn the loss from "
+        f"{learned}, and its variance over the whole space "
+        "is split among the choices. ± is the standard deviation over forests of different "
+        f"bootstraps of the configurations.{clipped} A search looks most where losses are low, so "
+        "elsewhere the forests guess."
     )
+    return Text([said], is_quiet=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, plain, plot, points
-from prefect_tune.deployments.report.sections.progress import visible_losses
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table
+from prefect_tune.deployments.report.plots import axis, plain, plot, points, visible_losses
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.paths import StepUse, Use
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -21,15 +20,15 @@ def paths_section(report: StudyReport) -> Iterator[Section]:
     chosen = [step for step in paths.steps if len(step.algorithms) > 1]
     if not paths.n:
         return
-    figure = list(_figure(chosen, words))
-    parts = [*figure, *_table(paths.steps, words), *_best(report, words)]
+    tables = [*_table(paths.steps, words), *_best(report, words)]
+    parts: list[Part] = [*_figure(chosen, words), *tables]
     yield Section("paths", "What was tried", _finding(report, words), parts)
 
 
 def _finding(report: StudyReport, words: LossWords) -> str:
     paths = report.paths
-    begun = counted(report.summary["n_begun"], "configuration")
-    said = f"{begun} of {counted(paths.n, 'path')} {'was' if report.summary['n_begun'] == 1 else 'were'} begun"
+    begun = counted(n := report.summary["n_begun"], "configuration")
+    said = f"{begun} of {counted(paths.n, 'path')} {'was' if n == 1 else 'were'} begun"
     if not paths.steps:
         return f"{said}."
     model = paths.steps[-1]
@@ -57,8 +56,9 @@ def _figure(steps: Sequence[StepUse], words: LossWords) -> Iterator[Figure]:
         return
     labels = [[plain(step) for step, _, _ in rows], [plain(a) for _, a, _ in rows]]
     hover = [
-        f"{a}: {counted(use.n, 'configuration')}, {use.n_full} in full, {use.n_failed} failed; best "
-        f"{words.of(use.best_loss)} (trial {use.best_trial}), median {words.of(use.median_loss)}"
+        f"{a}: {counted(use.n, 'configuration')}, {use.n_full} in full, {use.n_failed} failed; "
+        f"best {words.of(use.best_loss)} (trial {use.best_trial}), "
+        f"median {words.of(use.median_loss)}"
         for _, a, use in rows
     ]
     best, medians = [u.best_loss for _, _, u in rows], [u.median_loss for _, _, u in rows]

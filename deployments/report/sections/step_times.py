@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from prefect_tune.deployments.report.page import Figure, Section, Table
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted, format_bytes, format_seconds
@@ -13,7 +13,7 @@ __all__ = ["step_times_section"]
 def step_times_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if any step ran."""
     if report.step_times:
-        parts = [_figure(report), _table(report)]
+        parts: list[Part] = [_figure(report), _table(report)]
         yield Section("time", "Where the time went", _finding(report), parts)
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, plot, points
-from prefect_tune.deployments.report.sections.progress import visible_losses
+from prefect_tune.deployments.report.plots import axis, plot, points, visible_losses
 from prefect_tune.deployments.report.thinning import thinned
 from prefect_tune.deployments.report.wording import LossWords, short_number
 from prefect_tune.flows.reporting.study_report import StudyReport

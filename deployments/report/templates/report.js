@@ -115,18 +115,20 @@
   }
   const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 
-  // Drawn when they come near, the others when there is time, and all of them before printing.
+  // Drawn one by one, first what is near, then the others, and all of them before printing.
+  const waiting = new Set();
   const near = new IntersectionObserver(
-    (entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
-      near.unobserve(target);
-      if (!target.isDrawn) draw(target);
+    (entries) => entries.forEach(({ target, isIntersecting }) => {
+      if (isIntersecting) waiting.add(target); else waiting.delete(target);
     }),
-    { rootMargin: "600px" },
+    { rootMargin: "300px" },
   );
-  const later = window.requestIdleCallback ?? ((call) => setTimeout(call, 100));
-  const drawRest = () => {
-    const next = figures.find((figure) => !figure.isDrawn);
-    if (next) { draw(next); later(drawRest); } else { root.dataset.figures = "drawn"; }
+  const drawNext = () => {
+    const open = (figure) => !figure.isDrawn;
+    const next = [...waiting].find(open) ?? figures.find(open);
+    if (!next) { near.disconnect(); root.dataset.figures = "drawn"; return; }
+    draw(next);
+    setTimeout(drawNext);
   };
   addEventListener("beforeprint", () => {
     root.dataset.theme = "light";
@@ -148,13 +150,13 @@
     showTheme(isDark() ? "dark" : "light");
     const packed = document.getElementById("plotly");
     if (!packed) { root.dataset.figures = "drawn"; return; }
+    figures.forEach((figure) => near.observe(figure));
     const script = document.createElement("script");
     script.textContent = await unpack(packed.textContent);
     document.head.append(script);
     packed.remove();
     isReady = true;
-    figures.forEach((figure) => near.observe(figure));
-    later(drawRest);
+    drawNext();
   };
   start();
 })();

@@ -2,9 +2,9 @@
 
     tests/benchmarks/run deployments/report [TRIALS]
 
-Enters a study of so many trials in the space `modern` into a new store: full ones, some that a race
-has ended and some failed, with their events, steps and artifacts, and a measured quantity. Makes its
-report by the command, in a process of its own, and opens it in headless Chromium.
+Enters a study of so many trials in the space `modern` into a new store: full ones, some that a
+race has ended and some failed, with their events, steps and artifacts, and a measured quantity.
+Makes its report by the command, in a process of its own, and opens it in headless Chromium.
 """
 
 import shutil

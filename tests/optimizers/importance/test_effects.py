@@ -11,10 +11,13 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.step import Step
 
 
-def algorithm(id: str, *names: str, **more: object) -> Algorithm:
-    numbers = [Float(name, (0.0, 1.0)) for name in names]
+def algorithm(name: str, *names: str, **more: object) -> Algorithm:
+    numbers = [Float(h, (0.0, 1.0)) for h in names]
     return Algorithm(
-        id=id, estimator=f"made.up.{id}", hyperparameters=ConfigurationSpace(space=numbers), **more
+        id=name,
+        estimator=f"made.up.{name}",
+        hyperparameters=ConfigurationSpace(space=numbers),
+        **more,
     )
 
 
