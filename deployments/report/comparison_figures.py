@@ -50,7 +50,7 @@ def _bands(
         "name": name,
     }
     edge = {"color": paint, "width": 0, "shape": "hv"}
-    band = {"line": edge, "showlegend": False, "hoverinfo": "skip", "opacity": 0.35}
+    band = {"line": edge, "showlegend": False, "hoverinfo": "skip", "fillcolor": colour(i, "b")}
     yield {**common, **band, "y": numbers(curve.high)}
     yield {**common, **band, "y": numbers(curve.low), "fill": "tonexty"}
     dash = _DASHES[i // _COLOURS % len(_DASHES)]

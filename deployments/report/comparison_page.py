@@ -78,7 +78,7 @@ def _leader(document: Row) -> Answer:
     bars = [
         Bar(
             row["method"],
-            f"{row['average_rank']:.2f}{' =' if row['is_tied_with_best'] else ''}",
+            f"{row['average_rank']:.2f}{' =' if k and row['is_tied_with_best'] else ''}",
             row["average_rank"] / n,
             is_main=k == 0,
         )

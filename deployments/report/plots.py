@@ -27,9 +27,14 @@ Values = Mapping[str, Any]
 _COLOURS = 7
 
 
-def colour(position: int) -> str:
-    """Return one of the colours that colour-blind readers tell apart (Okabe and Ito 2008)."""
-    return f"var(--c{position % _COLOURS})"
+def colour(position: int, of: str = "c") -> str:
+    """Return one of the colours that colour-blind readers tell apart (Okabe and Ito 2008).
+
+    Args:
+        position: Of what it is for, among all of its kind.
+        of: `c` for lines and marks, `b` for what lies behind them.
+    """
+    return f"var(--{of}{position % _COLOURS})"
 
 
 def plain(text: str) -> str:
