@@ -4,6 +4,7 @@ import gzip
 import hashlib
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class PlotlyBundle:
     source: str
 
 
+@cache
 def plotly_bundle() -> PlotlyBundle:
     """Return the script of the installed package."""
     spec = find_spec("plotly")

@@ -160,22 +160,21 @@ def _next(report: StudyReport) -> Answer:
 
 
 def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
-    summary = report.summary
+    """Yield commands and what they do, what is needed most first."""
+    summary, again = report.summary, report.reproduction
     study, state = summary["study"], summary["state"]
-    if state == "interrupted":
-        yield shlex.join(report.reproduction.resumed), "go on where it stopped"
+    can_go_on = state != "running" and not again.is_of_frame
+    if state == "interrupted" and can_go_on:
+        yield shlex.join(again.resumed), "go on where it stopped"
+    if summary["nearest_infeasible"] is not None and can_go_on:
+        yield shlex.join(_loosened(report)), "search on, within limits that the nearest one meets"
     if report.members:
         yield f"prefect-tune predict {study} NEW.csv --out predictions.csv", "predict new rows"
         yield f"prefect-tune export {study} model.pkl", "take the model along"
     if summary["n_failed"]:
         yield retry_command(study), "run what failed again"
-    if state not in {"interrupted", "running"} and not report.reproduction.is_of_frame:
-        if summary["incumbent"] is None and summary["nearest_infeasible"] is not None:
-            yield (
-                shlex.join(_loosened(report)),
-                "search on, within limits that the nearest one meets",
-            )
-        yield shlex.join(report.reproduction.longer), "search on, with twice the total"
+    if state != "interrupted" and can_go_on:
+        yield shlex.join(again.longer), "search on, with twice the total"
     yield f"prefect-tune trials {study}", "list all trials"
 
 
