@@ -18,7 +18,10 @@ from prefect_tune.optimizers.importance.effects import Effect
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.importance.prior_draws import Input
 
-NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & \x1b[31m"
+NASTY = (
+    "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & "
+    "\x1b[31m"
+)
 """A name or message that would be markup, a script, or steer a terminal."""
 TRACEBACK = "".join(f'  File "{NASTY}", line {n}, in <module>\n' for n in range(90))
 N = 5_000
