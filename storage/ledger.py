@@ -298,8 +298,8 @@ class Ledger:
             places: Where each value is: its name, after those of the objects that it is in.
 
         Returns:
-            For each event its values in the order of `places`, numbers with at least 15 digits; None
-            for what is not there.
+            For each event its values in the order of `places`, numbers to 15 digits; None for what
+            is not there.
         """
         table = event_table.c
         query = select(*(table.body[place] for place in places))

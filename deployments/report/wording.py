@@ -27,7 +27,7 @@ class LossWords:
 
     @property
     def name(self) -> str:
-        """What people call the loss."""
+        """Name of the loss, for people."""
         return loss_name(self.metric)
 
     @property

@@ -57,7 +57,7 @@ class DataSetCurves:
 
 @dataclass(frozen=True, slots=True)
 class MethodWork:
-    """What the replicates of a method did in all.
+    """The work of all replicates of a method.
 
     Attributes:
         method: The method.

@@ -61,7 +61,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What is kept of a trial that has ended."""
+    """A trial that has ended, as far as it is shown."""
 
     loss: float | None
     cost_seconds: float

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from inputs import QUICK_OPTIONS, write_table
-from made_up_reports import full
+from reports.made_up import full
 
 from prefect_tune.deployments.report.html import page_html
 from prefect_tune.deployments.report.study_page import study_page

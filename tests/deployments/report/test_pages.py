@@ -5,9 +5,9 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import made_up_reports
 import pytest
-from made_up_reports import NASTY, SUMMARY, beyond_limits, empty, failed, full
+from reports import made_up as made_up_reports
+from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
 from prefect_tune.deployments.report.html import page_html
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from told_trials import PLAN, documents, ended
+from reports.told_trials import PLAN, documents, ended
 
 from prefect_tune.flows.reporting import importance as module
 from prefect_tune.flows.reporting.importance import ImportancePass

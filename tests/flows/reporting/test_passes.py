@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from told_trials import LIMITED, PLAN, broken, documents, ended, query, step
+from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step
 
 from prefect_tune.flows.reporting.failures import FailuresPass
 from prefect_tune.flows.reporting.fidelities import FidelitiesPass

@@ -1,6 +1,6 @@
 """Who led when, from the events of a study."""
 
-from told_trials import LIMITED, PLAN, broken, documents, ended, told
+from reports.told_trials import LIMITED, PLAN, broken, documents, ended, told
 
 from prefect_tune.flows.reporting.progress import Progress, ProgressPass
 from prefect_tune.storage import Ledger
