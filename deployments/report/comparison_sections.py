@@ -10,7 +10,7 @@ from prefect_tune.deployments.report.comparison_figures import (
 )
 from prefect_tune.deployments.report.page import Section, Table, Text
 from prefect_tune.deployments.report.wording import LossWords, short_number
-from prefect_tune.flows.comparison.standings import SIGNIFICANCE
+from prefect_tune.flows.comparison.standings import FRACTIONS, SIGNIFICANCE
 from prefect_tune.flows.reporting.comparison_report import ComparisonReport, DataSetCurves
 from prefect_tune.flows.units import counted, format_seconds
 
@@ -25,7 +25,7 @@ def comparison_sections(report: ComparisonReport) -> Iterator[Section]:
     document = report.standings
     shown = report.data_sets[:_MOST_DATA_SETS]
     yield Section("curves", "How the loss fell", _curves_finding(report), [
-        curves_figure(of, k) for k, of in enumerate(shown)
+        part for k, of in enumerate(shown) for part in (curves_figure(of, k), _curve_table(of))
     ])  # fmt: skip
     yield Section("ranks", "Ranks over the budget", _ranks_finding(document), [
         ranks_figure(document), _fractions_table(document), _how_ranked(),
@@ -38,6 +38,23 @@ def comparison_sections(report: ComparisonReport) -> Iterator[Section]:
             _pairs_table(report), _how_paired(report),
         ])  # fmt: skip
     yield Section("work", "What was run", _work_finding(report), [_work_table(report)])
+
+
+def _curve_table(of: DataSetCurves) -> Table:
+    words, last = LossWords(of.metric), len(of.shares) - 1
+    at = [round(share * last) for share in FRACTIONS]
+    rows = [
+        [curve.method, *(_range(curve.low[i], curve.median[i], curve.high[i], words) for i in at)]
+        for curve in of.curves
+    ]
+    columns = ["method", *(f"#at {100 * share:g} %" for share in FRACTIONS)]
+    return Table(f"Median and quartiles on {of.data}", columns, rows)
+
+
+def _range(low: float | None, median: float | None, high: float | None, words: LossWords) -> str:
+    if low is None or high is None or low == high:
+        return words.of(median)
+    return f"{words.of(median)} ({short_number(low)} to {short_number(high)})"
 
 
 def _curves_finding(report: ComparisonReport) -> str:
@@ -95,10 +112,7 @@ def _fractions_table(document: Row) -> Table:
 
 def _spread(row: Row, what: str, words: LossWords) -> str:
     low, high = row[f"quartiles_{what}"]
-    median = words.of(row[f"median_{what}"])
-    if low is None or high is None or low == high:
-        return median
-    return f"{median} ({short_number(low)} to {short_number(high)})"
+    return _range(low, row[f"median_{what}"], high, words)
 
 
 def _how_ranked() -> Text:

@@ -33,6 +33,7 @@ class Figure:
         height: In pixels.
         note: What a reader must know of it; empty for nothing.
         is_half: Whether two stand side by side on a wide screen.
+        finding: What is to be seen in it, where its section has others; empty otherwise.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Figure:
     height: int = 380
     note: str = ""
     is_half: bool = False
+    finding: str = ""
 
     kind = "figure"
 

@@ -18,6 +18,7 @@ __all__ = [
     "plain",
     "plot",
     "points",
+    "short",
     "staircase",
     "texts",
     "visible_losses",
@@ -25,6 +26,8 @@ __all__ = [
 
 Values = Mapping[str, Any]
 _COLOURS = 7
+_LONGEST_LABEL, _KEPT = 42, 20
+"""Characters of a label on an axis, and of both ends of a longer one."""
 
 
 def colour(position: int, of: str = "c") -> str:
@@ -40,6 +43,12 @@ def colour(position: int, of: str = "c") -> str:
 def plain(text: str) -> str:
     """Return a text as Plotly shows it: it would take `<` for markup."""
     return escape(shown(text), quote=False)
+
+
+def short(text: str) -> str:
+    """Return a text for an axis: the middle of a long one is left out."""
+    is_long = len(text) > _LONGEST_LABEL
+    return plain(f"{text[:_KEPT]}…{text[-_KEPT:]}" if is_long else text)
 
 
 def texts(values: Iterable[str]) -> list[str]:
@@ -62,7 +71,7 @@ def visible_losses(losses: Iterable[float | None]) -> list[float]:
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis."""
-    return {"title": {"text": plain(title)}, "automargin": True, **more}
+    return {"title": {"text": plain(title)}, **more}
 
 
 def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
@@ -133,7 +142,7 @@ def bar(
         "type": "bar",
         "orientation": "h",
         "name": plain(name),
-        "y": texts(labels),
+        "y": [short(label) for label in labels],
         "x": numbers(values),
         "marker": {"color": paint},
         "hovertext": texts(hover),

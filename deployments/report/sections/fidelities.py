@@ -30,7 +30,7 @@ def fidelities_section(report: StudyReport) -> Iterator[Section]:
         return
     parts: list[Figure | Table] = []
     if is_partial:
-        parts += [_levels(found), _levels_table(found)]
+        parts += [_levels(found), _levels_table(report)]
         parts += _over_time(report)
     if found.curves:
         parts += [_curves(found, words), _curves_table(found, words)]
@@ -77,15 +77,30 @@ def _levels(found: Fidelities) -> Figure:
         "barmode": "stack",
     }
     height = 120 + 28 * len(labels)
-    return Figure("levels", "Evaluations by how much of the whole", plot(traces, **layout), height)
+    most = max(found.levels, key=lambda level: level.ended + level.failed)
+    n = counted(most.ended + most.failed, "evaluation")
+    seen = f"Most, {n}, were of {_whole(most.text)}."
+    title = "Evaluations by how much of the whole"
+    return Figure("levels", title, plot(traces, **layout), height, finding=seen)
 
 
-def _levels_table(found: Fidelities) -> Table:
+def _levels_table(report: StudyReport) -> Table:
+    progress = report.progress
+    ends: dict[str, list[float]] = {}
+    for fidelity, seconds in zip(progress.fidelity, progress.seconds, strict=True):
+        ends.setdefault(fidelity, []).append(seconds)
     rows = [
-        [_whole(level.text), f"{level.ended:,}", f"{level.failed:,}", format_seconds(level.seconds)]
-        for level in found.levels
+        [
+            _whole(level.text),
+            f"{level.ended:,}",
+            f"{level.failed:,}",
+            format_seconds(level.seconds),
+            *(format_seconds(at) for at in (ends[level.text][0], ends[level.text][-1])),
+        ]
+        for level in report.fidelities.levels
     ]
-    return Table("Levels", ["of the whole", "#with a loss", "#failed", "#took"], rows)
+    columns = ["of the whole", "#with a loss", "#failed", "#took", "#first after", "#last after"]
+    return Table("Levels", columns, rows)
 
 
 def _over_time(report: StudyReport) -> Iterator[Figure]:
@@ -110,12 +125,23 @@ def _over_time(report: StudyReport) -> Iterator[Figure]:
         "yaxis": axis("", type="category", categoryorder="array", categoryarray=categories),
     }
     height = 130 + 28 * len(levels)
-    yield Figure("levels-time", "Parts over time", plot([trace], **layout), height)
+    seen = _first_whole(report)
+    yield Figure("levels-time", "Parts over time", plot([trace], **layout), height, finding=seen)
+
+
+def _first_whole(report: StudyReport) -> str:
+    """Return when the first evaluation of everything ended."""
+    progress = report.progress
+    ends = zip(progress.seconds, progress.fidelity, strict=True)
+    first = next((seconds for seconds, fidelity in ends if not fidelity), None)
+    if first is None:
+        return "None of everything has ended yet."
+    return f"The first evaluation of everything ended after {format_seconds(first)}."
 
 
 def _curves(found: Fidelities, words: LossWords) -> Figure:
     models = list(dict.fromkeys(curve.model for curve in found.curves))
-    traces, seen = [], set[str]()
+    traces, named = [], set[str]()
     for curve in found.curves:
         paint = colour(models.index(curve.model))
         traces.append(
@@ -124,7 +150,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
                 "mode": "lines+markers",
                 "name": plain(curve.model),
                 "legendgroup": plain(curve.model),
-                "showlegend": curve.model not in seen,
+                "showlegend": curve.model not in named,
                 "x": list(range(1, len(curve.losses) + 1)),
                 "y": numbers(curve.losses),
                 "line": {"color": paint, "width": 1.4},
@@ -138,7 +164,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
                 "hoverinfo": "text",
             }
         )
-        seen.add(curve.model)
+        named.add(curve.model)
     layout = {
         "xaxis": axis("epochs", rangemode="tozero"),
         "yaxis": axis(
@@ -148,7 +174,9 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     n = len(found.curves)
     shown = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
     note = f"{shown}A circle is where a training was stopped; some go on from there."
-    return Figure("curves", "Loss after each epoch, by model", plot(traces, **layout), 420, note)
+    best = min(found.curves, key=lambda curve: min(curve.losses))
+    title, seen = "Loss after each epoch, by model", f"The least: {_label(best, words)}."
+    return Figure("curves", title, plot(traces, **layout), 420, note, finding=seen)
 
 
 def _label(curve: TrainingCurve, words: LossWords) -> str:

@@ -121,7 +121,11 @@ def _test_losses(report: StudyReport) -> tuple[float | None, float | None]:
 
 
 def _tested(report: StudyReport, words: LossWords, end: float) -> Iterator[dict[str, Any]]:
-    loss, _ = _test_losses(report)
+    loss, alone = _test_losses(report)
+    if loss is not None and alone not in {None, loss}:
+        label = f"the best trial alone on the test rows: {words.of(alone)}"
+        star = points("test rows, alone", [end], [alone], "var(--c5)", labels=[label])
+        yield star | {"marker": {"color": "var(--c5)", "symbol": "star-open", "size": 14}}
     if loss is not None:
         label = f"final model on the test rows: {words.of(loss)}"
         yield points(

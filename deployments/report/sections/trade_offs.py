@@ -1,6 +1,7 @@
 """Limits, and the trade between the loss and each limited quantity."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import axis, plot, points, visible_losses
@@ -31,19 +32,32 @@ def trade_offs_section(report: StudyReport) -> Iterator[Section]:
 
 def _finding(report: StudyReport, found: list[TradeOff]) -> str:
     best = report.summary["incumbent"] or report.summary["nearest_infeasible"]
-    said = []
-    for of in found:
-        if of.bound is None:
-            continue
+    limited = [of for of in found if of.bound is not None]
+    if not limited:
+        return "Nothing is limited now; these were measured."
+    if best is None:
+        return "No trial has run in full yet."
+    limits = "the limit" if len(limited) == 1 else f"all {len(limited)} limits"
+    if report.summary["incumbent"] is None:
+        return f"No full trial meets {limits}; the nearest is trial {best['trial']}."
+    return f"The best one, trial {best['trial']}, meets {limits}."
+
+
+def _seen(of: TradeOff, words: LossWords) -> str:
+    """Return what a figure shows of the trade."""
+    said = ""
+    if of.bound is not None:
         n_met = sum(value <= of.bound for value in of.values)
-        value = (best or {"constraints": {}})["constraints"].get(of.quantity)
-        whose = "the best one" if report.summary["incumbent"] else "the nearest one"
-        has = "" if value is None else f", {whose} has {short_number(value)}"
-        said.append(
-            f"{n_met:,} of {counted(len(of.trials), 'full trial')} kept {of.quantity} at or under "
-            f"{short_number(of.bound)}{has}"
-        )
-    return "; ".join(said) + "." if said else "Nothing is limited now; these were measured."
+        full, bound = counted(len(of.trials), "full trial"), short_number(of.bound)
+        said = f"{n_met:,} of {full} kept it at or under {bound}. "
+    best, least = of.front[0], of.front[-1]
+    if best == least:
+        return f"{said}Trial {of.trials[best]} has the least {words.name} and the least of it."
+    return (
+        f"{said}From trial {of.trials[best]} ({words.of(of.losses[best])}) to trial "
+        f"{of.trials[least]} ({words.of(of.losses[least])}) {of.quantity} falls from "
+        f"{short_number(of.values[best])} to {short_number(of.values[least])}."
+    )
 
 
 def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
@@ -77,7 +91,8 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     n = len(of.trials)
     note = f"{len(shown):,} of {n:,} full trials are shown." if len(shown) < n else ""
     title = f"{words.name} against {of.quantity}"
-    return Figure(f"limit-{k}", title, plot(traces, **layout), note=note, is_half=True)
+    figure = Figure(f"limit-{k}", title, plot(traces, **layout), note=note, is_half=True)
+    return replace(figure, finding=_seen(of, words))
 
 
 def _bound(bound: float) -> dict[str, object]:

@@ -70,7 +70,8 @@
     };
     if (width) layout.width = width;
     for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
-      layout[axis] = { gridcolor: named("--grid"), linecolor: named("--line"), zeroline: false, ...layout[axis] };
+      const automargin = axis.startsWith("x") ? "bottom" : "left";
+      layout[axis] = { automargin, gridcolor: named("--grid"), linecolor: named("--line"), zeroline: false, ...layout[axis] };
     }
     return layout;
   };
@@ -152,7 +153,14 @@
     if (!packed) { root.dataset.figures = "drawn"; return; }
     figures.forEach((figure) => near.observe(figure));
     const script = document.createElement("script");
-    script.textContent = await unpack(packed.textContent);
+    try {
+      script.textContent = await unpack(packed.textContent);
+    } catch {
+      figures.forEach((figure) => {
+        figure.querySelector(".plot").textContent = "A newer browser is needed to draw this; its numbers are in the table.";
+      });
+      return;
+    }
     document.head.append(script);
     packed.remove();
     isReady = true;
