@@ -31,7 +31,8 @@ def test_a_configuration_that_a_race_ended_counts_by_its_first_fold(monkeypatch)
 def test_each_configuration_counts_once_by_most_of_its_folds(monkeypatch) -> None:
     first = ended(0, 18.0, seed=4, fidelity={"folds": 1}, fold_losses=(18.0,))
     whole = ended(1, 20.0, seed=4, fold_losses=(18.0, 20.0, 22.0))
-    assert losses_of(monkeypatch, first, whole) == [20.0]
+    other = ended(2, 20.0, seed=5, fold_losses=(14.0, 20.0, 26.0))
+    assert losses_of(monkeypatch, first, whole, other) == [20.0, 20.0]
 
 
 def test_losses_of_few_rows_or_epochs_do_not_count(monkeypatch) -> None:

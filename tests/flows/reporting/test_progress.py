@@ -16,13 +16,15 @@ def found(store, *trials, plan=PLAN) -> Progress:
 
 
 def test_trials_stand_in_the_order_in_which_they_ended(tmp_path) -> None:
-    a, b, c = ended(0, 5.0), ended(1, 7.0), broken(2, "no")
+    a, c = ended(0, 5.0), broken(2, "no")
+    b = ended(1, 7.0, fidelity={"folds": 1})
     store = told(tmp_path, (b, 1.0, 1), (a, 2.5, 0), (c, 4.0, 0))
     progress = found(store, a, b, c)
     assert list(progress.number) == [1, 0, 2]
     assert list(progress.seconds) == [1.0, 2.5, 4.0]
     assert list(progress.loss) == [7.0, 5.0, None]
-    assert list(progress.state) == ["complete", "complete", "failed"]
+    assert list(progress.state) == ["stopped", "complete", "failed"]
+    assert list(progress.fidelity) == ["folds 1 of 3", "", ""]
     assert set(progress.phase) == {"first"}
     leads = [(lead.seconds, lead.told, lead.trial, lead.loss) for lead in progress.leads]
     assert leads == [(1.0, 1, 1, 7.0), (2.5, 2, 0, 5.0)]

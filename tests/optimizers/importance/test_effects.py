@@ -106,3 +106,18 @@ def test_the_deviation_is_that_of_the_models() -> None:
     for name in ("a", "b"):
         assert found[name].main == pytest.approx(0.5, abs=0.02)
         assert found[name].main_deviation == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
+    """Of 40 models with 3 hyperparameters each one is active: 5 predictions for each draw."""
+    models = tuple(algorithm(f"m{k}", f"a{k}", f"b{k}", f"c{k}") for k in range(40))
+    space = CandidateSpace(Space("wide", (Step("model", models),)))
+    n_predicted = 0
+
+    def predict(features):
+        nonlocal n_predicted
+        n_predicted += len(features)
+        return features[:, :1].T
+
+    effects(space, predict, n=512)
+    assert n_predicted <= 6 * 512  # A, B, another model, and the three of its own
