@@ -69,6 +69,8 @@ def _figure(steps: Sequence[StepUse], words: LossWords) -> Iterator[Figure]:
         points("median", medians, [], "var(--c0)", labels=hover) | y | {"marker": ticks},
     ]  # fmt: skip
     low, high = visible_losses([*best, *medians])
+    worst = max(loss for loss in best if loss is not None)
+    high = max(high, worst + 0.04 * (worst - low))
     layout = {
         "xaxis": axis(words.axis, range=[low, high]),
         "yaxis": axis("", autorange="reversed", type="multicategory", dividercolor="var(--line)"),

@@ -68,7 +68,11 @@ def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
         "shapes": shapes,
     }
     name, title = ("time", "Over time") if is_time else ("trials", "Over evaluations")
-    note = f"{n_shown:,} of {n_all:,} evaluations are shown." if n_shown < n_all else ""
+    notes = [f"{n_shown:,} of {n_all:,} evaluations are shown."] if n_shown < n_all else []
+    if TrialState.STOPPED in progress.state:
+        notes.append("Losses in part are of the first folds, or of fewer rows or epochs: not to be "
+                     "compared with those in full.")  # fmt: skip
+    note = " ".join(notes)
     return Figure(f"progress-{name}", title, plot(traces, **layout), note=note, is_half=True)
 
 

@@ -37,7 +37,7 @@ def _finding(report: StudyReport, found: list[TradeOff]) -> str:
         return "Nothing is limited now; these were measured."
     if best is None:
         return "No trial has run in full yet."
-    limits = "the limit" if len(limited) == 1 else f"all {len(limited)} limits"
+    limits = {1: "the limit", 2: "both limits"}.get(len(limited), f"all {len(limited)} limits")
     if report.summary["incumbent"] is None:
         return f"No full trial meets {limits}; the nearest is trial {best['trial']}."
     return f"The best one, trial {best['trial']}, meets {limits}."

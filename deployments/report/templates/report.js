@@ -3,7 +3,7 @@
   const root = document.documentElement;
   const figures = [...document.querySelectorAll(".figure")];
   const said = document.getElementById("said");
-  const paperWidth = 680;
+  const paperWidth = 640;
   let isReady = false;
 
   // Light and dark: what the system prefers, unless the reader has chosen.

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from time import monotonic, time
 from typing import Any
 
@@ -167,6 +168,8 @@ def main() -> None:
         started = monotonic()
         subprocess.run(command, check=True)
         goals.at_most(f"report of {n:,} trials made, s", monotonic() - started, 10)
+        used = getrusage(RUSAGE_CHILDREN)
+        print(f"    of which on a core: {used.ru_utime + used.ru_stime:.2f} s")
         goals.at_most("its size, MB", file.stat().st_size / 1e6, 5)
         first, all_of_them, errors = opened(file)
         goals.at_most("opened with its first figures drawn, s", first, 2)

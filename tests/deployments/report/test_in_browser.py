@@ -159,7 +159,7 @@ def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
         assert page.evaluate("window.theme") == "light"
         assert page.locator("html").get_attribute("data-theme") == "dark"
     widths = page.evaluate("window.widths")
-    assert set(widths) == {680}
+    assert set(widths) == {640}
     assert len(widths) >= page.locator(".figure").count()
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 5
 
