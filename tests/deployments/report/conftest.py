@@ -68,7 +68,7 @@ def report_file(server, tmp_path_factory) -> Path:  # noqa: ARG001 - the flow go
     folder = tmp_path_factory.mktemp("reported")
     run = CommandLine(folder / "home")
     data, file = write_table(folder), folder / "report.html"
-    options = ("--target", "target", "--study", "s", "--trials", 4, "--ensemble", 2,
+    options = ("--target", "target", "--study", "s", "--trials", 3, "--workers", 1, "--ensemble", 2,
                "--constraint", "model_size_bytes<=1000000")  # fmt: skip
     assert run("run", data, *QUICK_OPTIONS, *options, "--quiet").exit_code == 0
     done = run("report", "s", "--out", file)
