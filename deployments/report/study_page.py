@@ -55,5 +55,5 @@ def _facts(report: StudyReport) -> Iterator[str]:
     yield f"{summary['method']} in space {summary['space']}"
     yield f"data {summary['data']}"
     yield counted(summary["n_trials"], "trial")
-    yield f"{format_seconds(summary['seconds']['total'])} in all"
+    yield f"{format_seconds(summary['seconds']['total'])} total"
     yield datetime.fromtimestamp(report.created, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -68,7 +68,7 @@ def importance_of(
     """
     y, n = np.asarray(losses, dtype=np.float64), len(configurations)
     if n < LEAST_TRIALS:
-        return Importance(n, reason=f"it takes {LEAST_TRIALS} configurations or more")
+        return Importance(n, reason=f"at least {LEAST_TRIALS} are needed")
     rows = np.arange(n)
     if n > _MOST_TRIALS:
         rows = np.sort(np.random.default_rng(seed).choice(n, _MOST_TRIALS, replace=False))
@@ -80,7 +80,7 @@ def importance_of(
     X = candidates.features(candidates.encode(configurations[int(row)] for row in rows))
     forests = BaggedForests.fit(X, clipped, seed)
     if forests.r2 < LEAST_R2:
-        reason = "the configurations do not tell their losses well enough"
+        reason = "a forest cannot predict their losses well enough"
         return Importance(n, bound, forests.r2, reason=reason)
     found = effects(candidates, forests.predict, seed)
     return Importance(n, bound, forests.r2, tuple(found))

@@ -6,7 +6,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text
-from prefect_tune.deployments.report.sections.failures import KINDS, reason_text, retry_command
+from prefect_tune.deployments.report.sections.failures import reason_text, retry_command
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
 from prefect_tune.flows.reporting.members import Member
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -27,16 +27,16 @@ def alert_of(report: StudyReport) -> str:
     """Return what must be known before all else; empty for nothing."""
     summary, words = report.summary, LossWords(report.summary["metric"])
     if summary["state"] == "interrupted":
-        return "This study was interrupted: what follows is what it had found until then."
+        return "This study was interrupted; the report shows what it had found by then."
     if summary["state"] == "running":
-        return "This study is still running: what follows is how it stood when the report was made."
+        return "This study is still running; the report shows how it stood when it was made."
     if summary["incumbent"] is None and summary["nearest_infeasible"] is not None:
-        return "No trial meets all limits, so there is no model. The nearest one is shown."
+        return "No trial meets all constraints, so there is no model; the nearest trial is shown."
     best, test, chance = summary["incumbent"], summary["test_loss"], summary["chance_loss"]
     if best and test is not None and chance is not None and test >= chance:
         return (
-            f"On the test rows the model is no better than guessing ({words.of(chance)}): what it "
-            "found does not hold there."
+            f"On the test rows the model is no better than guessing ({words.of(chance)}): it does "
+            "not generalise."
         )
     return ""
 
@@ -49,18 +49,18 @@ def _shown(report: StudyReport) -> dict[str, Any] | None:
 def _best(report: StudyReport) -> Answer:
     best, members = _shown(report), report.members
     is_near = report.summary["incumbent"] is None and best is not None
-    question = "The pipeline nearest to the limits" if is_near else "The best pipeline"
+    question = "Nearest to the constraints" if is_near else "The best pipeline"
     if best is None:
         n = report.summary["n_trials"]
         said = "No trial has run in full yet." if n else "No trial has ended yet."
         return Answer("best", question, said)
     of = f" ({best['fidelity']})" if best["fidelity"] else ""
     headline = f"Trial {best['trial']}{of}"
-    lines = [*_ensemble_lines(members, best["trial"]), *_limit_lines(report, best)]
+    lines = [*_ensemble_lines(members, best["trial"]), *_constraint_lines(report, best)]
     parts: list[Part] = [_pipeline(best["configuration"])]
     if lines:
         parts.append(Text(lines, is_quiet=True))
-    more = "model" if len(members) > 1 else "limits" if is_near else "paths"
+    more = "model" if len(members) > 1 else "constraints" if is_near else "paths"
     return Answer("best", question, headline, parts=parts, more=more)
 
 
@@ -71,7 +71,7 @@ def _ensemble_lines(members: Sequence[Member], best: int) -> Iterator[str]:
         yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
 
 
-def _limit_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
+def _constraint_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
     for name, bound in report.summary["constraints"].items():
         value = best["constraints"].get(name)
         yield f"{name}: {short_number(value)} of at most {bound:g}"
@@ -96,7 +96,7 @@ def _loss(report: StudyReport) -> Answer:
     is_ensemble = len(report.members) > 1
     losses = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
     if is_ensemble and alone is not None:
-        losses.append(("test rows, alone", alone))
+        losses.append(("test rows, best trial", alone))
     if test is not None:
         losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best["loss"] if test is None else test)
@@ -125,7 +125,7 @@ def _failed(report: StudyReport) -> Answer:
     for group in report.failures[:_MOST_REASONS]:
         reason = reason_text(group)
         reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
-        lines.append(f"{len(group.trials):,} by {KINDS.get(group.kind, group.kind)}. {reason}")
+        lines.append(f"{len(group.trials):,} {reason}")
     if (more := len(report.failures) - _MOST_REASONS) > 0:
         lines.append(f"and {counted(more, 'other reason')}")
     return Answer(
@@ -147,7 +147,7 @@ def _saved(report: StudyReport) -> Answer:
     saved = max(cache["seconds_saved"], 0.0)
     lines = [
         f"{cache['hits']:,} of {n:,} steps served ({100 * cache['hits'] / n:.0f} %)",
-        f"on {format_seconds(seconds['evaluating'])} of evaluating",
+        f"{format_seconds(seconds['evaluating'])} spent evaluating",
         f"{format_bytes(cache['size_bytes'])} kept"
         + (f", {evicted:,} artifacts evicted" if evicted else ""),
     ]
@@ -165,21 +165,21 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     study, state = summary["study"], summary["state"]
     can_go_on = state != "running" and not again.is_of_frame
     if state == "interrupted" and can_go_on:
-        yield shlex.join(again.resumed), "go on where it stopped"
+        yield shlex.join(again.resumed), "resume where it stopped"
     if summary["nearest_infeasible"] is not None and can_go_on:
-        yield shlex.join(_loosened(report)), "search on, within limits that the nearest one meets"
+        yield shlex.join(_loosened(report)), "search on, with constraints that the nearest meets"
     if report.members:
         yield f"prefect-tune predict {study} NEW.csv --out predictions.csv", "predict new rows"
-        yield f"prefect-tune export {study} model.pkl", "take the model along"
+        yield f"prefect-tune export {study} model.pkl", "export the model"
     if summary["n_failed"]:
-        yield retry_command(study), "run what failed again"
+        yield retry_command(study), "retry what failed"
     if state != "interrupted" and can_go_on:
-        yield shlex.join(again.longer), "search on, with twice the total"
+        yield shlex.join(again.longer), "search on, with twice the budget"
     yield f"prefect-tune trials {study}", "list all trials"
 
 
 def _loosened(report: StudyReport) -> list[str]:
-    """Return the command that goes on within limits that the nearest trial meets."""
+    """Return the command that goes on with constraints that the nearest trial meets."""
     summary, words = report.summary, list(report.reproduction.longer)
     nearest = summary["nearest_infeasible"]["constraints"]
     for name, bound in summary["constraints"].items():

@@ -9,19 +9,18 @@ from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted, format_seconds
 
-__all__ = ["KINDS", "failures_section", "reason_text", "retry_command"]
+__all__ = ["failures_section", "reason_text", "retry_command"]
 
-KINDS = {
-    "error": "an error",
-    "timeout": "the time limit",
-    "memory": "the memory limit",
-    "crashed": "a dead worker",
+_WHAT_HAPPENED = {
+    "error": "raised an error",
+    "timeout": "timed out",
+    "memory": "ran out of memory",
+    "crashed": "lost the worker",
 }
-"""Kinds of failures, as people say them."""
 _ADVICE = {
-    "timeout": "With more time: add --trial-timeout 5m, for instance.",
-    "memory": "With more memory: add --trial-memory 8GB, for instance, or take fewer --workers.",
-    "crashed": "Its worker's process ended by itself, often for lack of memory.",
+    "timeout": "Allow more time, such as --trial-timeout 5m.",
+    "memory": "Allow more memory, such as --trial-memory 8GB, or run fewer --workers.",
+    "crashed": "The worker's process died, often for lack of memory.",
 }
 _MOST_GROUPS = 20
 _MOST_NAMED = 8
@@ -36,20 +35,26 @@ def failures_section(report: StudyReport) -> Iterator[Section]:
     for group in groups[:_MOST_GROUPS]:
         parts += _parts(group, study)
     if len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED:
-        parts.append(Command(retry_command(study), "Runs all failed trials again."))
+        parts.append(Command(retry_command(study), "Retry all failed trials."))
     if len(groups) > _MOST_GROUPS:
         rest = sum(len(group.trials) for group in groups[_MOST_GROUPS:])
         others = counted(len(groups) - _MOST_GROUPS, "other reason")
         parts.append(Text([f"and {others}, of {counted(rest, 'trial')} in all"]))
-        parts.append(Command(f"prefect-tune trials {study} --failed", "Lists all that failed."))
+        parts.append(Command(f"prefect-tune trials {study} --failed", "List all failed trials."))
     yield Section("failures", "What failed", _finding(report), parts)
 
 
 def reason_text(group: FailureGroup) -> str:
-    """Return where and why trials of a group failed, in one line."""
-    where = f"{group.step}: " if group.step else ""
-    message = group.message.strip().splitlines() or ["no message"]
-    return f"{where}{message[0]}"
+    """Return how, where and why trials of a group failed, in one line."""
+    what = _WHAT_HAPPENED.get(group.kind, f"failed ({group.kind})")
+    where = f" in {group.step}" if group.step else ""
+    return f"{what}{where}: {_message(group)}"
+
+
+def _message(group: FailureGroup) -> str:
+    """Return the first line of the message."""
+    lines = group.message.strip().splitlines()
+    return lines[0] if lines else "no message"
 
 
 def retry_command(study: str, group: FailureGroup | None = None) -> str:
@@ -62,20 +67,16 @@ def retry_command(study: str, group: FailureGroup | None = None) -> str:
 
 def _finding(report: StudyReport) -> str:
     groups, summary = report.failures, report.summary
-    n, seconds = summary["n_failed"], sum(group.seconds for group in groups)
-    first = groups[0]
-    of = f"{counted(n, 'trial')} of {summary['n_trials']:,}"
-    said = f"{of} failed and took {format_seconds(seconds)}"
+    lost = format_seconds(sum(group.seconds for group in groups))
+    of = f"{summary['n_failed']:,} of {counted(summary['n_trials'], 'trial')} failed ({lost} lost)"
     if len(groups) == 1:
-        return f"{said}, by {KINDS.get(first.kind, first.kind)}: {reason_text(first)}."
-    return (
-        f"{said}, for {counted(len(groups), 'reason')}; {len(first.trials):,} of them by "
-        f"{KINDS.get(first.kind, first.kind)}: {reason_text(first)}."
-    )
+        return f"{of}: they {reason_text(groups[0])}."
+    most = f"{len(groups[0].trials):,} {reason_text(groups[0])}"
+    return f"{of}, for {counted(len(groups), 'reason')}. The most frequent: {most}."
 
 
 def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
-    lines = [f"{reason_text(group)}"]
+    lines = [f"{len(group.trials):,} {reason_text(group)}"]
     rest = group.message.strip().splitlines()[1:]
     lines += [f"  {line}" for line in rest[:10]]
     lines.append(f"  {listed_trials(group.trials)}; {format_seconds(group.seconds)} lost")
@@ -84,7 +85,7 @@ def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
         yield Fold(f"Traceback of trial {group.trials[0]}", group.traceback)
     advice = _ADVICE.get(group.kind, "")
     if len(group.trials) <= _MOST_NAMED:
-        yield Command(retry_command(study, group), f"Runs them again. {advice}")
+        yield Command(retry_command(study, group), f"Retry them. {advice}")
     elif advice:
         yield Text([f"  {advice}"], is_quiet=True)
 
@@ -92,13 +93,13 @@ def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
 def _table(report: StudyReport) -> Table:
     rows = [
         [
-            KINDS.get(group.kind, group.kind),
+            group.kind,
             group.step or "-",
-            reason_text(group) if not group.step else reason_text(group).partition(": ")[2],
+            _message(group),
             f"{len(group.trials):,}",
             format_seconds(group.seconds),
         ]
         for group in report.failures[:_MOST_GROUPS]
     ]
-    columns = ["by", "step", "reason", "#trials", "#lost"]
+    columns = ["kind", "step", "message", "#trials", "#lost"]
     return Table("Failures by reason", columns, rows, is_open=True)

@@ -34,11 +34,11 @@ def fidelities_section(report: StudyReport) -> Iterator[Section]:
         parts += _over_time(report)
     if found.curves:
         parts += [_curves(found, words), _curves_table(found, words)]
-    yield Section("fidelities", "What was evaluated in part", _finding(found), parts)
+    yield Section("fidelities", "Partial evaluations", _finding(found), parts)
 
 
 def _whole(text: str) -> str:
-    return text or "everything"
+    return text or "full"
 
 
 def _finding(found: Fidelities) -> str:
@@ -47,14 +47,14 @@ def _finding(found: Fidelities) -> str:
     seconds = sum(level.seconds for level in found.levels)
     in_part = sum(level.seconds for level in found.levels if level.text)
     of, share = counted(n_all, "evaluation"), 100 * in_part / seconds if seconds else 0
-    said = [f"{n_part:,} of {of} were of a part, and took {share:.0f} % of the evaluating time"]
+    said = [f"{n_part:,} of {of} were partial and took {share:.0f} % of the evaluation time"]
     if found.n_curves:
         thawed = sum(len(curve.trials) > 1 for curve in found.curves)
         trained = counted(found.n_curves, "configuration")
         said.append(f"{trained} trained in epochs")
         if thawed:
             among = "" if found.n_curves == len(found.curves) else " of those shown"
-            said[-1] += f", {thawed:,}{among} gone on with after a stop"
+            said[-1] += f", {thawed:,}{among} resumed after a stop"
     return "; ".join(said) + "."
 
 
@@ -79,8 +79,8 @@ def _levels(found: Fidelities) -> Figure:
     height = 120 + 28 * len(labels)
     most = max(found.levels, key=lambda level: level.ended + level.failed)
     n = counted(most.ended + most.failed, "evaluation")
-    seen = f"Most, {n}, were of {_whole(most.text)}."
-    title = "Evaluations by how much of the whole"
+    seen = f"The most frequent fidelity: {_whole(most.text)}, {n}."
+    title = "Evaluations by fidelity"
     return Figure("levels", title, plot(traces, **layout), height, finding=seen)
 
 
@@ -99,8 +99,8 @@ def _levels_table(report: StudyReport) -> Table:
         ]
         for level in report.fidelities.levels
     ]
-    columns = ["of the whole", "#with a loss", "#failed", "#took", "#first after", "#last after"]
-    return Table("Levels", columns, rows)
+    columns = ["fidelity", "#with a loss", "#failed", "#took", "#first after", "#last after"]
+    return Table("Fidelities", columns, rows)
 
 
 def _over_time(report: StudyReport) -> Iterator[Figure]:
@@ -126,17 +126,17 @@ def _over_time(report: StudyReport) -> Iterator[Figure]:
     }
     height = 130 + 28 * len(levels)
     seen = _first_whole(report)
-    yield Figure("levels-time", "Parts over time", plot([trace], **layout), height, finding=seen)
+    yield Figure("levels-time", "Fidelity over time", plot([trace], **layout), height, finding=seen)
 
 
 def _first_whole(report: StudyReport) -> str:
-    """Return when the first evaluation of everything ended."""
+    """Return when the first full evaluation ended."""
     progress = report.progress
     ends = zip(progress.seconds, progress.fidelity, strict=True)
     first = next((seconds for seconds, fidelity in ends if not fidelity), None)
     if first is None:
-        return "None of everything has ended yet."
-    return f"The first evaluation of everything ended after {format_seconds(first)}."
+        return "No full evaluation has ended yet."
+    return f"The first full evaluation ended after {format_seconds(first)}."
 
 
 def _curves(found: Fidelities, words: LossWords) -> Figure:
@@ -173,7 +173,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     }
     n = len(found.curves)
     shown = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
-    note = f"{shown}A circle is where a training was stopped; some go on from there."
+    note = f"{shown}A circle marks where a training was stopped; some were resumed."
     best = min(found.curves, key=lambda curve: min(curve.losses))
     title, seen = "Loss after each epoch, by model", f"The least: {_label(best, words)}."
     return Figure("curves", title, plot(traces, **layout), 420, note, finding=seen)

@@ -41,33 +41,37 @@ def input_name(chosen: Input) -> str:
 
 def _unknown(found: Importance, words: LossWords) -> str:
     n = counted(found.n_configurations, "configuration")
-    said = f"Nothing can be said yet of what mattered: of {n} with a loss, {found.reason}"
+    said = f"Nothing can be said yet: {n} with a comparable loss, and {found.reason}."
     if found.r2 is None:
-        return f"{said}."
+        return said
     share = f"{100 * max(found.r2, 0):.0f} %"
     return (
-        f"{said}. A random forest predicts {share} of the variance of the {words.name} of "
-        "configurations that it has not seen; what it says of choices would be mostly noise."
+        f"{said} A random forest predicts {share} of the variance of the {words.name} of unseen "
+        "configurations; the importance that it sees would be mostly noise."
     )
 
 
 def _finding(found: Importance, shown: Sequence[Effect]) -> str:
     first = shown[0]
     share = f"{100 * first.total:.0f} % (± {100 * first.total_deviation:.0f})"
-    others = [input_name(effect.input) for effect in shown[1:3] if effect.total >= 0.05]
-    then = f"; next {' and '.join(others)}" if others else ""
-    return (
-        f"The {input_name(first.input)} mattered most: it has a part in {share} of the "
-        f"differences{then}. {_trust(found)}"
+    others = [_the(effect.input) for effect in shown[1:3] if effect.total >= 0.05]
+    then = (
+        f"; next {'comes' if len(others) == 1 else 'come'} {' and '.join(others)}" if others else ""
     )
+    said = f"{_the(first.input)} mattered most, with {share} of the variance of the loss{then}"
+    return f"{said[0].upper()}{said[1:]}. {_trust(found)}"
+
+
+def _the(chosen: Input) -> str:
+    return f"the {input_name(chosen)}" if chosen.hyperparameter is None else input_name(chosen)
 
 
 def _trust(found: Importance) -> str:
     r2 = found.r2 or 0.0
-    how = "well" if r2 >= 0.7 else "fairly" if r2 >= 0.45 else "only roughly"
+    how = "reliable" if r2 >= 0.7 else "fairly reliable" if r2 >= 0.45 else "a rough guide only"
     return (
-        f"The shares are to be trusted {how}: the model behind them predicts {100 * r2:.0f} % of "
-        "the variance of configurations that it has not seen."
+        f"The shares are {how}: the model behind them predicts {100 * r2:.0f} % of the variance of "
+        "unseen configurations."
     )
 
 
@@ -75,8 +79,8 @@ def _figure(shown: Sequence[Effect]) -> Figure:
     labels = [input_name(effect.input) for effect in shown]
     traces = []
     for name, paint, share, deviation in (
-        ("in all, with others", "var(--c1)", "total", "total_deviation"),
-        ("by itself", "var(--c0)", "main", "main_deviation"),
+        ("with interactions", "var(--c1)", "total", "total_deviation"),
+        ("alone", "var(--c0)", "main", "main_deviation"),
     ):
         values = [100 * getattr(effect, share) for effect in shown]
         errors = [100 * getattr(effect, deviation) for effect in shown]
@@ -110,7 +114,7 @@ def _table(effects: Sequence[Effect]) -> Table:
         for effect in effects[:_MOST_ROWS]
     ]
     note = f"The first {_MOST_ROWS} of {len(effects)}." if len(effects) > _MOST_ROWS else ""
-    columns = ["choice", "#by itself, %", "#in all, %"]
+    columns = ["choice", "#alone, %", "#with interactions, %"]
     return Table("Shares of the variance", columns, rows, note=note)
 
 

@@ -34,14 +34,12 @@ def _finding(report: StudyReport, words: LossWords) -> str:
     model = paths.steps[-1]
     ranked = [(a, use) for a, use in model.algorithms.items() if use.best_loss is not None]
     if not ranked:
-        return f"{said}; none ran in full."
+        return f"{said}; none in full."
     best, use = ranked[0]
-    said += (
-        f"; at step {model.step} {best} came to the least {words.name}, {words.of(use.best_loss)}"
-    )
+    said += f". In {model.step}, {best} reached the least {words.name}, {words.of(use.best_loss)}"
     if len(ranked) > 1:
         other, second = ranked[1]
-        said += f", then {other} with {words.of(second.best_loss)}"
+        said += f", followed by {other} with {words.of(second.best_loss)}"
     return f"{said}."
 
 
@@ -95,7 +93,7 @@ def _best(report: StudyReport, words: LossWords) -> Iterator[Table]:
 
 def _columns(words: LossWords) -> list[str]:
     best = f"#best {words.name}"
-    return ["#configurations", "#in full", "#failed", best, "#of trial", "#median"]
+    return ["#configurations", "#full", "#failed", best, "#of trial", "#median"]
 
 
 def _cells(use: Use, words: LossWords) -> list[str]:

@@ -17,10 +17,12 @@ from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.progress import Progress
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_seconds
+from prefect_tune.flows.units import format_seconds
 from prefect_tune.optimizers.trials.state import TrialState
 
 __all__ = ["progress_section"]
+
+_PARTIAL = "Partial losses (first folds, fewer rows or epochs) are not comparable with full ones."
 
 
 def progress_section(report: StudyReport) -> Iterator[Section]:
@@ -39,15 +41,14 @@ def progress_section(report: StudyReport) -> Iterator[Section]:
 def _finding(report: StudyReport, words: LossWords) -> str:
     leads = report.progress.leads
     if not leads:
-        return "No trial has led: none ran in full and met what it had to."
+        return "No trial has led yet: none both ran in full and met all constraints."
     last, first = leads[-1], leads[0]
-    at = _when(report.progress, last.seconds, last.told)
+    said = f"Trial {last.trial} has led since {_when(report.progress, last.seconds, last.told)}"
+    said = f"{said} with {words.of(last.loss)}"
     if len(leads) == 1:
-        return f"Trial {last.trial} has led since {at}: {words.of(last.loss)}."
-    return (
-        f"Trial {last.trial} has led since {at}: {words.of(last.loss)}, from "
-        f"{words.of(first.loss)} of the first, by {counted(len(leads) - 1, 'change')} of the lead."
-    )
+        return f"{said}."
+    times = "once" if len(leads) == 2 else f"{len(leads) - 1} times"
+    return f"{said}; the lead changed {times}, from {words.of(first.loss)}."
 
 
 def _when(progress: Progress, seconds: float, told: int) -> str:
@@ -63,15 +64,14 @@ def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
     y_range = _range(report)
     shapes = [_guessing(chance)] if chance is not None and chance <= y_range[1] else []
     layout = {
-        "xaxis": axis("seconds" if is_time else "evaluations told", rangemode="tozero"),
+        "xaxis": axis("seconds" if is_time else "evaluations", rangemode="tozero"),
         "yaxis": axis(words.axis, range=numbers(y_range)),
         "shapes": shapes,
     }
     name, title = ("time", "Over time") if is_time else ("trials", "Over evaluations")
     notes = [f"{n_shown:,} of {n_all:,} evaluations are shown."] if n_shown < n_all else []
     if TrialState.STOPPED in progress.state:
-        notes.append("Losses in part are of the first folds, or of fewer rows or epochs: not to be "
-                     "compared with those in full.")  # fmt: skip
+        notes.append(_PARTIAL)
     note = " ".join(notes)
     return Figure(f"progress-{name}", title, plot(traces, **layout), note=note, is_half=True)
 
@@ -88,8 +88,8 @@ def _clouds(
     most = MOST_POINTS // (2 if part and full else 1)
     traces, n_shown = [], 0
     for name, paint, symbol, cloud in (
-        ("in part", "var(--c4)", "circle-open", part),
-        ("in full", "var(--c0)", "circle", full),
+        ("partial", "var(--c4)", "circle-open", part),
+        ("full", "var(--c0)", "circle", full),
     ):
         keep = {k for k, i in enumerate(cloud) if progress.number[i] in leads}
         shown = [cloud[k] for k in thinned([progress.loss[i] for i in cloud], keep, most)]
@@ -108,7 +108,7 @@ def _led(
     if leads:
         xs = [lead.seconds if is_time else lead.told for lead in leads]
         ys = [lead.loss for lead in leads]
-        labels = [f"trial {lead.trial}: {words.of(lead.loss)}, led from here" for lead in leads]
+        labels = [f"trial {lead.trial}: {words.of(lead.loss)}, leads from here" for lead in leads]
         labels.append(f"trial {leads[-1].trial} at the end")
         yield staircase("best so far", [*xs, end], [*ys, ys[-1]], "var(--c3)", labels=labels)
 
@@ -127,13 +127,13 @@ def _test_losses(report: StudyReport) -> tuple[float | None, float | None]:
 def _tested(report: StudyReport, words: LossWords, end: float) -> Iterator[dict[str, Any]]:
     loss, alone = _test_losses(report)
     if loss is not None and alone not in {None, loss}:
-        label = f"the best trial alone on the test rows: {words.of(alone)}"
-        star = points("test rows, alone", [end], [alone], "var(--c5)", labels=[label])
+        label = f"the best trial on the test rows: {words.of(alone)}"
+        star = points("test, best trial", [end], [alone], "var(--c5)", labels=[label])
         yield star | {"marker": {"color": "var(--c5)", "symbol": "star-open", "size": 14}}
     if loss is not None:
         label = f"final model on the test rows: {words.of(loss)}"
         yield points(
-            "test rows",
+            "test, final model",
             [end],
             [loss],
             "var(--c5)",
@@ -174,5 +174,5 @@ def _table(report: StudyReport) -> Table:
         ]
         for lead, gain in zip(leads, gains, strict=False)
     ]
-    columns = ["#trial", "#led from", "#evaluations told", f"#{words.name}", "#change"]
-    return Table("Who led, and from when", columns, rows)
+    columns = ["#trial", "#since", "#evaluations", f"#{words.name}", "#change"]
+    return Table("Incumbents", columns, rows)

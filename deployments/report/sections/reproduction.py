@@ -11,27 +11,24 @@ __all__ = ["reproduction_section"]
 
 def reproduction_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section."""
-    of = report.reproduction
-    command = Command(shlex.join(of.command), "In an empty store, or with another --study.")
+    of, again = report.reproduction, f"The same command and seed ({report.reproduction.seed})"
+    command = Command(shlex.join(of.command), "Use an empty store, or another --study name.")
     if of.repeats_itself:
-        finding = (
-            f"The same command with seed {of.seed} repeats its trials on one worker with a budget "
-            "of trials."
-        )
+        finding = f"{again} repeat these trials on one worker with a budget of trials."
     else:
         finding = (
-            f"The same command with seed {of.seed} searches the same way; as seconds decide what "
-            f"{report.summary['method']} asks for, the trials will differ in part."
+            f"{again} search the same way, but {report.summary['method']} also looks at the "
+            "seconds that trials take, so some trials will differ."
         )
     parts = [
         *([Text(["The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."])]
           if of.is_of_frame else [command]),
-        Table("What decides the result", ["", ""], _facts(report), is_open=True),
+        Table("What determines the result", ["", ""], _facts(report), is_open=True),
     ]  # fmt: skip
     if of.versions:
         rows = [[package, version] for package, version in of.versions.items()]
         parts.append(Table("Versions of the last session", ["package", "version"], rows))
-    yield Section("again", "To have it again", finding, parts)
+    yield Section("again", "How to reproduce it", finding, parts)
 
 
 def _facts(report: StudyReport) -> list[list[str]]:

@@ -26,15 +26,15 @@ def _finding(report: StudyReport) -> str:
     n_evicted = sum(step.evicted for step in steps)
     n_refused = sum(step.refused for step in steps)
     said = (
-        f"{longest.step} took {share:.0f} % of {format_seconds(made)} of making steps; the cache "
-        f"saved {format_seconds(max(saved, 0))}, and choosing what to try took "
+        f"{longest.step} took {share:.0f} % of the {format_seconds(made)} spent making steps; the "
+        f"cache saved {format_seconds(max(saved, 0))}, and choosing configurations took "
         f"{format_seconds(seconds['asking'])}"
     )
     if n_evicted:
         gone = sum(step.evicted_bytes for step in steps)
         said += f"; {counted(n_evicted, 'artifact')} ({format_bytes(gone)}) evicted since"
     if n_refused:
-        said += f"; for {counted(n_refused, 'artifact')} there was no room"
+        said += f"; no room for {counted(n_refused, 'artifact')}"
     return f"{said[0].upper()}{said[1:]}."
 
 
@@ -81,7 +81,7 @@ def _table(report: StudyReport) -> Table:
         for s in report.step_times
     ]
     columns = [
-        "step", "#made", "#in", "#served", "#saved", "#reading took", "#in the cache", "#evicted",
+        "step", "#made", "#in", "#served", "#saved", "#reading", "#in the cache", "#evicted",
         "#refused",
     ]  # fmt: skip
     return Table("Steps of all folds of all trials", columns, rows)

@@ -1,4 +1,4 @@
-"""Limits, and the trade between the loss and each limited quantity."""
+"""Constraints, and the trade between the loss and each bounded quantity."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ _WIDE = 30.0
 
 
 def trade_offs_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if a quantity was limited or measured."""
+    """Yield the section, if a quantity is bounded or was measured."""
     words = LossWords(report.summary["metric"])
     found = [of for of in report.trade_offs if of.trials or of.bound is not None]
     if not found:
@@ -27,20 +27,21 @@ def trade_offs_section(report: StudyReport) -> Iterator[Section]:
     for k, of in enumerate(found):
         if of.trials:
             parts += [_figure(of, words, k), _table(of, words)]
-    yield Section("limits", "Limits and trade-offs", _finding(report, found), parts)
+    yield Section("constraints", "Constraints and trade-offs", _finding(report, found), parts)
 
 
 def _finding(report: StudyReport, found: list[TradeOff]) -> str:
     best = report.summary["incumbent"] or report.summary["nearest_infeasible"]
-    limited = [of for of in found if of.bound is not None]
-    if not limited:
-        return "Nothing is limited now; these were measured."
+    bounded = [of for of in found if of.bound is not None]
+    if not bounded:
+        return "Nothing is constrained now; these quantities were measured."
     if best is None:
         return "No trial has run in full yet."
-    limits = {1: "the limit", 2: "both limits"}.get(len(limited), f"all {len(limited)} limits")
+    n = len(bounded)
+    all_of_them = {1: "the constraint", 2: "both constraints"}.get(n, f"all {n} constraints")
     if report.summary["incumbent"] is None:
-        return f"No full trial meets {limits}; the nearest is trial {best['trial']}."
-    return f"The best one, trial {best['trial']}, meets {limits}."
+        return f"No full trial meets {all_of_them}; the nearest is trial {best['trial']}."
+    return f"The best one, trial {best['trial']}, meets {all_of_them}."
 
 
 def _seen(of: TradeOff, words: LossWords) -> str:
@@ -49,10 +50,10 @@ def _seen(of: TradeOff, words: LossWords) -> str:
     if of.bound is not None:
         n_met = sum(value <= of.bound for value in of.values)
         full, bound = counted(len(of.trials), "full trial"), short_number(of.bound)
-        said = f"{n_met:,} of {full} kept it at or under {bound}. "
+        said = f"{n_met:,} of {full} stay within {bound}. "
     best, least = of.front[0], of.front[-1]
     if best == least:
-        return f"{said}Trial {of.trials[best]} has the least {words.name} and the least of it."
+        return f"{said}Trial {of.trials[best]} has the least of both."
     return (
         f"{said}From trial {of.trials[best]} ({words.of(of.losses[best])}) to trial "
         f"{of.trials[least]} ({words.of(of.losses[least])}) {of.quantity} falls from "
@@ -65,8 +66,8 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     bound = of.bound
     traces = []
     for name, paint, symbol, is_in in (
-        ("within the limit" if bound is not None else "measured", "var(--c0)", "circle", True),
-        ("beyond it", "var(--c1)", "x-thin-open", False),
+        ("within the bound" if bound is not None else "measured", "var(--c0)", "circle", True),
+        ("beyond", "var(--c1)", "x-thin-open", False),
     ):
         mine = [i for i in shown if (bound is None or of.values[i] <= bound) == is_in]
         if mine:
@@ -76,7 +77,7 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     edge = sorted(front, key=lambda i: of.values[i])
     x, y = [of.values[i] for i in edge], [of.losses[i] for i in edge]
     line = {"color": "var(--c3)", "width": 2, "shape": "hv"}
-    labels = [f"{_label(of, i, words)}, not beaten in both" for i in edge]
+    labels = [f"{_label(of, i, words)}, on the Pareto front" for i in edge]
     traces.append(
         points("Pareto front", x, y, "var(--c3)", size=8, opacity=1, labels=labels)
         | {"mode": "lines+markers", "line": line}
@@ -91,7 +92,7 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     n = len(of.trials)
     note = f"{len(shown):,} of {n:,} full trials are shown." if len(shown) < n else ""
     title = f"{words.name} against {of.quantity}"
-    figure = Figure(f"limit-{k}", title, plot(traces, **layout), note=note, is_half=True)
+    figure = Figure(f"constraint-{k}", title, plot(traces, **layout), note=note, is_half=True)
     return replace(figure, finding=_seen(of, words))
 
 
@@ -99,7 +100,7 @@ def _bound(bound: float) -> dict[str, object]:
     return {
         "type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": bound, "x1": bound,
         "line": {"color": "var(--ink)", "dash": "dash", "width": 1.5},
-        "label": {"text": "limit", "textposition": "end", "textangle": 0, "xanchor": "right",
+        "label": {"text": "bound", "textposition": "end", "textangle": 0, "xanchor": "right",
                   "yanchor": "top", "font": {"color": "var(--ink)", "size": 12}},
     }  # fmt: skip
 
@@ -119,6 +120,6 @@ def _table(of: TradeOff, words: LossWords) -> Table:
         ]
         for i in of.front
     ]
-    columns = ["#trial", f"#{words.name}", f"#{of.quantity}", "within the limit"]
+    columns = ["#trial", f"#{words.name}", f"#{of.quantity}", "within the bound"]
     caption = f"Pareto front of {words.name} and {of.quantity}"
     return Table(caption, columns, rows)

@@ -110,11 +110,11 @@ def test_the_answers_say_what_the_study_found() -> None:
     assert best.parts[0].idle == ["rescale"]
     assert loss.headline == "13 %"
     assert [(bar.label, bar.value) for bar in loss.bars] == [
-        ("guessing", "50 %"), ("cross-validated", "12.5 %"), ("test rows, alone", "13.5 %"),
+        ("guessing", "50 %"), ("cross-validated", "12.5 %"), ("test rows, best trial", "13.5 %"),
         ("test rows, ensemble", "13 %"),
     ]  # fmt: skip
     assert broke.headline == "30 of 5,000 trials"
-    assert broke.parts[0].lines[1] == "28 by the time limit. fit model: took more than 15 s"
+    assert broke.parts[0].lines[1] == "28 timed out in fit model: took more than 15 s"
     assert saved.headline == "4.0s"
     commands = [part.words for part in then.parts]
     assert "prefect-tune retry made-up" in commands
@@ -124,9 +124,10 @@ def test_the_answers_say_what_the_study_found() -> None:
 def test_where_all_are_beyond_the_limits_it_says_which_limits_the_nearest_meets() -> None:
     page = study_page(beyond_limits())
     assert (
-        page.alert == "No trial meets all limits, so there is no model. The nearest one is shown."
+        page.alert
+        == "No trial meets all constraints, so there is no model; the nearest trial is shown."
     )
-    assert page.answers[0].question == "The pipeline nearest to the limits"
+    assert page.answers[0].question == "Nearest to the constraints"
     commands = [part.words for part in page.answers[-1].parts]
     assert commands[0].endswith("--constraint 'latency_us<=13'")
     assert not any("export" in words for words in commands)
@@ -145,7 +146,7 @@ def test_an_interrupted_study_can_be_gone_on_with() -> None:
 
 def test_of_importance_that_is_not_known_the_reason_stands() -> None:
     some = full()
-    unknown = replace(some.importance, effects=(), r2=0.05, reason="the configurations do not tell")
+    unknown = replace(some.importance, effects=(), r2=0.05, reason="a forest cannot predict them")
     page = study_page(replace(some, importance=unknown))
     said = next(s.finding for s in page.sections if s.id == "importance")
     assert "Nothing can be said yet" in said
@@ -159,7 +160,7 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
     )
     n_shown = sum(len(trace["x"]) for trace in figure.plot["data"][:2])
     assert 1990 < n_shown < 2010
-    assert figure.note.startswith(f"{n_shown:,} of 4,970 evaluations are shown. Losses in part")
+    assert figure.note.startswith(f"{n_shown:,} of 4,970 evaluations are shown. Partial losses")
     assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
 
 

@@ -47,7 +47,7 @@ def test_it_is_learned_from_trials_and_says_how_sure_it_is() -> None:
 def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
     few = importance_of(SPACE, drawn(LEAST_TRIALS - 1), np.arange(LEAST_TRIALS - 1))
     assert few.effects == ()
-    assert "configurations or more" in few.reason
+    assert "at least 20 are needed" in few.reason
     noise = np.random.default_rng(1).normal(size=200)
     unclear = importance_of(SPACE, drawn(200), noise)
     assert unclear.effects == ()
