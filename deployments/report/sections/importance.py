@@ -94,8 +94,9 @@ def _figure(shown: Sequence[Effect]) -> Figure:
             "color": "var(--muted)", "thickness": 1.2, "width": 3,
         }  # fmt: skip
         traces.append(bar(name, labels, values, paint, hover=said, error_x=whiskers))
+    most = 104 * max(effect.total + effect.total_deviation for effect in shown)
     layout = {
-        "xaxis": axis("share of the variance, %", rangemode="tozero"),
+        "xaxis": axis("share of the variance, %", range=[0, min(most, 104)]),
         "yaxis": axis("", autorange="reversed", type="category"),
         "barmode": "group",
         "bargap": 0.25,
