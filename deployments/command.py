@@ -14,6 +14,7 @@ from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
 from prefect_tune.deployments.commands.errors import print_traceback
 from prefect_tune.deployments.commands.model import export, predict
+from prefect_tune.deployments.commands.report import report
 from prefect_tune.deployments.commands.run import retry, run
 from prefect_tune.deployments.commands.serve import serve
 from prefect_tune.deployments.commands.study import show, study, trials
@@ -23,7 +24,7 @@ from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_default
 __all__ = ["main"]
 
 _COMMANDS = (
-    run, show, trials, retry, artifacts, compare, standings, study, predict, export, spaces,
+    run, show, report, trials, retry, artifacts, compare, standings, study, predict, export, spaces,
     methods, cohort, serve,
 )  # fmt: skip
 

@@ -4,7 +4,8 @@
 `surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
 that declares itself by a `method` with its `options`, and `registry` knows them by name.
 `optimizer` is the contract of all, told by a `budget` what is left, and `events` resume one;
-`racing` stands around any of them and ends after one fold what is clearly behind.
+`racing` stands around any of them and ends after one fold what is clearly behind. `importance` says
+afterwards which choices mattered.
 Everything here is loaded when first touched: the libraries of some methods take seconds to import.
 """
 

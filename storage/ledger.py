@@ -287,6 +287,26 @@ class Ledger:
         with self._database.read() as connection:
             return float(connection.execute(query).scalar() or 0.0)
 
+    def event_values(
+        self, study: str, kind: str, *places: tuple[str, ...]
+    ) -> list[tuple[Any, ...]]:
+        """Return values from the bodies of all events of one kind, in order.
+
+        Args:
+            study: Name of the study.
+            kind: Kind of the events.
+            places: Where each value is: its name, after those of the objects that it is in.
+
+        Returns:
+            For each event its values in the order of `places`, numbers to 15 digits; None for what
+            is not there.
+        """
+        table = event_table.c
+        query = select(*(table.body[place] for place in places))
+        query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
+        with self._database.read() as connection:
+            return [tuple(row) for row in connection.execute(query)]
+
     def each_event(self, study: str) -> Iterator[LedgerEvent]:
         """Yield all events of a study in order, without holding them all."""
         table = event_table.c

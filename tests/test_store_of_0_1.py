@@ -105,6 +105,20 @@ def test_studies_are_shown_as_they_were(looked_at, before, study) -> None:
     assert looked_at("show", study).exit_code == 0
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_studies_are_reported(looked_at, before, study, tmp_path) -> None:
+    file = tmp_path / "report.html"
+    found = looked_at.json("report", study, "--out", file)
+    assert found["summary"] == looked_at.json("show", study)
+    best = before[study]["show"]["incumbent"]
+    leads = found["progress"]["leads"]
+    assert (leads[-1]["trial"], leads[-1]["loss"]) == (best["trial"], best["loss"])
+    ended = [t for t in before[study]["trials"] if t["state"] in {"complete", "failed"}]
+    assert sorted(found["progress"]["number"]) == [t["number"] for t in ended]
+    assert sum(len(f["trials"]) for f in found["failures"]) == found["summary"]["n_failed"]
+    assert study in file.read_text()
+
+
 def test_everything_of_it_is_listed_and_sound(looked_at) -> None:
     assert {row["study"] for row in looked_at.json("study", "ls")} == set(STUDIES)
     found = looked_at.json("artifacts", "verify")

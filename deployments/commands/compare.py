@@ -15,20 +15,29 @@ from prefect_tune.deployments.commands.options import (
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import print_json
+from prefect_tune.deployments.commands.written_page import check_page, write_page
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from prefect_tune.flows.comparison.comparison import Comparison
 
 __all__ = ["compare", "standings"]
 
 
+_REPORT = click.option("--report", metavar="FILE", help="Also write a report, an HTML file.")
+
+
 @click.command(cls=grouped_by(COMPARE_OPTIONS))
 @add_options(COMPARE_OPTIONS)
+@_REPORT
 @JSON
 @QUIET
 @KEEP_SERVER
-def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any) -> None:
+def compare(
+    *, report: str | None, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any
+) -> None:
     """Compare search methods on DATA, or continue a comparison.
 
     Each method runs with --budget or --trials of its own, --repeats times, on one worker and with
@@ -46,6 +55,8 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
     def prepare() -> "Comparison":
         from prefect_tune.flows.comparison.prepare import prepare_comparison
 
+        if report is not None:
+            check_page(report)
         for name in ("drop", "categorical"):
             parameters[name] = list(parameters[name]) or None
         return prepare_comparison(parameters)
@@ -61,12 +72,18 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
 
     document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
     _print(document, as_json=as_json)
+    if report is not None:
+        with reported_errors():
+            from prefect_tune.flows.comparison.pooling import read_curves
+
+            _write(report, document, read_curves([document["out"]]), is_silent=as_json)
 
 
 @click.command()
 @click.argument("curves", nargs=-1, required=True, metavar="FILE...")
+@_REPORT
 @JSON
-def standings(curves: Sequence[str], *, as_json: bool) -> None:
+def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> None:
     """Rank the methods in FILE, the curves of a comparison; pool them over several files.
 
     \b
@@ -75,9 +92,14 @@ def standings(curves: Sequence[str], *, as_json: bool) -> None:
     Methods are ranked within each data set and repeat; all files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        from prefect_tune.flows.comparison.pooling import pooled_standings
+        from prefect_tune.flows.comparison.pooling import pooled_standings, read_curves
 
-        _print(pooled_standings(curves), as_json=as_json)
+        if report is not None:
+            check_page(report)
+        document = pooled_standings(curves)
+        _print(document, as_json=as_json)
+        if report is not None:
+            _write(report, document, read_curves(curves), is_silent=as_json)
 
 
 def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
@@ -87,3 +109,14 @@ def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
         from prefect_tune.deployments.views.comparison import print_comparison
 
         print_comparison(document)
+
+
+def _write(
+    out: str, document: Mapping[str, Any], curves: "pd.DataFrame", *, is_silent: bool
+) -> None:
+    """Write the report of a comparison, or of several that are pooled."""
+    from prefect_tune.deployments.report.comparison_page import comparison_page
+    from prefect_tune.flows.reporting.comparison_report import comparison_report
+
+    page = comparison_page(comparison_report(document, curves))
+    write_page(out, page, f"{page.kind.lower()} {page.title}", is_silent=is_silent)

@@ -172,4 +172,5 @@ def _cache(summary: Mapping[str, Any]) -> Iterator[str]:
 def _next_commands(summary: Mapping[str, Any]) -> Iterator[str]:
     study = summary["study"]
     export = f" | export {study} model.pkl" if summary["incumbent"] else ""
-    yield f"next: prefect-tune show {study} | trials {study} | artifacts ls --study {study}{export}"
+    look = f"report {study} | trials {study} | artifacts ls --study {study}"
+    yield f"next: prefect-tune show {study} | {look}{export}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.flows.study.ensemble_rule import EnsembleKind
-from prefect_tune.flows.study.kept_predictions import BEST_OF_ENSEMBLES
+from prefect_tune.flows.study.keeping.kept_predictions import BEST_OF_ENSEMBLES
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps

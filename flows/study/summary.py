@@ -4,7 +4,7 @@ Light to import, and quick: it reads the ledger's documents and builds neither s
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,15 @@ from prefect_tune.storage.store import ArtifactStore
 __all__ = ["summarize"]
 
 
-def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
+def summarize(
+    store: ArtifactStore, name: str, also: Callable[[TrialDocument], None] = lambda _: None
+) -> dict[str, Any]:
     """Return study, method, state, trials, incumbent, ensemble, test losses, cache and seconds.
+
+    Args:
+        store: Where the study is.
+        name: Its name.
+        also: Is given each trial, so that whoever needs them too reads them in the same pass.
 
     Raises:
         UnknownName: If there is no such study.
@@ -33,7 +40,9 @@ def summarize(store: ArtifactStore, name: str) -> dict[str, Any]:
     summed, incumbent = _Summed(Standing(constraints)), stored.result.get("incumbent")
     with documents_of(name):
         for document in ledger.each_trial(name):
-            summed.add(TrialDocument(document), incumbent)
+            trial = TrialDocument(document)
+            summed.add(trial, incumbent)
+            also(trial)
     return {
         "study": stored.name,
         "method": plan.method,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, case, func, select
 from sqlalchemy.engine import Connection, Row
 
 from prefect_tune.storage.cache.entry import (
@@ -97,6 +97,22 @@ class ArtifactIndex:
             for some in in_chunks(list(left)):
                 total += int(connection.execute(_BYTES_PRESENT, {"keys": some}).scalar() or 0)
         return total
+
+    def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
+        """Return step, whereabouts, number and bytes of the artifacts that a study has made last.
+
+        They are `present`; `evicted`, whose bytes are gone; or `refused`, as there was no room.
+        """
+        table = artifact_table.c
+        where = case(
+            (table.is_present, "present"), (table.place == "", "refused"), else_="evicted"
+        ).label("whereabouts")
+        query = select(table.step, where, func.count(), func.sum(table.size_bytes))
+        query = query.where(table.study == study).group_by(table.step, where)
+        with self._database.read() as connection:
+            return [
+                (step, at, int(n), int(size)) for step, at, n, size in connection.execute(query)
+            ]
 
     def select(self, selection: Selection) -> list[Entry]:
         """Return the entries that are selected, in its order."""

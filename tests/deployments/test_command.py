@@ -7,6 +7,7 @@ TOPICS = [
     (),
     ("run",),
     ("show",),
+    ("report",),
     ("trials",),
     ("retry",),
     ("compare",),

@@ -161,3 +161,20 @@ def test_one_by_one_they_are_those_that_are_read_at_once(
     assert list(ledger.each_event("s")) == ledger.events("s")
     assert list(ledger.each_trial("s")) == ledger.trials("s")
     store.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_values_of_events_come_without_the_rest_of_them(tmp_path, postgres, database) -> None:
+    url = postgres.new_database() if database == "postgresql" else ""
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store"), url))
+    ledger = Ledger(store.database)
+    ledger.create_study("s", {}, {})
+    reason = {"phase": "a <b>", "text": "so"}
+    ledger.append("s", "ask", {"number": 0, "reason": reason}, trial(0))
+    ledger.append("s", "tell", {"number": 0, "seconds": 0.25, "best": None}, trial(0))
+    ledger.append("s", "ask", {"number": 1}, trial(1))
+    asked = ledger.event_values("s", "ask", ("number",), ("reason", "phase"))
+    assert asked == [(0, "a <b>"), (1, None)]
+    told = ledger.event_values("s", "tell", ("seconds",), ("best",), ("number",))
+    assert told == [(0.25, None, 0)]
+    store.close()

@@ -45,6 +45,16 @@ def test_a_study_is_known_by_what_it_made_last(store) -> None:
     assert store.index.keys_of("three") == []
 
 
+def test_of_what_a_study_made_it_is_known_what_is_gone(store) -> None:
+    kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
+    put(store, "c", study="two")
+    store.forget(gone)
+    assert sorted(store.index.made_by("one")) == [
+        ("rescale", "evicted", 1, gone.size_bytes), ("rescale", "present", 1, kept.size_bytes),
+    ]  # fmt: skip
+    assert store.index.made_by("three") == []
+
+
 def test_selections_are_filtered_sorted_and_cut(store) -> None:
     small = put(store, "a", n=100)
     large = put(store, "b", n=2000, algorithm="standardize", parent=small.key)

@@ -1,0 +1,67 @@
+"""A page as one HTML file that needs nothing else: no network, no other file.
+
+Its Content-Security-Policy lets two scripts run, its own and Plotly's, each named by its digest,
+and nothing be loaded: whatever name or message a study brings along, it is text.
+"""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from prefect_tune.deployments.report.page import Figure, Page
+from prefect_tune.deployments.report.plotly_bundle import plotly_bundle, source_hash
+from prefect_tune.deployments.views.plain import shown
+
+__all__ = ["page_html"]
+
+_TEMPLATES = files("prefect_tune.deployments.report") / "templates"
+
+
+def page_html(page: Page) -> str:
+    """Return the HTML of a page, with Plotly if it has figures."""
+    script = _text("report.js")
+    has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
+    bundle = plotly_bundle() if has_figures else None
+    sources = [source_hash(script.encode()), *([bundle.source] if bundle else [])]
+    policy = (
+        f"default-src 'none'; script-src {' '.join(sources)}; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            policy=policy,
+            style=Markup(_text("report.css")),  # noqa: S704 - our own files
+            script=Markup(script),  # noqa: S704
+            plotly=Markup(bundle.packed) if bundle else None,  # noqa: S704
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return a text as people may see it; markup is our own."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _text(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")

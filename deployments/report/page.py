@@ -1,0 +1,191 @@
+"""A report as a page: what stands on it, before it is HTML.
+
+All texts are plain; nothing in them is markup.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "Answer",
+    "Bar",
+    "Command",
+    "Figure",
+    "Fold",
+    "Page",
+    "Part",
+    "Pipeline",
+    "Section",
+    "Table",
+    "Text",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of Plotly.
+
+    Attributes:
+        id: Unique on the page; letters, digits and dashes.
+        title: What it shows.
+        plot: `data` and `layout` as Plotly takes them; colours may be `var(--name)`.
+        height: In pixels.
+        note: What a reader must know of it; empty for nothing.
+        is_half: Whether two stand side by side on a wide screen.
+        finding: What is to be seen in it, where its section has others; empty otherwise.
+    """
+
+    id: str
+    title: str
+    plot: Mapping[str, Any]
+    height: int = 380
+    note: str = ""
+    is_half: bool = False
+    finding: str = ""
+
+    kind = "figure"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    Attributes:
+        caption: What it lists.
+        columns: Their headings; those that begin with `#` hold numbers, and lose that sign.
+        rows: Texts by column.
+        is_open: Whether it is seen at once, or folded in.
+        note: Which rows are left out; empty if none are.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_open: bool = False
+    note: str = ""
+
+    kind = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines of text; those that begin with two spaces stand under the one before."""
+
+    lines: Sequence[str]
+    is_quiet: bool = False
+
+    kind = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to copy, and what it does."""
+
+    words: str
+    purpose: str = ""
+
+    kind = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A long text that is folded in, such as a traceback."""
+
+    caption: str
+    text: str
+
+    kind = "fold"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline.
+
+    Attributes:
+        steps: Step, algorithm and the values of its hyperparameters.
+        idle: Steps that do nothing in it.
+    """
+
+    steps: Sequence[tuple[str, str, str]]
+    idle: Sequence[str] = ()
+
+    kind = "pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One of several losses beside each other.
+
+    Attributes:
+        label: Whose it is.
+        value: The loss, as people read it.
+        share: Of the largest, 0 to 1.
+        is_main: Whether it is the one that counts.
+    """
+
+    label: str
+    value: str
+    share: float
+    is_main: bool = False
+
+
+Part = Figure | Table | Text | Command | Fold | Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One of the questions that the first screen answers.
+
+    Attributes:
+        id: Names its place on the screen.
+        question: The question, in a few words.
+        headline: The answer in one line.
+        under: Of what that is; empty where it needs no word.
+        bars: Losses beside each other.
+        parts: What belongs to it.
+        more: The id of the section that says more; empty for none.
+    """
+
+    id: str
+    question: str
+    headline: str
+    under: str = ""
+    bars: Sequence[Bar] = ()
+    parts: Sequence[Part] = ()
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section: one finding in words, and what shows it."""
+
+    id: str
+    title: str
+    finding: str
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A report.
+
+    Attributes:
+        title: Name of the study or comparison.
+        kind: What it is the report of.
+        state: Where it stands, in a word; empty for nothing.
+        facts: A few facts below the title.
+        alert: What the reader must know before all else; empty for nothing.
+        answers: Of the first screen.
+        sections: What follows, in the order of interest.
+        made: When and by which version it was made.
+    """
+
+    title: str
+    kind: str
+    state: str
+    facts: Sequence[str]
+    alert: str
+    answers: Sequence[Answer]
+    sections: Sequence[Section]
+    made: str

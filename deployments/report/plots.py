@@ -1,0 +1,152 @@
+"""Figures of Plotly as plain JSON values: traces, axes and texts that hold no markup.
+
+Colours are named `var(--name)`: the page knows them for light, dark and paper.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from math import isfinite
+from typing import Any
+
+from prefect_tune.deployments.views.plain import shown
+
+__all__ = [
+    "axis",
+    "bar",
+    "colour",
+    "numbers",
+    "plain",
+    "plot",
+    "points",
+    "short",
+    "staircase",
+    "texts",
+    "visible_losses",
+]
+
+Values = Mapping[str, Any]
+_COLOURS = 7
+_LONGEST_LABEL, _KEPT = 42, 20
+"""Characters of a label on an axis, and of both ends of a longer one."""
+
+
+def colour(position: int, of: str = "c") -> str:
+    """Return one of the colours that colour-blind readers tell apart (Okabe and Ito 2008).
+
+    Args:
+        position: Of what it is for, among all of its kind.
+        of: `c` for lines and marks, `b` for what lies behind them.
+    """
+    return f"var(--{of}{position % _COLOURS})"
+
+
+def plain(text: str) -> str:
+    """Return a text as Plotly shows it: it would take `<` for markup."""
+    return escape(shown(text), quote=False)
+
+
+def short(text: str) -> str:
+    """Return a text for an axis: the middle of a long one is left out."""
+    is_long = len(text) > _LONGEST_LABEL
+    return plain(f"{text[:_KEPT]}…{text[-_KEPT:]}" if is_long else text)
+
+
+def texts(values: Iterable[str]) -> list[str]:
+    """Return texts as Plotly shows them."""
+    return [plain(value) for value in values]
+
+
+def numbers(values: Iterable[float | None]) -> list[float | None]:
+    """Return numbers with five digits, None for what is none: that is what a figure shows."""
+    return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
+
+
+def visible_losses(losses: Iterable[float | None]) -> list[float]:
+    """Return the range of an axis that shows the better losses far apart, and not the worst."""
+    known = sorted(loss for loss in losses if loss is not None)
+    low, high = known[0], known[min(len(known) - 1, int(0.85 * len(known)))]
+    margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
+    return [low - margin, high + margin]
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """Return an axis."""
+    return {"title": {"text": plain(title)}, **more}
+
+
+def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
+    """Return a figure."""
+    return {"data": list(traces), "layout": layout}
+
+
+def points(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    paint: str,
+    *,
+    symbol: str = "circle",
+    size: float = 6,
+    opacity: float = 0.75,
+    labels: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return points, with a label each that is shown on hovering."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        "marker": {"color": paint, "symbol": symbol, "size": size, "opacity": opacity},
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+        **more,
+    }
+
+
+def staircase(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    paint: str,
+    *,
+    labels: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a line that holds each value until the next."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        "line": {"color": paint, "width": 2.5, "shape": "hv"},
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+        **more,
+    }
+
+
+def bar(
+    name: str,
+    labels: Sequence[str],
+    values: Iterable[float | None],
+    paint: str,
+    *,
+    hover: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """Return horizontal bars, the first label on top where the axis is reversed."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": plain(name),
+        "y": [short(label) for label in labels],
+        "x": numbers(values),
+        "marker": {"color": paint},
+        "hovertext": texts(hover),
+        "hoverinfo": "text" if hover else "x",
+        "textposition": "none",
+        **more,
+    }

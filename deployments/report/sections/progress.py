@@ -1,0 +1,178 @@
+"""How the loss fell, over time and over trials."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from prefect_tune.deployments.report.page import Figure, Section, Table
+from prefect_tune.deployments.report.plots import (
+    axis,
+    numbers,
+    plot,
+    points,
+    staircase,
+    visible_losses,
+)
+from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
+from prefect_tune.deployments.report.wording import LossWords
+from prefect_tune.flows.reporting.progress import Progress
+from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.units import format_seconds
+from prefect_tune.optimizers.trials.state import TrialState
+
+__all__ = ["progress_section"]
+
+_PARTIAL = "Partial losses (first folds, fewer rows or epochs) are not comparable with full ones."
+
+
+def progress_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if any trial has a loss."""
+    progress = report.progress
+    if not any(loss is not None for loss in progress.loss):
+        return
+    words = LossWords(report.summary["metric"])
+    figures = [_figure(report, words, is_time=False)]
+    if not progress.is_order_only:
+        figures = [_figure(report, words, is_time=True), *figures]
+    finding = _finding(report, words)
+    yield Section("progress", "How the loss fell", finding, [*figures, _table(report)])
+
+
+def _finding(report: StudyReport, words: LossWords) -> str:
+    leads = report.progress.leads
+    if not leads:
+        return "No trial has led yet: none both ran in full and met all constraints."
+    last, first = leads[-1], leads[0]
+    said = f"Trial {last.trial} has led since {_when(report.progress, last.seconds, last.told)}"
+    said = f"{said} with {words.of(last.loss)}"
+    if len(leads) == 1:
+        return f"{said}."
+    times = "once" if len(leads) == 2 else f"{len(leads) - 1} times"
+    return f"{said}; the lead changed {times}, from {words.of(first.loss)}."
+
+
+def _when(progress: Progress, seconds: float, told: int) -> str:
+    return f"evaluation {told:,}" if progress.is_order_only else format_seconds(seconds)
+
+
+def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
+    progress, chance = report.progress, report.summary["chance_loss"]
+    x = progress.seconds if is_time else list(range(1, len(progress.number) + 1))
+    clouds, n_shown, n_all = _clouds(progress, x, words)
+    traces = [*clouds, *_led(progress, x[-1], words, is_time=is_time)]
+    traces += _tested(report, words, x[-1])
+    y_range = _range(report)
+    shapes = [_guessing(chance)] if chance is not None and chance <= y_range[1] else []
+    layout = {
+        "xaxis": axis("seconds" if is_time else "evaluations", rangemode="tozero"),
+        "yaxis": axis(words.axis, range=numbers(y_range)),
+        "shapes": shapes,
+    }
+    name, title = ("time", "Over time") if is_time else ("trials", "Over evaluations")
+    notes = [f"{n_shown:,} of {n_all:,} evaluations are shown."] if n_shown < n_all else []
+    if TrialState.STOPPED in progress.state:
+        notes.append(_PARTIAL)
+    note = " ".join(notes)
+    return Figure(f"progress-{name}", title, plot(traces, **layout), note=note, is_half=True)
+
+
+def _clouds(
+    progress: Progress, x: Sequence[float], words: LossWords
+) -> tuple[list[dict[str, Any]], int, int]:
+    """Return full evaluations and those in part, how many of them are shown, and of how many."""
+    part, full = (
+        [i for i, state in enumerate(progress.state) if state == which]
+        for which in (TrialState.STOPPED, TrialState.COMPLETE)
+    )
+    leads = {lead.trial for lead in progress.leads}
+    most = MOST_POINTS // (2 if part and full else 1)
+    traces, n_shown = [], 0
+    for name, paint, symbol, cloud in (
+        ("partial", "var(--c4)", "circle-open", part),
+        ("full", "var(--c0)", "circle", full),
+    ):
+        keep = {k for k, i in enumerate(cloud) if progress.number[i] in leads}
+        shown = [cloud[k] for k in thinned([progress.loss[i] for i in cloud], keep, most)]
+        n_shown += len(shown)
+        if shown:
+            xs, ys = [x[i] for i in shown], [progress.loss[i] for i in shown]
+            labels = [_label(progress, i, words) for i in shown]
+            traces.append(points(name, xs, ys, paint, symbol=symbol, labels=labels))
+    return traces, n_shown, len(part) + len(full)
+
+
+def _led(
+    progress: Progress, end: float, words: LossWords, *, is_time: bool
+) -> Iterator[dict[str, Any]]:
+    leads = progress.leads
+    if leads:
+        xs = [lead.seconds if is_time else lead.told for lead in leads]
+        ys = [lead.loss for lead in leads]
+        labels = [f"trial {lead.trial}: {words.of(lead.loss)}, leads from here" for lead in leads]
+        labels.append(f"trial {leads[-1].trial} at the end")
+        yield staircase("best so far", [*xs, end], [*ys, ys[-1]], "var(--c3)", labels=labels)
+
+
+def _range(report: StudyReport) -> list[float]:
+    low, high = visible_losses(report.progress.loss)
+    tested = [loss for loss in _test_losses(report) if loss is not None]
+    margin = 0.04 * (high - low)
+    return [min([low, *(t - margin for t in tested)]), max([high, *(t + margin for t in tested)])]
+
+
+def _test_losses(report: StudyReport) -> tuple[float | None, float | None]:
+    return report.summary["test_loss"], report.summary["single_best_test_loss"]
+
+
+def _tested(report: StudyReport, words: LossWords, end: float) -> Iterator[dict[str, Any]]:
+    loss, alone = _test_losses(report)
+    if loss is not None and alone not in {None, loss}:
+        label = f"the best trial on the test rows: {words.of(alone)}"
+        star = points("test, best trial", [end], [alone], "var(--c5)", labels=[label])
+        yield star | {"marker": {"color": "var(--c5)", "symbol": "star-open", "size": 14}}
+    if loss is not None:
+        label = f"final model on the test rows: {words.of(loss)}"
+        yield points(
+            "test, final model",
+            [end],
+            [loss],
+            "var(--c5)",
+            symbol="star",
+            size=15,
+            opacity=1,
+            labels=[label],
+        )
+
+
+def _guessing(chance: float) -> dict[str, Any]:
+    return {
+        "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": chance, "y1": chance,
+        "line": {"color": "var(--muted)", "dash": "dot", "width": 1.5},
+        "label": {"text": "guessing", "textposition": "end", "yanchor": "bottom",
+                  "font": {"color": "var(--muted)", "size": 12}},
+    }  # fmt: skip
+
+
+def _label(progress: Progress, i: int, words: LossWords) -> str:
+    fidelity = f" ({progress.fidelity[i]})" if progress.fidelity[i] else ""
+    phase = f"; {progress.phase[i]}" if progress.phase[i] else ""
+    cost = format_seconds(progress.cost_seconds[i])
+    return f"trial {progress.number[i]}{fidelity}: {words.of(progress.loss[i])} in {cost}{phase}"
+
+
+def _table(report: StudyReport) -> Table:
+    progress, words = report.progress, LossWords(report.summary["metric"])
+    leads = progress.leads
+    gains = [None, *((b.loss or 0) - (a.loss or 0) for a, b in pairwise(leads))]
+    rows = [
+        [
+            str(lead.trial),
+            "-" if progress.is_order_only else format_seconds(lead.seconds),
+            f"{lead.told:,}",
+            words.of(lead.loss),
+            "" if gain is None else f"{gain:+.3g}",
+        ]
+        for lead, gain in zip(leads, gains, strict=False)
+    ]
+    columns = ["#trial", "#since", "#evaluations", f"#{words.name}", "#change"]
+    return Table("Incumbents", columns, rows)

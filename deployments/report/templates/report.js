@@ -1,0 +1,170 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const figures = [...document.querySelectorAll(".figure")];
+  const said = document.getElementById("said");
+  const paperWidth = 640;
+  let isReady = false;
+
+  // Light and dark: what the system prefers, unless the reader has chosen.
+  const button = document.getElementById("theme");
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  const isDark = () => (chosen ?? (prefersDark.matches ? "dark" : "light")) === "dark";
+  const showTheme = (theme) => {
+    root.dataset.theme = theme;
+    button.setAttribute("aria-pressed", String(theme === "dark"));
+    figures.filter((figure) => figure.isDrawn).forEach((figure) => draw(figure));
+  };
+  button.addEventListener("click", () => {
+    chosen = isDark() ? "light" : "dark";
+    showTheme(chosen);
+  });
+  prefersDark.addEventListener("change", () => showTheme(isDark() ? "dark" : "light"));
+
+  // Copying commands.
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+  };
+  document.querySelectorAll(".copy").forEach((one) =>
+    one.addEventListener("click", async () => {
+      await copy(one.previousElementSibling.textContent);
+      one.textContent = "Copied";
+      said.textContent = "Copied to the clipboard";
+      setTimeout(() => { one.textContent = "Copy"; said.textContent = ""; }, 1500);
+    }),
+  );
+
+  // Figures: colours are names that the style sheet knows.
+  const painted = (value, style) => {
+    if (typeof value === "string") {
+      const name = /^var\((--[\w-]+)\)$/.exec(value);
+      return name ? style.getPropertyValue(name[1]).trim() : value;
+    }
+    if (Array.isArray(value)) return value.map((one) => painted(one, style));
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v, style)]));
+  };
+  const layoutOf = (plot, style, width) => {
+    const named = (name) => style.getPropertyValue(name).trim();
+    const font = { family: "system-ui, sans-serif", size: 13, color: named("--ink") };
+    const layout = {
+      margin: { l: 8, r: 14, t: 8, b: 40 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font,
+      showlegend: false,
+      hovermode: "closest",
+      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+      hoverlabel: { bgcolor: named("--card"), bordercolor: named("--line"), font, align: "left" },
+      ...painted(plot.layout, style),
+    };
+    if (width) layout.width = width;
+    for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
+      const automargin = axis.startsWith("x") ? "bottom" : "left";
+      layout[axis] = { automargin, gridcolor: named("--grid"), linecolor: named("--line"), zeroline: false, ...layout[axis] };
+    }
+    return layout;
+  };
+  const dataOf = (figure) => (figure.plot ??= JSON.parse(figure.querySelector("script").textContent));
+  function draw(figure, width = null) {
+    if (!isReady) return;
+    const style = getComputedStyle(root), plot = dataOf(figure);
+    const traces = painted(plot.data, style).map((trace) => ({
+      ...trace,
+      visible: figure.hidden_?.has(trace.legendgroup ?? trace.name) ? "legendonly" : true,
+    }));
+    const config = { displayModeBar: false, responsive: true, showTips: false };
+    Plotly.react(figure.querySelector(".plot"), traces, layoutOf(plot, style, width), config);
+    if (!figure.isDrawn) showLegend(figure);
+    figure.isDrawn = true;
+  }
+
+  // A legend of buttons: a keyboard reaches them, and a click hides what it names.
+  function showLegend(figure) {
+    const legend = figure.querySelector(".legend");
+    const traces = dataOf(figure).data.filter((trace) => trace.showlegend !== false);
+    figure.hidden_ = new Set();
+    if (traces.length < 2) return;
+    for (const trace of traces) {
+      const name = trace.legendgroup ?? trace.name;
+      const one = document.createElement("button");
+      one.type = "button";
+      one.setAttribute("aria-pressed", "true");
+      const mark = document.createElement("i");
+      const paint = trace.line?.color ?? trace.marker?.color;
+      mark.style.background = /^var\(/.test(paint) ? paint : "currentColor";
+      const label = document.createElement("span");
+      label.innerText = unescaped(trace.name);
+      one.append(mark, label);
+      one.addEventListener("click", () => {
+        const isHidden = figure.hidden_.delete(name) ? false : Boolean(figure.hidden_.add(name));
+        one.setAttribute("aria-pressed", String(!isHidden));
+        draw(figure);
+      });
+      legend.append(one);
+    }
+  }
+  const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+
+  // Drawn one by one, first what is near, then the others, and all of them before printing.
+  const waiting = new Set();
+  const near = new IntersectionObserver(
+    (entries) => entries.forEach(({ target, isIntersecting }) => {
+      if (isIntersecting) waiting.add(target); else waiting.delete(target);
+    }),
+    { rootMargin: "300px" },
+  );
+  const drawNext = () => {
+    const open = (figure) => !figure.isDrawn;
+    const next = [...waiting].find(open) ?? figures.find(open);
+    if (!next) { near.disconnect(); root.dataset.figures = "drawn"; return; }
+    draw(next);
+    setTimeout(drawNext);
+  };
+  addEventListener("beforeprint", () => {
+    root.dataset.theme = "light";
+    figures.forEach((figure) => draw(figure, paperWidth));
+  });
+  addEventListener("afterprint", () => {
+    root.dataset.theme = isDark() ? "dark" : "light";
+    figures.forEach((figure) => draw(figure));
+  });
+
+  // Plotly comes packed, which makes the file a third as large.
+  const unpack = async (text) => {
+    const packed = atob(text), bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+  const start = async () => {
+    showTheme(isDark() ? "dark" : "light");
+    const packed = document.getElementById("plotly");
+    if (!packed) { root.dataset.figures = "drawn"; return; }
+    figures.forEach((figure) => near.observe(figure));
+    const script = document.createElement("script");
+    try {
+      script.textContent = await unpack(packed.textContent);
+    } catch {
+      figures.forEach((figure) => {
+        figure.querySelector(".plot").textContent = "A newer browser is needed to draw this; its numbers are in the table.";
+      });
+      return;
+    }
+    document.head.append(script);
+    packed.remove();
+    isReady = true;
+    drawNext();
+  };
+  start();
+})();

@@ -1,0 +1,59 @@
+"""Why trials failed, by reason: the same failure with other numbers is the same reason."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.optimizers.trials.state import TrialState
+
+__all__ = ["FailureGroup", "FailuresPass"]
+
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+_LONGEST_TRACEBACK = 20_000
+"""Characters; of a longer one the end is kept, where the reason is."""
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """Trials that failed for the same reason.
+
+    Attributes:
+        kind: `error`, `timeout`, `memory` or `crashed`.
+        step: The step that failed, if known.
+        message: Of the first of them.
+        traceback: Likewise; empty where there is none.
+        trials: Their numbers.
+        seconds: What they took in all.
+    """
+
+    kind: str
+    step: str | None
+    message: str
+    traceback: str
+    trials: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class FailuresPass:
+    """Takes trials, and groups those that failed."""
+
+    _groups: dict[tuple[str, str | None, str], FailureGroup] = field(default_factory=dict)
+
+    def add(self, trial: TrialDocument) -> None:
+        """Take a trial."""
+        if trial.state != TrialState.FAILED:
+            return
+        failure = trial.document["failure"]
+        kind, step, message = failure["kind"], failure["step"], failure["message"]
+        alike = kind, step, _NUMBER.sub("#", message)
+        if alike not in self._groups:
+            traceback = failure.get("traceback", "")[-_LONGEST_TRACEBACK:]
+            self._groups[alike] = FailureGroup(kind, step, message, traceback)
+        self._groups[alike].trials.append(trial.number)
+        self._groups[alike].seconds += trial.cost_seconds
+
+    def found(self) -> Sequence[FailureGroup]:
+        """Return the groups, the largest first."""
+        return sorted(self._groups.values(), key=lambda group: -len(group.trials))

@@ -1,0 +1,168 @@
+"""How a study went: its trials in the order in which they ended, and what led meanwhile."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.events import Asked, Told
+from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.trials.constraint import violation
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.storage.ledger import Ledger
+
+__all__ = ["Lead", "Progress", "ProgressPass"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The moment at which a trial took the lead.
+
+    Attributes:
+        seconds: Of the study, when it was told.
+        told: How many outcomes were known then, itself included.
+        trial: Its number.
+        loss: Its loss; that of all folds, rows and epochs unless the method said it otherwise.
+    """
+
+    seconds: float
+    told: int
+    trial: int
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Trials that have ended, a column each, in the order in which they ended.
+
+    Attributes:
+        number: Their numbers.
+        seconds: Of the study, when each ended.
+        loss: Their losses; None for those that failed.
+        cost_seconds: How long each took.
+        state: Where each stands.
+        fidelity: Of what each is, where not of all; empty otherwise.
+        phase: The phase of the method in which each was asked for; empty where not known.
+        leads: Who led from when on.
+        is_order_only: Whether the ledger does not have the seconds; they count the trials then.
+    """
+
+    number: Sequence[int] = ()
+    seconds: Sequence[float] = ()
+    loss: Sequence[float | None] = ()
+    cost_seconds: Sequence[float] = ()
+    state: Sequence[str] = ()
+    fidelity: Sequence[str] = ()
+    phase: Sequence[str] = ()
+    leads: Sequence[Lead] = ()
+    is_order_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A trial that has ended, as far as it is shown."""
+
+    loss: float | None
+    cost_seconds: float
+    state: str
+    fidelity: str
+    may_lead: bool
+
+
+class ProgressPass:
+    """Takes trials by number, and puts them in the order in which they were told.
+
+    Args:
+        plan: Of the study.
+    """
+
+    def __init__(self, plan: StudyPlan) -> None:
+        self._plan = plan
+        self._constraints = [bounded.constraint for bounded in plan.bounds]
+        self._trials: dict[int, _Ended] = {}
+
+    def add(self, trial: TrialDocument) -> None:
+        """Take a trial."""
+        if not trial.state.is_told:
+            return
+        self._trials[trial.number] = _Ended(
+            None if trial.state == TrialState.FAILED else trial.loss,
+            trial.cost_seconds,
+            str(trial.state),
+            fidelity_text(trial.document["query"], self._plan.folds, self._plan.epochs),
+            trial.is_full and violation(self._constraints, trial.quantities) <= 0,
+        )
+
+    def found(self, ledger: Ledger, study: str) -> Progress:
+        """Return the trials in the order of the events that told them."""
+        told = ledger.event_values(
+            study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
+        )
+        events = [(n, seconds, lead) for n, seconds, lead in told if n in self._trials]
+        is_order_only = any(seconds is None for _, seconds, _ in events)
+        times = _rising(
+            position if is_order_only else seconds
+            for position, (_, seconds, _) in enumerate(events, 1)
+        )
+        numbers = [number for number, _, _ in events]
+        said = [lead for _, _, lead in events]
+        is_said = any(lead is not None for lead in said)
+        leads = self._leads(times, said if is_said else self._best_so_far(numbers))
+        last = dict(zip(numbers, times, strict=True))
+        in_order = sorted(last, key=lambda number: last[number])
+        return self._columns(in_order, last, leads, is_order_only, _phases(ledger, study))
+
+    def _columns(
+        self,
+        numbers: Sequence[int],
+        seconds: Mapping[int, float],
+        leads: Sequence[Lead],
+        is_order_only: bool,
+        phases: Mapping[int, str],
+    ) -> Progress:
+        ended = [self._trials[number] for number in numbers]
+        return Progress(
+            numbers,
+            [seconds[number] for number in numbers],
+            [trial.loss for trial in ended],
+            [trial.cost_seconds for trial in ended],
+            [trial.state for trial in ended],
+            [trial.fidelity for trial in ended],
+            [phases.get(number, "") for number in numbers],
+            leads,
+            is_order_only,
+        )
+
+    def _best_so_far(self, numbers: Sequence[int]) -> list[int | None]:
+        """Return who led after each told trial, where the ledger does not say; 0.1 did not."""
+        best: tuple[float, int] | None = None
+        found: list[int | None] = []
+        for number in numbers:
+            trial = self._trials[number]
+            if trial.may_lead and trial.loss is not None:
+                best = min(best or (inf, 0), (trial.loss, number))
+            found.append(None if best is None else best[1])
+        return found
+
+    def _leads(self, times: Sequence[float], incumbents: Sequence[int | None]) -> list[Lead]:
+        leads: list[Lead] = []
+        for told, (seconds, number) in enumerate(zip(times, incumbents, strict=True), 1):
+            if number is not None and (not leads or number != leads[-1].trial):
+                known = self._trials.get(number)
+                leads.append(Lead(seconds, told, number, known.loss if known else None))
+        return leads
+
+
+def _phases(ledger: Ledger, study: str) -> dict[int, str]:
+    """Return the phase that each trial was asked for in, where that is known."""
+    asked = ledger.event_values(study, Asked.kind, ("number",), ("reason", "phase"))
+    return {number: phase for number, phase in asked if phase}
+
+
+def _rising(times: Iterable[float]) -> list[float]:
+    """Return times of which none is before the one ahead: a killed session forgets some seconds."""
+    rising: list[float] = []
+    for time in times:
+        rising.append(max(time, rising[-1]) if rising else time)
+    return rising

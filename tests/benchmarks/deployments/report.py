@@ -1,0 +1,185 @@
+"""How long a report of 10,000 trials takes to make and to open, and how large it is.
+
+    tests/benchmarks/run deployments/report [TRIALS]
+
+Enters a study of so many trials in the space `modern` into a new store: full ones, some that a
+race has ended and some failed, with their events, steps and artifacts, and a measured quantity.
+Makes its report by the command, in a process of its own, and opens it in headless Chromium.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from time import monotonic, time
+from typing import Any
+
+import numpy as np
+from machine import Goals, describe
+from playwright.sync_api import sync_playwright
+from processes import COMMAND
+from sqlalchemy import insert
+
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.storage.ledger import event_table, trial_table
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.problem import Problem
+
+SPACE = space_named("modern")
+FOLDS = 3
+AT_ONCE = 500
+MESSAGES = (
+    ("timeout", "took more than 15 s (raise the limit with --trial-timeout)", ""),
+    ("memory", "took more than 2.0GB (raise the limit with --trial-memory)", ""),
+    ("error", "LinAlgError: singular matrix <b> & co", "Traceback (most recent call last):\n" * 90),
+)
+
+
+def trials(n: int) -> Iterator[Trial]:
+    rng = np.random.default_rng(0)
+    made: dict[tuple[str, int], list[str]] = {}
+    worth = {a.id: rng.random() for step in SPACE.steps for a in step.algorithms}
+    for number in range(n):
+        configuration = sample_configuration(SPACE, rng)
+        ends_early = rng.random() < 0.4
+        query = Query(configuration, folds=1 if ends_early else None)
+        steps = tuple(
+            step_cost(step.name, fold, made, rng)
+            for step in SPACE.steps
+            for fold in range(1 if ends_early else FOLDS)
+        )
+        trial = Trial(number, query).started()
+        if rng.random() < 0.05:
+            kind, message, traceback = MESSAGES[number % len(MESSAGES)]
+            yield trial.failed(Failure(kind, message, traceback, "fit model", 0, 15.0, steps[:3]))
+            continue
+        path = [worth[algorithm] for algorithm in configuration.path]
+        loss = float(10 + 10 * path[-1] + 3 * sum(path[:-1]) + rng.gamma(1.0))
+        losses = tuple(loss + rng.normal(size=1 if ends_early else FOLDS))
+        quantities = {"latency_us": float(np.exp(rng.normal(4 + 3 * path[-1], 1)))}
+        evaluation = Evaluation(float(np.mean(losses)), losses, 1.0, 2.0, steps, quantities)
+        yield trial.ended(evaluation)
+
+
+def step_cost(
+    step: str, fold: int, made: dict[tuple[str, int], list[str]], rng: np.random.Generator
+) -> StepCost:
+    """Two of five are served what an earlier trial has made."""
+    known = made.setdefault((step, fold), [])
+    if known and rng.random() < 0.4:
+        return StepCost(step, fold, 0.1, 0.01, hit=True, key=known[rng.integers(len(known))])
+    known.append(rng.bytes(32).hex())
+    return StepCost(step, fold, 0.1, 0.01, hit=False, key=known[-1])
+
+
+def artifact(study: str, step: StepCost, i: int) -> dict[str, Any]:
+    return {
+        "key": step.key, "parent": None, "study": study, "step": step.step, "algorithm": "any",
+        "fold": step.fold, "is_present": i % 3 > 0, "size_bytes": 1000, "cost_seconds": 1.0,
+        "created": time(), "last_used": time(), "hits": 0, "facts": {"rows": 100}, "parts": {},
+        "place": f"p{i}", "priority": time(), "is_cheap": False,
+    }  # fmt: skip
+
+
+def fill(folder: Path, n: int) -> None:
+    """Enter a finished study of `n` trials."""
+    store = ArtifactStore(StoreAddress(str(folder)))
+    plan = StudyPlan(
+        source=Source("table.csv", target="target"),
+        data_name="table",
+        problem=Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0),
+        folds=FOLDS,
+        holdout=None,
+        test_size=0.2,
+        positive=None,
+        chance_loss=50.0,
+        method="flash",
+        race=True,
+        bounds=(QuantityBound(Quantity("latency_us"), 400.0),),
+    )
+    ledger = Ledger(store.database)
+    ledger.create_study("s", plan.problem.to_json(), plan.to_json())
+    best: Trial | None = None
+    sequence = n_artifacts = 0
+    made_up = trials(n)
+    while some := list(islice(made_up, AT_ONCE)):
+        events, told, artifacts = [], [], []
+        for trial in some:
+            is_full = trial.evaluation is not None and trial.query.is_full
+            if is_full and trial.evaluation.constraints["latency_us"] <= 400:
+                best = trial if best is None or trial.loss < best.loss else best
+            body = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}
+            body["reason"] = {"phase": "design" if trial.number < 40 else "tuning", "text": "so"}
+            since = {"elapsed_seconds": trial.number * 0.7, "incumbent": best and best.number}
+            for kind, value in ((Asked.kind, body), (Told.kind, trial.to_json() | since)):
+                event = {"study": "s", "sequence": sequence, "kind": kind, "body": value}
+                events.append(event | {"at": time()})
+                sequence += 1
+            document = {"number": trial.number, "state": str(trial.state), "body": trial.to_json()}
+            told.append({"study": "s", **document})
+            steps = trial.evaluation.steps if trial.evaluation else ()
+            made = [step for step in steps if not step.hit]
+            artifacts += [artifact("s", step, n_artifacts + i) for i, step in enumerate(made)]
+            n_artifacts += len(made)
+        with store.database.write() as connection:
+            connection.execute(insert(event_table), events)
+            connection.execute(insert(trial_table), told)
+            connection.execute(insert(artifact_table), artifacts)
+    members = [{"trial": best.number, "weight": 1.0}] if best else []
+    ledger.update_study("s", state="complete", result={"test_loss": 15.0, "members": members})
+    store.close()
+
+
+def opened(file: Path) -> tuple[float, float, list[str]]:
+    """Seconds until the page and its first figures are there, until all are, and its errors."""
+    errors: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1366, "height": 768})
+        page.on("console", lambda said: errors.append(said.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        started = monotonic()
+        page.goto(file.as_uri())
+        page.wait_for_selector(".figure .main-svg")
+        first = monotonic() - started
+        page.wait_for_selector("html[data-figures=drawn]", timeout=60_000)
+        return first, monotonic() - started, errors
+
+
+def main() -> None:
+    n, goals = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000, Goals()
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder, "store"), n)
+        print(describe())
+        file = Path(folder, "report.html")
+        command = [*COMMAND, "report", "s", "--store", f"{folder}/store", "--out", str(file)]
+        started = monotonic()
+        subprocess.run(command, check=True)
+        goals.at_most(f"report of {n:,} trials made, s", monotonic() - started, 10)
+        used = getrusage(RUSAGE_CHILDREN)
+        print(f"    of which on a core: {used.ru_utime + used.ru_stime:.2f} s")
+        goals.at_most("its size, MB", file.stat().st_size / 1e6, 5)
+        first, all_of_them, errors = opened(file)
+        goals.at_most("opened with its first figures drawn, s", first, 2)
+        print(f"    all figures drawn after {all_of_them:.2f} s")
+        goals.at_most("messages on the console", len(errors), 0)
+        print(*errors, describe(), sep="\n")
+        if len(sys.argv) > 2:
+            shutil.copy(file, sys.argv[2])
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Pages of studies, as HTML that is parsed and never run."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from reports import made_up as made_up_reports
+from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
+
+from prefect_tune.deployments.report.html import page_html
+from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
+from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.flows.reporting.study_report import StudyReport
+
+
+class Parsed(HTMLParser):
+    """Tags, handlers and texts of a page; a script's text is its own."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._tag = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._tag = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag) -> None:  # noqa: ARG002
+        self._tag = ""
+
+    def handle_data(self, data) -> None:
+        if self._tag == "script":
+            self.scripts[-1] += data
+        elif self._tag != "style":
+            self.text += data
+
+
+def parsed(report: StudyReport) -> Parsed:
+    return Parsed(page_html(study_page(report)))
+
+
+@pytest.fixture(scope="module")
+def everything() -> Parsed:
+    return parsed(full())
+
+
+def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
+    assert {tag for tag, _ in everything.tags}.isdisjoint({"img", "b1"})
+    assert not [attrs for _, attrs in everything.tags if any(a.startswith("on") for a in attrs)]
+    assert not any("alert(1)" in s for s in everything.scripts if not s.lstrip().startswith("{"))
+    assert (
+        '<script>alert(1)</script> <img src=x onerror=alert(2)> `tick` "quote"' in everything.text
+    )
+    assert "🦊" in everything.text
+
+
+def test_what_steers_a_terminal_and_passwords_are_not_in_it(everything) -> None:
+    html = page_html(study_page(full()))
+    assert "\x1b" not in html
+    assert "\\u001b" not in html
+    assert "secret" not in html
+    assert "me:***@bucket" in everything.text
+
+
+def test_plotly_takes_no_text_of_a_figure_for_markup(everything) -> None:
+    figures = [json.loads(s) for s in everything.scripts if s.lstrip().startswith("{")]
+    assert len(figures) >= 8
+    text = json.dumps(figures)
+    assert "&lt;img src=x onerror=alert(2)&gt;" in text
+    assert not re.search(r"<\w", text.replace("<br>", ""))
+
+
+def test_only_its_own_scripts_may_run_and_nothing_may_be_loaded(everything) -> None:
+    [policy] = [a["content"] for tag, a in everything.tags
+                if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.count("'sha256-") == 2
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    assert plotly_bundle().source in policy
+    loading = [a for _, a in everything.tags if {"src", "href"} & set(a)]
+    assert all((a.get("href") or "").startswith(("#", "data:")) for a in loading)
+
+
+def test_a_page_without_figures_does_without_plotly() -> None:
+    html = page_html(study_page(empty()))
+    assert len(html) < 60_000
+    assert "No trial has ended yet" in html
+
+
+@pytest.mark.parametrize("name", ["full", "empty", "failed", "beyond_limits"])
+def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
+    page = study_page(getattr(made_up_reports, name)())
+    assert [a.id for a in page.answers] == ["best", "loss", "failed", "saved", "next"]
+    assert len({section.id for section in page.sections}) == len(page.sections)
+    assert page.sections[-1].id == "again"
+    page_html(page)
+
+
+def test_the_answers_say_what_the_study_found() -> None:
+    best, loss, broke, saved, then = study_page(full()).answers
+    assert best.headline == "Trial 1"
+    assert [row[:2] for row in best.parts[0].steps] == [("fit model", "tree")]
+    assert best.parts[0].idle == ["rescale"]
+    assert loss.headline == "13 %"
+    assert [(bar.label, bar.value) for bar in loss.bars] == [
+        ("guessing", "50 %"), ("cross-validated", "12.5 %"), ("test rows, best trial", "13.5 %"),
+        ("test rows, ensemble", "13 %"),
+    ]  # fmt: skip
+    assert broke.headline == "30 of 5,000 trials"
+    assert broke.parts[0].lines[1] == "28 timed out in fit model: took more than 15 s"
+    assert saved.headline == "4.0s"
+    commands = [part.words for part in then.parts]
+    assert "prefect-tune retry made-up" in commands
+    assert "prefect-tune run 'it'\"'\"'s here.csv' --budget 20m --study made-up" in commands
+
+
+def test_where_all_are_beyond_the_limits_it_says_which_limits_the_nearest_meets() -> None:
+    page = study_page(beyond_limits())
+    assert (
+        page.alert
+        == "No trial meets all constraints, so there is no model; the nearest trial is shown."
+    )
+    assert page.answers[0].question == "Nearest to the constraints"
+    commands = [part.words for part in page.answers[-1].parts]
+    assert commands[0].endswith("--constraint 'latency_us<=13'")
+    assert not any("export" in words for words in commands)
+
+
+def test_a_model_that_is_no_better_than_guessing_is_said_to_be_so() -> None:
+    bad = replace(full(), summary=SUMMARY | {"test_loss": 50.0})
+    assert "no better than guessing" in study_page(bad).alert
+
+
+def test_an_interrupted_study_can_be_gone_on_with() -> None:
+    page = study_page(replace(full(), summary=SUMMARY | {"state": "interrupted"}))
+    assert "interrupted" in page.alert
+    assert page.answers[-1].parts[0].words.endswith("--study made-up")
+
+
+def test_of_importance_that_is_not_known_the_reason_stands() -> None:
+    some = full()
+    unknown = replace(some.importance, effects=(), r2=0.05, reason="a forest cannot predict them")
+    page = study_page(replace(some, importance=unknown))
+    said = next(s.finding for s in page.sections if s.id == "importance")
+    assert "Nothing can be said yet" in said
+    assert "5 % of the variance" in said
+
+
+def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
+    page = study_page(full())
+    figure = next(
+        p for s in page.sections for p in s.parts if getattr(p, "id", "") == "progress-time"
+    )
+    n_shown = sum(len(trace["x"]) for trace in figure.plot["data"][:2])
+    assert 1990 < n_shown < 2010
+    assert figure.note.startswith(f"{n_shown:,} of 4,970 evaluations are shown. Partial losses")
+    assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
+
+
+def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
+    page = study_page(failed())
+    assert page.answers[0].headline == "No trial has run in full yet."
+    assert "progress" not in {section.id for section in page.sections}
+    section = next(s for s in page.sections if s.id == "failures")
+    folds = [part for part in section.parts if part.kind == "fold"]
+    assert len(folds[0].text) > 10_000
+    assert NASTY[:8] in folds[0].text

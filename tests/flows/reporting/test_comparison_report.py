@@ -1,0 +1,61 @@
+"""Curves of compared methods over the budget, by hand."""
+
+import pandas as pd
+import pytest
+
+from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
+from prefect_tune.flows.reporting.comparison_report import comparison_report
+
+COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "metric": "error",
+          "seed": 0, "ask_seconds": 0.5, "cost_seconds": 2.0}  # fmt: skip
+
+
+def replicate(method: str, repeat: int, losses: list[float | None], test: float) -> list[dict]:
+    """A trial each ten seconds of forty, which has failed where there is no loss."""
+    budget = {"budget_seconds": 40.0, "budget_trials": None}
+    common = {**COMMON, **budget, "method": method, "repeat": repeat, "study": f"{repeat}-{method}"}
+    rows, best = [{**common, "trials": 0, "seconds": 0.0}], None
+    for n, loss in enumerate(losses, 1):
+        best = loss if best is None else min(best, loss or best)
+        rows.append(
+            {**common, "trial": n, "trials": n, "seconds": 10.0 * n, "loss": loss, "incumbent": n,
+             "incumbent_loss": best, "test_loss": test, "failure": None if loss else "error"}
+        )  # fmt: skip
+    return rows
+
+
+@pytest.fixture
+def report():
+    rows = [
+        *replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
+        *replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
+        *replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
+        *replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
+    ]
+    curves = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
+    return comparison_report(standings(curves), curves)
+
+
+def at(report, method: int, what: str, share: float) -> float | None:
+    [of] = report.data_sets
+    return getattr(of.curves[method], what)[round(share * (len(of.shares) - 1))]
+
+
+def test_curves_are_medians_and_quartiles_of_the_replicates(report) -> None:
+    assert [curve.method for curve in report.data_sets[0].curves] == ["a", "b"]
+    assert at(report, 0, "median", 0.2) is None  # nothing has ended after eight seconds
+    assert [at(report, 0, "median", s) for s in (0.25, 0.5, 0.75, 1.0)] == [7.0, 5.0, 2.5, 1.5]
+    assert [at(report, 0, w, 0.5) for w in ("low", "high")] == [4.5, 5.5]
+
+
+def test_a_replicate_without_a_loss_is_worse_than_all_others(report) -> None:
+    assert at(report, 1, "median", 0.25) is None
+    assert at(report, 1, "median", 0.5) == 8.0
+
+
+def test_test_losses_and_what_was_run_are_those_of_each_method(report) -> None:
+    [of] = report.data_sets
+    assert [list(curve.test_losses) for curve in of.curves] == [[3.0, 1.0], [9.0, 9.0]]
+    assert [(w.method, w.evaluations, w.failed) for w in report.work] == [("a", 8, 0), ("b", 8, 1)]
+    assert report.work[0].evaluating_seconds == 16.0
+    assert len(report.studies) == 4

@@ -1,0 +1,147 @@
+"""What a report gathers of trials, subject by subject."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step
+
+from prefect_tune.flows.reporting.failures import FailuresPass
+from prefect_tune.flows.reporting.fidelities import FidelitiesPass
+from prefect_tune.flows.reporting.members import MembersPass
+from prefect_tune.flows.reporting.paths import PathsPass
+from prefect_tune.flows.reporting.step_times import StepTimesPass
+from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
+from prefect_tune.optimizers import Evaluation, Trial
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.storage import ArtifactStore, StoreAddress
+
+PART = {"fidelity": {"folds": 1}}
+
+
+def taken(subject, *trials: Trial):
+    for document in documents(trials):
+        subject.add(document)
+    return subject
+
+
+def test_stretches_of_a_configuration_are_one_use_of_its_algorithms() -> None:
+    trials = [ended(0, 20.0, seed=1, **PART), ended(1, 18.0, seed=1), broken(2, "no")]
+    found = taken(PathsPass(), *trials).found()
+    uses = [use for step in found.steps for use in step.algorithms.values()]
+    assert sum(use.n for use in found.steps[0].algorithms.values()) == 2
+    assert all(use.n_full <= 1 for use in uses)
+    path, best = found.best[0]
+    assert tuple(path) == query(1).configuration.path
+    assert (best.n, best.best_loss, best.best_trial, best.median_loss) == (1, 18.0, 1, 18.0)
+    model = found.steps[-1].algorithms
+    assert next(iter(model)) == query(1).configuration.path[-1]  # what has a loss comes first
+
+
+def test_a_configuration_that_failed_and_then_ran_has_not_failed() -> None:
+    again = ended(0, 5.0)
+    found = taken(PathsPass(), broken(0, "no"), again).found()
+    assert found.best[0][1].n_failed == 0
+
+
+def test_steps_are_added_up_in_the_order_in_which_they_run(tmp_path) -> None:
+    steps = [step("impute", 2.0), step("fit model", 4.0, hit=True)]
+    trials = [
+        ended(0, 1.0, steps=tuple(steps)),
+        ended(1, 1.0, steps=(step("impute", hit=True), step("rescale"), step("fit model"))),
+        broken(2, "no", steps=(step("impute", 8.0),)),
+    ]
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    found = taken(StepTimesPass(), *trials).found(store.index, "s")
+    assert [of.step for of in found] == ["impute", "rescale", "fit model"]
+    impute, _, model = found
+    assert (impute.made, impute.made_seconds, impute.served) == (2, 10.0, 1)
+    assert (model.served, model.saved_seconds, model.load_seconds) == (1, 3.75, 0.5)
+    store.close()
+
+
+def test_failures_with_other_numbers_are_of_one_reason() -> None:
+    trials = [
+        broken(0, "column 3 is empty", step="encode", traceback="first"),
+        broken(1, "took more than 15 s", kind="timeout"),
+        broken(2, "column 14 is empty", step="encode", traceback="second"),
+        broken(3, "column 3 is empty", step="rescale"),
+        ended(4, 1.0),
+    ]
+    groups = taken(FailuresPass(), *trials).found()
+    assert [group.trials for group in groups] == [[0, 2], [1], [3]]
+    assert (groups[0].message, groups[0].traceback) == ("column 3 is empty", "first")
+    assert groups[0].seconds == 4.0
+
+
+def test_of_a_very_long_traceback_the_end_is_kept() -> None:
+    [group] = taken(FailuresPass(), broken(0, "no", traceback="x" * 10**6 + "end")).found()
+    assert len(group.traceback) == 20_000
+    assert group.traceback.endswith("end")
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
+def test_the_front_is_what_nothing_beats_in_one_without_losing_in_the_other(pairs) -> None:
+    trials = [
+        ended(n, float(loss), seed=0, constraints={"latency_us": float(value)})
+        for n, (loss, value) in enumerate(pairs)
+    ]
+    [found] = taken(TradeOffsPass(LIMITED), *trials).found()
+    front = {pairs[i] for i in found.front}
+    beaten = {
+        (a, b) for a, b in pairs if any((c <= a and d <= b) and (c, d) != (a, b) for c, d in pairs)
+    }
+    assert front == set(pairs) - beaten
+    assert found.bound == 10.0
+
+
+def test_full_trials_without_a_quantity_are_counted() -> None:
+    nan = ended(1, 1.0, constraints={"latency_us": float("nan")})
+    trials = [ended(0, 1.0, constraints={"latency_us": 3.0}), nan, ended(2, 1.0, **PART)]
+    [found] = taken(TradeOffsPass(LIMITED), *trials).found()
+    assert (found.trials, found.n_unmeasured) == ([0], 1)
+
+
+def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> Trial:
+    evaluation = Evaluation(min(losses), (min(losses),), 1.0, curve=tuple(losses), best_epoch=1)
+    return Trial(number, query(seed, epochs=epochs)).started().ended(evaluation)
+
+
+def test_the_stretches_of_a_training_are_one_curve() -> None:
+    trials = [
+        trained(0, 1, 2, [9.0, 8.0]),
+        trained(1, 2, 2, [7.0, 7.5]),
+        trained(2, 1, None, [9.0, 8.0, 6.0, 5.0]),
+    ]
+    found = taken(FidelitiesPass(PLAN), *trials).found()
+    first, other = found.curves
+    assert (first.trials, first.losses, first.stops) == ([0, 2], [9.0, 8.0, 6.0, 5.0], [2])
+    assert (first.is_complete, other.is_complete) == (True, False)
+    assert [(level.text, level.ended) for level in found.levels] == [("epochs 2", 2), ("", 1)]
+
+
+def test_of_many_curves_the_best_are_shown_and_others_evenly() -> None:
+    trials = [trained(n, n, 2, [100.0 - n, 99.0 - n]) for n in range(300)]
+    found = taken(FidelitiesPass(PLAN), *trials).found()
+    assert found.n_curves == len({trial.query.configuration for trial in trials}) > 200
+    assert 100 <= len(found.curves) <= 120
+    shown = {curve.trial for curve in found.curves}
+    assert set(range(250, 300)) <= shown
+    assert any(trial < 60 for trial in shown)
+
+
+def test_members_are_the_heaviest_first_with_their_own_losses() -> None:
+    weighted = [{"trial": 0, "weight": 0.25}, {"trial": 1, "weight": 0.75}]
+    found = taken(MembersPass(weighted), ended(0, 3.0), ended(1, 4.0), ended(2, 1.0)).found()
+    assert [(member.trial, member.loss) for member in found] == [(1, 4.0), (0, 3.0)]
+
+
+@pytest.mark.parametrize("state", [TrialState.WAITING, TrialState.RUNNING])
+def test_what_has_not_ended_is_in_no_subject_but_the_paths(state, tmp_path) -> None:
+    trial = Trial(0, query(0))
+    trial = trial if state == TrialState.WAITING else trial.started()
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    assert taken(StepTimesPass(), trial).found(store.index, "s") == []
+    assert taken(FailuresPass(), trial).found() == []
+    assert taken(FidelitiesPass(PLAN), trial).found().levels == []
+    assert taken(PathsPass(), trial).found().n == 1
+    store.close()

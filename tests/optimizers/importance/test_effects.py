@@ -1,0 +1,123 @@
+"""Shares of the variance against closed forms."""
+
+import numpy as np
+import pytest
+from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float
+
+from prefect_tune.optimizers.importance.effects import Effect, effects
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.step import Step
+
+
+def algorithm(name: str, *names: str, **more: object) -> Algorithm:
+    numbers = [Float(h, (0.0, 1.0)) for h in names]
+    return Algorithm(
+        id=name,
+        estimator=f"made.up.{name}",
+        hyperparameters=ConfigurationSpace(space=numbers),
+        **more,
+    )
+
+
+def by_name(found: list[Effect]) -> dict[str, Effect]:
+    return {e.input.hyperparameter or e.input.step: e for e in found}
+
+
+def test_indices_of_the_ishigami_function_are_those_of_its_closed_form() -> None:
+    """Ishigami and Homma 1990, with a = 7 and b = 0.1."""
+    space = CandidateSpace(Space("one", (Step("model", (algorithm("m", "x1", "x2", "x3"),)),)))
+
+    def ishigami(features):
+        x1, x2, x3 = np.pi * (2 * features[:, 1:].T - 1)
+        return (np.sin(x1) + 7 * np.sin(x2) ** 2 + 0.1 * x3**4 * np.sin(x1))[None]
+
+    found = by_name(effects(space, ishigami, n=4096))
+    for name, main, total in (("x1", 0.3139, 0.5576), ("x2", 0.4424, 0.4424), ("x3", 0.0, 0.2437)):
+        assert found[name].main == pytest.approx(main, abs=0.03)
+        assert found[name].total == pytest.approx(total, abs=0.03)
+    assert found["model"].total == 0
+
+
+def test_indices_of_a_conditional_space_are_those_computed_by_hand() -> None:
+    """The loss is u where `y` is chosen, else 0: of a variance of 5/48 the choice makes 3/48 by
+    itself, u makes 1/48 by itself, and both together 1/48."""
+    space = CandidateSpace(
+        Space("two", (Step("model", (algorithm("x", "idle"), algorithm("y", "u"))),))
+    )
+
+    def loss(features):
+        assert set(np.unique(features[features[:, 1] == 0, 3])) == {-1.0}  # u is not active in x
+        return np.where(features[:, 1] == 1, features[:, 3], 0.0)[None]
+
+    found = by_name(effects(space, loss))
+    assert found["model"].main == pytest.approx(3 / 5, abs=0.02)
+    assert found["model"].total == pytest.approx(4 / 5, abs=0.02)
+    assert found["u"].main == pytest.approx(1 / 5, abs=0.02)
+    assert found["u"].total == pytest.approx(2 / 5, abs=0.02)
+    assert found["idle"].total == 0
+
+
+def test_a_hyperparameter_of_a_condition_counts_where_it_is_active() -> None:
+    """The loss is v where the kernel is b, else 1/2, and all in a half of the space."""
+    kernel, v = Categorical("kernel", ["a", "b"]), Float("v", (0.0, 1.0))
+    hyperparameters = ConfigurationSpace(space=[kernel, v])
+    hyperparameters.add(EqualsCondition(v, kernel, "b"))
+    svm = Algorithm(id="svm", estimator="made.up.svm", hyperparameters=hyperparameters)
+    space = CandidateSpace(Space("conditions", (Step("model", (svm,)),)))
+    where = space.encoding.columns.index(("model", "svm", "v")) + 1
+
+    def loss(features):
+        return np.where(features[:, where] < 0, 0.5, features[:, where])[None]
+
+    found = by_name(effects(space, loss))
+    assert found["kernel"].main == pytest.approx(0, abs=0.02)
+    assert found["v"].main == pytest.approx(1 / 2, abs=0.03)  # V(v/2 + 1/4) of 1/24
+    assert found["v"].total == pytest.approx(1, abs=0.02)
+
+
+def test_a_choice_that_the_model_ignores_has_its_effect_elsewhere() -> None:
+    """Trees ignore the scale: of the loss, that is 1 without scaling and with the other model."""
+    none, scaled = Algorithm(id="none"), algorithm("scaled")
+    tree, linear = algorithm("tree", ignores=("rescale",)), algorithm("linear")
+    steps = (Step("rescale", (none, scaled)), Step("model", (tree, linear)))
+    space = CandidateSpace(Space("ignoring", steps))
+
+    def loss(features):
+        is_none, is_linear = features[:, 0] == 1, features[:, 3] == 1
+        assert is_none[~is_linear].all()  # a tree is there once
+        return (is_none & is_linear).astype(float)[None]
+
+    found = by_name(effects(space, loss))  # a product of two coins: 1/3 each, 1/3 both
+    for name in ("rescale", "model"):
+        assert found[name].main == pytest.approx(1 / 3, abs=0.02)
+        assert found[name].total == pytest.approx(2 / 3, abs=0.02)
+
+
+def test_the_deviation_is_that_of_the_models() -> None:
+    space = CandidateSpace(Space("pair", (Step("model", (algorithm("m", "a", "b"),)),)))
+
+    def models(features):
+        a, b = features[:, 1], features[:, 2]
+        return np.array([a, b])  # the one says that a is all, the other that b is
+
+    found = by_name(effects(space, models))
+    for name in ("a", "b"):
+        assert found[name].main == pytest.approx(0.5, abs=0.02)
+        assert found[name].main_deviation == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
+    """Of 40 models with 3 hyperparameters each one is active: 5 predictions for each draw."""
+    models = tuple(algorithm(f"m{k}", f"a{k}", f"b{k}", f"c{k}") for k in range(40))
+    space = CandidateSpace(Space("wide", (Step("model", models),)))
+    n_predicted = 0
+
+    def predict(features):
+        nonlocal n_predicted
+        n_predicted += len(features)
+        return features[:, :1].T
+
+    effects(space, predict, n=512)
+    assert n_predicted <= 6 * 512  # A, B, another model, and the three of its own

@@ -1,0 +1,1 @@
+"""Inputs of reports: made-up ones, and trials as a ledger has them."""
