@@ -52,6 +52,11 @@ class BoundCategories(TransformerMixin, BaseEstimator):
                 self.kept_[str(name)] = sorted(ranked.index[:_MOST_CATEGORIES])
         return self
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no column had so many that some became gaps."""
+        return all(len(kept) < _MOST_CATEGORIES for kept in self.kept_.values())
+
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table with those categories alone, in the order that they had in training."""
         return X.assign(

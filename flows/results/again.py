@@ -1,0 +1,58 @@
+"""A trial as a program that evaluates it again without prefect-tune, as far as that can be."""
+
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.reproduction.program import TrialToWrite, program
+from prefect_tune.tasks.reproduction.splitting_text import Shares
+from prefect_tune.tasks.reproduction.steps_text import Epochs
+from prefect_tune.tasks.study_context import StudyContext
+
+__all__ = ["again"]
+
+
+def again(store: ArtifactStore, study: str, number: int) -> str:
+    """Return the text of a program that evaluates a trial again and prints its losses.
+
+    Raises:
+        UnknownName: If there is no such study, or no such trial in it.
+        BadInput: If its space is not to be had here as the study had it.
+        StoreLost: If the study's data is not there any more.
+    """
+    plan = StudyPlan.from_stored(find_study(store, study))
+    with documents_of(study):
+        trials = {t.number: t for t in map(TrialDocument, Ledger(store.database).each_trial(study))}
+    if number not in trials:
+        raise UnknownName(f"trial of study {study}:", str(number), map(str, trials))
+    problem, trial = plan.problem, trials[number]
+    space = problem.find_space()
+    if space.digest != problem.space_digest:
+        raise BadInput(
+            f"the space {problem.space} of study {study!r} is another one here",
+            remedy="use the version and the packages that made the study",
+        )
+    context = StudyContext(
+        study, problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
+    )
+    shares = Shares(plan.folds, plan.holdout, plan.test_size)
+    query = Query.from_json(trial.document["query"], space)
+    return program(context, _written(study, trial, query, plan.epochs), plan.source, shares)
+
+
+def _written(study: str, trial: TrialDocument, query: Query, epochs: int | None) -> TrialToWrite:
+    evaluation, failure = trial.document["evaluation"], trial.document["failure"]
+    best = None if evaluation is None else evaluation.get("best_epoch")
+    where = f"{failure['step']}, fold {failure['fold']}: " if failure and failure["step"] else ""
+    return TrialToWrite(
+        study,
+        trial.number,
+        query,
+        tuple(evaluation["fold_losses"]) if evaluation else (),
+        Epochs(epochs, best or query.epochs or epochs) if epochs else None,
+        f"{where}{failure['message']}" if failure else "",
+    )
