@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
@@ -45,8 +47,9 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
         fit: Whether it ends in a model.
         parameters: Those of `tune`.
     """
+    defaults = {name: p.default for name, p in signature(tune.fn).parameters.items()}
     given = {"method": "random", "study": "s", "store": str(folder / "store"), **parameters}
-    prepared = prepare(TuneSettings.parse({**given, "trials": trials}))
+    prepared = prepare(TuneSettings.parse({**defaults, **given, "trials": trials}))
     plan, store = prepared.plan, prepared.store
     with Study.opened(store, prepared.name, plan) as study:
         context = StudyContext(

@@ -30,6 +30,7 @@ class EventReading:
         imports: By module, the names that it imports.
         packages: Packages that it needs besides scikit-learn's, as `pip` knows them.
         standard: Modules of the standard library that it imports whole.
+        modules: Modules of other packages that it imports whole.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class EventReading:
         }
         self.packages: tuple[str, ...] = ()
         self.standard: tuple[str, ...] = ()
+        self.modules: tuple[str, ...] = ()
 
     def constants(self) -> Iterator[str]:
         """Yield the lines that say what is read."""

@@ -92,7 +92,7 @@ def program(context: StudyContext, trial: TrialToWrite, source: Source, shares: 
     file = problem.space.partition(":")[0] if users else ""
     top = [
         _heading(trial, reading.packages),
-        _imports(imports, more, reading.standard, file),
+        _imports(imports, more, (reading.standard, reading.modules), file),
         [*reading.constants(), *running.constants()],
     ]
     functions = [
@@ -134,7 +134,7 @@ def _heading(trial: TrialToWrite, packages: Sequence[str]) -> Iterator[str]:
 def _imports(
     imports: Imports,
     more: Sequence[Mapping[str, Sequence[str]]],
-    standard: Sequence[str],
+    whole: tuple[Sequence[str], Sequence[str]],
     file: str,
 ) -> Iterator[str]:
     """Yield the lines that import everything, and load the file of a user.
@@ -142,7 +142,7 @@ def _imports(
     Args:
         imports: Of the pipeline.
         more: What else is imported, by module.
-        standard: Modules of the standard library, besides those that each program imports.
+        whole: Modules that are imported whole, of the standard library and of other packages.
         file: Name of the user's file; empty if none is needed.
     """
     wanted: dict[str, list[str]] = {}
@@ -153,11 +153,12 @@ def _imports(
     users = ("runpy",) if file else ()
     of_library = [line for line in lines if _room(line) in sys.stdlib_module_names]
     ours = [line for line in lines if is_ours(_room(line))]
-    yield from sorted(f"import {name}" for name in (*standard, "sys", "warnings", *users))
+    yield from sorted(f"import {name}" for name in (*whole[0], "sys", "warnings", *users))
     yield from of_library
     yield from (["from types import SimpleNamespace"] if file else [])
     yield ""
     others = [line for line in lines if line not in of_library and line not in ours]
+    yield from (f"import {name}" for name in whole[1])
     yield from ["import numpy as np", "import pandas as pd", *others]
     if ours:
         yield ""

@@ -59,6 +59,11 @@ class TableReading:
         """Modules of the standard library that it imports whole."""
         return ("gzip",) if self._kind == "arff" else ()
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules of other packages that it imports whole."""
+        return ("arff",) if self._kind == "arff" else ()
+
     def constants(self) -> Iterator[str]:
         """Yield the lines that say what is read."""
         yield from _data_lines(self._kind, self._source.data)
