@@ -1,11 +1,10 @@
 """A trial as a program that evaluates it again without prefect-tune, as far as that can be."""
 
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.results.explained import trial_documents, trial_numbered
+from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.query import Query
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.reproduction.program import TrialToWrite, program
@@ -20,16 +19,13 @@ def again(store: ArtifactStore, study: str, number: int) -> str:
     """Return the text of a program that evaluates a trial again and prints its losses.
 
     Raises:
-        UnknownName: If there is no such study, or no such trial in it.
-        BadInput: If its space is not to be had here as the study had it.
+        UnknownName: If there is no such study.
+        BadInput: If there is no such trial in it, or its space is another one here.
         StoreLost: If the study's data is not there any more.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
-    with documents_of(study):
-        trials = {t.number: t for t in map(TrialDocument, Ledger(store.database).each_trial(study))}
-    if number not in trials:
-        raise UnknownName(f"trial of study {study}:", str(number), map(str, trials))
-    problem, trial = plan.problem, trials[number]
+    trial = trial_numbered(study, trial_documents(store, study), number)
+    problem = plan.problem
     space = problem.find_space()
     if space.digest != problem.space_digest:
         raise BadInput(

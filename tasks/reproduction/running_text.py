@@ -102,7 +102,8 @@ class Running:
             yield f"    The model makes {self.passes} passes over the rows, each with its own seed."
         yield '    """'
         if len(self._steps) > 1:
-            yield "    for name, step in pipeline.steps[:-1]:"
+            name = "name" if any(step.is_out_of_fold for step in self._steps) else "_"
+            yield f"    for {name}, step in pipeline.steps[:-1]:"
             yield from (f"        {line}" for line in self._prepare())
         yield "    model = pipeline[-1]"
         weights = ', sample_weight=compute_sample_weight("balanced", y)' if self._weighted else ""

@@ -1,21 +1,15 @@
 """A trial as a program comes to the losses of the trial."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
-from inputs import table, write_meds
-from programs import fold_losses, run_without_prefect_tune
-from searched import Searched, searched
+from inputs import table
+from programs import fold_losses
+from searched import Searched
 
 from prefect_tune.flows.results.again import again
 from prefect_tune.flows.study.lookup import list_trials
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.storage import Ledger
-from prefect_tune.tasks.data.table_files import read_table
 
 
 def numbers(n: int = 150) -> pd.DataFrame:
