@@ -25,7 +25,7 @@ from prefect_tune.tasks.catalogue.estimators import (
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.repairs import BoundCategories
 
-__all__ = ["estimator_classes", "plain", "without_idle_bounds"]
+__all__ = ["FALLBACK", "estimator_classes", "plain", "without_idle_bounds"]
 
 Value = TypeVar("Value")
 Replace = Callable[[Any], Any]
@@ -38,8 +38,8 @@ _PARENTS: Mapping[type[Any], type[Any]] = {
     SelectByPercentile: SelectPercentile,
     SelectByScore: GenericUnivariateSelect,
 }
-_FALLBACK = "only_column_"
-"""Attribute of a selection that would have left no column."""
+FALLBACK = "only_column_"
+"""Attribute of a selection that would have left no column, and keeps one."""
 
 
 def plain(model: Value) -> Value:
@@ -82,7 +82,7 @@ def estimator_classes(model: Any) -> tuple[type[Any], ...]:
 
 def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
     parent = _PARENTS.get(type(estimator))
-    if parent is None or hasattr(estimator, _FALLBACK):
+    if parent is None or hasattr(estimator, FALLBACK):
         return estimator
     changed: BaseEstimator = object.__new__(parent)
     vars(changed).update(vars(estimator))

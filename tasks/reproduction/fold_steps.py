@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.query import Query
+from prefect_tune.tasks.exporting.plain import FALLBACK
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, recipe, step_seed
+from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.path_run import PathRun, StepFailed
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -29,7 +32,7 @@ class StepInFold:
         recipe: What that is for its data.
         seed: Of its random numbers.
         given: Shape of the training rows that reach it.
-        n_made: Columns of what it makes of them; None where that is not known.
+        keeps_one: Whether it may be a selection that would have left no column, and kept one.
         rarest: Training rows of the rarest class; 0 where numbers are predicted.
         is_reached: Whether its data is known; else it is taken for that of a step before.
     """
@@ -39,7 +42,7 @@ class StepInFold:
     recipe: Recipe
     seed: int
     given: MatrixSummary
-    n_made: int | None
+    keeps_one: bool
     rarest: int
     is_reached: bool
 
@@ -89,16 +92,22 @@ def _steps(path_run: PathRun, fold: int) -> Iterator[StepInFold]:
         node = path_run.node_at(fold, position)
         seed = step_seed(problem.seed, step.name, fold)
         if node is not None and node.parent.summary is not None:
-            summary, made = node.parent.summary, node.summary
-            columns = None if made is None else made.columns
-            yield StepInFold(
-                step.name, algorithm, node.recipe, seed, summary, columns, rarest, True
-            )
-            summary = made or summary
+            summary, how, one = node.parent.summary, node.recipe, _keeps_one(node)
+            yield StepInFold(step.name, algorithm, how, seed, summary, one, rarest, True)
+            summary = node.summary or summary
         else:
             of_classes = replace(summary, n_classes=n_classes)
             how = recipe(algorithm, choice, of_classes, balanced=is_balanced)
-            yield StepInFold(step.name, algorithm, how, seed, summary, None, rarest, False)
+            yield StepInFold(step.name, algorithm, how, seed, summary, False, rarest, False)
+
+
+def _keeps_one(node: Node) -> bool:
+    """Return whether a step may have kept one column instead of none; its estimator knows."""
+    if node.summary is None or node.summary.columns != 1 or node.is_model:
+        return False
+    estimator = node.kept_estimator()
+    selection = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    return selection is None or hasattr(selection, FALLBACK)
 
 
 def _rarest(path_run: PathRun, fold: int) -> int:

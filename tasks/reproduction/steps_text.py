@@ -133,7 +133,7 @@ def _written(
     trained = [_trained(step, dataset, epochs) for step in in_folds]
     expression, how = merged([expression for expression, _ in trained]), in_folds[0].recipe
     remarks = _about(expression)
-    if any(step.n_made == 1 for step in in_folds) and remarks:
+    if any(step.keeps_one for step in in_folds) and remarks:
         remarks = ("where it would select no column, it keeps the best one", *remarks)
     if not all(step.is_reached for step in in_folds):
         remarks = (*remarks, "the trial failed before it: its data is taken for that before")
@@ -196,7 +196,7 @@ def _plain(estimator: Any, step: StepInFold, *, has_categories: bool) -> Any:
         if step.rarest <= step.given.columns:
             return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=share)
         return QuadraticDiscriminantAnalysis(reg_param=share)
-    if isinstance(estimator, _SELECTIONS) and step.n_made == 1:
+    if isinstance(estimator, _SELECTIONS) and step.keeps_one:
         return estimator
     if isinstance(estimator, NativeClassifier | NativeRegressor) and not has_categories:
         return estimator.estimator  # there are none that it would have to be told of
