@@ -130,8 +130,9 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def constraint_lines(constraints: Sequence[Facts]) -> Iterator[str]:
+def constraint_lines(facts: Facts) -> Iterator[str]:
     """Yield what was bounded, and what was measured of the trials of a model."""
+    constraints = facts["constraints"]
     if not constraints:
         return
     yield "## Constraints"
@@ -144,6 +145,9 @@ def constraint_lines(constraints: Sequence[Facts]) -> Iterator[str]:
         for trial, value in c["measured"].items()
     ]
     yield from table(("quantity", "at most", "trial", "measured"), rows)
+    if len(facts["model"]["members"]) > 1:
+        yield ""
+        yield "Each member meets them; the ensemble as a whole is slower and larger."
 
 
 def pipeline_lines(model: Facts) -> Iterator[str]:

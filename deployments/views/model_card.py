@@ -45,7 +45,7 @@ def model_card(facts: Facts, file: str, *, command: Sequence[str] = (), former: 
         _loading(facts, file),
         loss_lines(facts),
         column_lines(facts["data"]),
-        constraint_lines(facts["constraints"]),
+        constraint_lines(facts),
         pipeline_lines(facts["model"]),
         search_lines(facts["search"], command),
         data_lines(facts),

@@ -17,6 +17,7 @@ from prefect_tune.tasks.user_code import is_user_code
 __all__ = ["SkopsFile", "skops_file"]
 
 _ALWAYS = ("numpy", "scipy", "sklearn", "skops")
+_REMEDY = "export to a file that ends in .pkl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +52,41 @@ def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
         BadInput: If skops is not installed or cannot hold one of its steps; names the step.
     """
     try:
-        import skops.io  # noqa: PLC0415 - of an extra
+        import skops.io  # noqa: F401, PLC0415 - of an extra
     except ImportError as error:
         raise BadInput(
             "skops' format needs skops, which is not installed",
             remedy="pip install 'prefect-tune[skops]', or export to a file that ends in .pkl",
         ) from error
     model = without_idle_bounds(model)
-    for where, part in _parts(model, trials):
-        if reason := _why_not(part):
-            raise BadInput(
-                f"skops' format cannot hold {where} ({type(part).__name__}): {reason}",
-                remedy="export to a file that ends in .pkl",
-            )
+    try:
+        found = _written(model)
+    except Exception as error:  # of whatever it holds
+        raise _refusal(model, trials) or BadInput(
+            f"skops' format cannot hold the model: {_in_short(error)}", remedy=_REMEDY
+        ) from error
+    if any(map(is_user_code, found.trusted)):
+        refusal = _refusal(model, trials)
+        assert refusal is not None  # noqa: S101 - one of its steps has it
+        raise refusal
+    return found
+
+
+def _written(model: Any) -> SkopsFile:
+    import skops.io  # noqa: PLC0415 - of an extra
+
     data: bytes = skops.io.dumps(model)
     trusted = skops.io.get_untrusted_types(data=data)
     return SkopsFile(data, skops.io.loads(data, trusted=trusted), tuple(sorted(trusted)))
+
+
+def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
+    """Return the error that names the first step that cannot be held; None if each can."""
+    for where, part in _parts(model, trials):
+        if reason := _why_not(part):
+            name = type(part).__name__
+            return BadInput(f"skops' format cannot hold {where} ({name}): {reason}", remedy=_REMEDY)
+    return None
 
 
 def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
@@ -81,14 +101,14 @@ def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
 
 def _why_not(step: Any) -> str:
     """Return why skops cannot hold a step; empty if it can."""
-    import skops.io  # noqa: PLC0415 - of an extra
-
     try:
-        data = skops.io.dumps(step)
-        types = skops.io.get_untrusted_types(data=data)
-        if any(map(is_user_code, types)):
-            return "its class is of a file of yours, which cannot be imported where it is read"
-        skops.io.loads(data, trusted=types)
+        found = _written(step)
     except Exception as error:  # of whatever it holds
-        return f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        return _in_short(error)
+    if any(map(is_user_code, found.trusted)):
+        return "its class is of a file of yours, which cannot be imported where it is read"
     return ""
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n", 1)[0]
