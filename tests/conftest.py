@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from ended_study import Ended
+    from finished.ended import Ended
 
 # In the background or by `nohup` signals are ignored, and programs would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -79,6 +79,6 @@ def server(home: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> "Ended":
     """Two small studies that have ended, without a server; nobody changes them."""
-    from ended_study import Ended
+    from finished.ended import Ended
 
     return Ended.in_folder(tmp_path_factory.mktemp("ended"))

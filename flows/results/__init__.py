@@ -1,4 +1,7 @@
-"""What came out of a study, for those who go on with it elsewhere.
+"""Results of a study, for those who go on with them elsewhere.
 
-Its final model `exported`, with the `card_facts` of a model card; a trial `again`, as a program.
+`loaded_study` has them all, in Python. A `trial_table` has a row for each trial, an `optuna_study`
+is the same for Optuna; `params` are flat for both, and the `timeline` says when and why. One trial
+is `explained`, or becomes a program that runs it `again`. The final model is `exported`, with the
+`card_facts` of a model card.
 """

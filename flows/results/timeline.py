@@ -15,7 +15,7 @@ __all__ = ["Moments", "moments_of"]
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What the events of a study say of one trial.
+    """The events of a study, as far as they are of one trial.
 
     Attributes:
         asked: When it was asked for, in seconds since 1970.

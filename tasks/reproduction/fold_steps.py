@@ -1,4 +1,4 @@
-"""What each step of a trial was in each of its folds: recipes, seeds, and the shape of its data.
+"""The steps of a trial in each of its folds: recipes, seeds, and the shape of their data.
 
 They follow from the shapes of what the steps before made, which the index of a store keeps. Where
 it has none, because the study kept nothing, the steps before the model run once more, here.

@@ -48,7 +48,7 @@ class Splitting:
 
     @property
     def arguments(self) -> str:
-        """What the function `split` takes."""
+        """Arguments of the function `split`."""
         return "y" if self.dataset.groups is None else "y, groups"
 
     @property

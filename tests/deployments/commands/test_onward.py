@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from programs import fold_losses, run_without_prefect_tune
+from finished.programs import fold_losses, run_without_prefect_tune
 
 LOADS = """
 import pickle, sys

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from finished.programs import fold_losses
 from inputs import table
 from prefect_api import flow_runs
 from processes import environment, run_json
-from programs import fold_losses
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import cross_val_score

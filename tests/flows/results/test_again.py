@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from finished.programs import fold_losses, run_without_prefect_tune
+from finished.searched import searched
 from inputs import table, write_meds
-from programs import fold_losses, run_without_prefect_tune
-from searched import searched
 
 from prefect_tune.flows.results.again import again
 from prefect_tune.flows.study.lookup import list_trials

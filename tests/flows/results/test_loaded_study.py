@@ -7,7 +7,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
-from ended_study import Ended
+from finished.ended import Ended
 
 from prefect_tune import load_study
 from prefect_tune.deployments.estimator.trial_columns import trial_columns

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from finished.programs import run_without_prefect_tune
 from inputs import table, write_meds
-from programs import run_without_prefect_tune
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import MultinomialNB

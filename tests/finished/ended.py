@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from command_line import CommandLine
 from inputs import table
-from searched import searched
 
+from finished.searched import searched
 from prefect_tune import ArtifactStore, load_study
 from prefect_tune.flows.results.loaded_study import LoadedStudy
 
