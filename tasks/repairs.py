@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import validate_data
 
 from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
@@ -44,6 +45,7 @@ class BoundCategories(TransformerMixin, BaseEstimator):
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""
+        validate_data(self, X, skip_check_array=True)
         self.kept_: dict[str, list[Any]] = {}
         for name in X:
             if not pd.api.types.is_numeric_dtype(X[name]):
@@ -59,6 +61,7 @@ class BoundCategories(TransformerMixin, BaseEstimator):
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table with those categories alone, in the order that they had in training."""
+        validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
                 name: pd.Categorical(X[name].astype(object), categories=kept)

@@ -127,11 +127,11 @@ def _loading(facts: Facts, file: str) -> Iterator[str]:
     yield ""
     yield "```python"
     yield from loading_code(file, loading["format"], loading["trusted"])
-    yield "predictions = model.predict(rows)  # " + (
-        "of events, as prefect-tune reads them"
-        if facts["data"]["kind"] == "events"
-        else "a pandas DataFrame with the columns below, in their order"
-    )
+    if facts["data"]["kind"] == "events":
+        yield "predictions = model.predict(rows)  # of events, as prefect-tune reads them"
+    else:
+        yield "# rows: a pandas DataFrame with the columns below, and maybe others"
+        yield "predictions = model.predict(rows[list(model.feature_names_in_)])"
     yield "```"
     yield ""
     needs = ", ".join(f"{name} {number}" for name, number in loading["packages"].items())

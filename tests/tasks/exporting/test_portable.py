@@ -84,9 +84,16 @@ def models() -> dict[str, Any]:
         return {name: model.fit(X, y) for name, model in made.items()}
 
 
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    return models()
+
+
 @pytest.mark.slow
-def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(tmp_path: Path) -> None:
-    found = models()
+def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(
+    tmp_path: Path, fitted: dict[str, Any]
+) -> None:
+    found = fitted
     members = [found[name] for name in ("combinations", "bounded", "lightgbm")]
     ensemble = ClassEnsemble.of_fitted(members, [0.2, 0.3, 0.5])
     numbers = make_pipeline(*prepare(), Ridge()).fit(X, np.arange(len(X)))
@@ -104,6 +111,15 @@ def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(tmp_path:
     (tmp_path / "reads.py").write_text(READS)
     said = run_without_prefect_tune(tmp_path / "reads.py", tmp_path / "models.pkl")
     assert said.split() == [word for name in cases for word in (name, "True")]
+
+
+@pytest.mark.parametrize("name", ["bounded", "combinations", "lightgbm", "xgboost", "catboost"])
+def test_columns_in_another_order_or_besides_are_refused_not_mistaken(fitted, name) -> None:
+    model = fitted[name]
+    assert list(model.feature_names_in_) == list(X)
+    for other in (X[X.columns[::-1]], X.assign(more=1.0)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            model.predict(other)
 
 
 def test_reading_says_which_packages_it_takes() -> None:
