@@ -25,7 +25,8 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
     """Transformer that sets negative numbers to 0."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn nothing."""
+        """Learn nothing but whether the matrix is sparse."""
+        self.is_sparse_ = sparse.issparse(X)
         return self
 
     def transform(self, X: Any) -> Any:

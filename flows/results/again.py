@@ -1,6 +1,6 @@
 """A trial as a program that evaluates it again without prefect-tune, as far as that can be."""
 
-from prefect_tune.flows.results.explained import trial_documents, trial_numbered
+from prefect_tune.flows.results.explained import trial_numbered
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -24,7 +24,7 @@ def again(store: ArtifactStore, study: str, number: int) -> str:
         StoreLost: If the study's data is not there any more.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
-    trial = trial_numbered(study, trial_documents(store, study), number)
+    trial = trial_numbered(store, study, number)
     problem = plan.problem
     space = problem.find_space()
     if space.digest != problem.space_digest:

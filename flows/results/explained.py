@@ -4,9 +4,10 @@ It reads the ledger, and the space for ranges and defaults where that is to be h
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from prefect_tune.flows.results.timeline import Moments, moments_of
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
@@ -21,7 +22,7 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["explained_trial", "trial_documents", "trial_numbered"]
+__all__ = ["explained_trial", "trial_numbered"]
 
 
 def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, Any]:
@@ -33,10 +34,9 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
     """
     stored = find_study(store, study)
     plan = StudyPlan.from_stored(stored)
-    trials = trial_documents(store, study)
-    trial = trial_numbered(study, trials, number)
+    trial = trial_numbered(store, study, number)
+    others = _Others.of(store, stored, plan, trial)
     with documents_of(study):
-        trial.checked()
         evaluation = trial.document["evaluation"] or {}
         return {
             "study": study,
@@ -45,10 +45,10 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
             "metric": plan.metric,
             "loss": evaluation.get("loss"),
             "fold_losses": list(evaluation.get("fold_losses", ())),
-            "incumbent": _incumbent(trials, plan, stored),
+            "incumbent": others.incumbent,
             "chance_loss": plan.chance_loss,
             "fidelity": _fidelity(trial, plan),
-            "stretches": list(_stretches(trial, trials, plan)),
+            "stretches": list(others.stretches),
             **_when(trial, plan, moments_of(store, study).get(number)),
             "pipeline": list(_pipeline(store, trial, plan)),
             "cost_seconds": trial.cost_seconds if trial.state.is_told else None,
@@ -62,59 +62,71 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
         }
 
 
-def trial_documents(store: ArtifactStore, study: str) -> list[TrialDocument]:
-    """Return the trials of a study by number, as they are kept."""
-    with documents_of(study):
-        return list(map(TrialDocument, Ledger(store.database).each_trial(study)))
-
-
-def trial_numbered(study: str, trials: Sequence[TrialDocument], number: int) -> TrialDocument:
+def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialDocument:
     """Return the trial of that number.
 
     Raises:
         BadInput: If there is none.
+        DatabaseDamaged: If it is not as it was written.
     """
-    for trial in trials:
-        if trial.number == number:
-            return trial
-    last = max((trial.number for trial in trials), default=None)
+    last: int | None = None
+    with documents_of(study):
+        for document in Ledger(store.database).each_trial(study):
+            trial = TrialDocument(document)
+            last = trial.number
+            if last == number:
+                trial.checked()
+                return trial
     has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
     raise BadInput(f"study {study} {has}", option="trial", value=number)
 
 
-def _incumbent(
-    trials: Sequence[TrialDocument], plan: StudyPlan, stored: StoredStudy
-) -> dict[str, Any] | None:
-    """Return number and losses of the trial that is chosen now; None if there is none."""
-    standing = Standing([bounded.constraint for bounded in plan.bounds])
-    for trial in trials:
-        standing.add(trial)
-    said = stored.result.get("incumbent")
-    best = next((t for t in trials if t.number == said), None) or standing.incumbent
-    if best is None:
-        return None
-    losses = list(best.document["evaluation"].get("fold_losses", ()))
-    return {"trial": best.number, "loss": best.loss, "fold_losses": losses}
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """The other trials of a study, as far as one of them is held against them.
+
+    Attributes:
+        incumbent: Number and losses of the trial that is chosen now; None if there is none.
+        stretches: The other trials of the same configuration.
+    """
+
+    incumbent: dict[str, Any] | None
+    stretches: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(
+        cls, store: ArtifactStore, stored: StoredStudy, plan: StudyPlan, trial: TrialDocument
+    ) -> Self:
+        """Look at them one by one."""
+        standing = Standing([bounded.constraint for bounded in plan.bounds])
+        said, chosen = stored.result.get("incumbent"), None
+        text, stretches = trial.configuration_text, []
+        with documents_of(stored.name):
+            for other in map(TrialDocument, Ledger(store.database).each_trial(stored.name)):
+                standing.add(other)
+                chosen = other if other.number == said else chosen
+                if other.number != trial.number and other.configuration_text == text:
+                    stretches.append(_in_brief(other, plan))
+            best = chosen or standing.incumbent
+            return cls(None if best is None else _losses(best), tuple(stretches))
+
+
+def _losses(trial: TrialDocument) -> dict[str, Any]:
+    losses = list(trial.document["evaluation"].get("fold_losses", ()))
+    return {"trial": trial.number, "loss": trial.loss, "fold_losses": losses}
+
+
+def _in_brief(trial: TrialDocument, plan: StudyPlan) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "state": str(trial.state),
+        "fidelity": _fidelity(trial, plan),
+        "loss": None if trial.document["evaluation"] is None else trial.loss,
+    }
 
 
 def _fidelity(trial: TrialDocument, plan: StudyPlan) -> str:
     return fidelity_text(trial.document["query"], plan.folds, plan.epochs)
-
-
-def _stretches(
-    trial: TrialDocument, trials: Sequence[TrialDocument], plan: StudyPlan
-) -> Iterator[dict[str, Any]]:
-    """Yield the other trials of the same configuration."""
-    text = trial.configuration_text
-    for other in trials:
-        if other.number != trial.number and other.configuration_text == text:
-            evaluation = other.document["evaluation"]
-            yield {
-                "trial": other.number,
-                "state": str(other.state),
-                "fidelity": _fidelity(other, plan),
-                "loss": None if evaluation is None else other.loss,
-            }
 
 
 def _when(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import GenericUnivariateSelect, SelectFromModel, SelectPercentile
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PolynomialFeatures, TargetEncoder
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, TargetEncoder
 
 from prefect_tune.tasks.catalogue.estimators import (
     Polynomial,
@@ -23,9 +24,9 @@ from prefect_tune.tasks.catalogue.estimators import (
     SelectByScore,
 )
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
-from prefect_tune.tasks.repairs import BoundCategories
+from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
 
-__all__ = ["FALLBACK", "estimator_classes", "plain", "without_idle_bounds"]
+__all__ = ["FALLBACK", "clip_at_zero", "estimator_classes", "plain", "without_idle_bounds"]
 
 Value = TypeVar("Value")
 Replace = Callable[[Any], Any]
@@ -80,7 +81,14 @@ def estimator_classes(model: Any) -> tuple[type[Any], ...]:
     return tuple(sorted(found, key=lambda kind: (kind.__name__, kind.__module__)))
 
 
+def clip_at_zero() -> FunctionTransformer:
+    """Return scikit-learn's counterpart of `ClipNegatives` for dense matrices."""
+    return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
+
+
 def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
+    if isinstance(estimator, ClipNegatives) and vars(estimator).get("is_sparse_") is False:
+        return clip_at_zero()
     parent = _PARENTS.get(type(estimator))
     if parent is None or hasattr(estimator, FALLBACK):
         return estimator

@@ -17,7 +17,7 @@ from prefect_tune.tasks.catalogue.estimators import (
     SelectByScore,
 )
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.exporting.plain import plain
+from prefect_tune.tasks.exporting.plain import clip_at_zero, plain
 from prefect_tune.tasks.exporting.portable import is_ours
 from prefect_tune.tasks.fitting.iterative import rounds_after, training_of
 from prefect_tune.tasks.fitting.recipe import build
@@ -158,7 +158,7 @@ def _most_categories(dataset: Dataset) -> int:
 
 def _repair(name: str, layout: str) -> Any:
     if name == "clip" and layout == "dense":
-        return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
+        return clip_at_zero()
     return REPAIRS[name]()
 
 

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import table
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from prefect_tune.storage.matrices import canonical
@@ -16,7 +18,7 @@ from prefect_tune.tasks.catalogue.table_preparation import make_encoder, make_im
 from prefect_tune.tasks.ensembling.model import ClassEnsemble
 from prefect_tune.tasks.exporting.plain import estimator_classes, plain, without_idle_bounds
 from prefect_tune.tasks.exporting.portable import is_ours
-from prefect_tune.tasks.repairs import BoundCategories
+from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
 
 FRAME = canonical(table())
 X, y = FRAME.drop(columns="target"), np.asarray(FRAME["target"].astype(str))
@@ -58,6 +60,15 @@ def test_target_encoding_and_discriminants_are_scikit_learns_too() -> None:
     assert ours_in(model) == ["OutOfFoldEncoder", "QuadraticDiscriminant"]
     assert ours_in(plain(model)) == []
     assert is_same(model, plain(model))
+
+
+def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() -> None:
+    dense = fitted(*(make() for make in PREPARED), ClipNegatives(), MultinomialNB())
+    assert ours_in(plain(dense)) == []
+    assert is_same(dense, plain(dense))
+    counts = sparse.csr_array(np.eye(len(X))[:, :4] - 0.5)
+    clipped = make_pipeline(ClipNegatives(), MultinomialNB()).fit(counts, y)
+    assert ours_in(plain(clipped)) == ["ClipNegatives"]
 
 
 def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
