@@ -42,9 +42,10 @@ def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
     if kind is not None:
         return kind
     endings = f"{', '.join(list(kinds)[:-1])} or {list(kinds)[-1]}"
+    what = "this is a folder; the file" if Path(file).is_dir() else "the file"
     if option:
-        raise BadInput(f"the file must end in {endings}", option=option, value=file)
-    raise BadInput(f"{file} must end in {endings}")
+        raise BadInput(f"{what} must end in {endings}", option=option, value=file)
+    raise BadInput(f"{file}: {what} must end in {endings}")
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:

@@ -37,7 +37,7 @@ def print_trial(trial: Explained, *, task_run: str | None = None) -> None:
     if trial["fold_losses"]:
         _print("losses", _losses(trial))
     _print("pipeline", _pipeline(trial["pipeline"]))
-    if any(not h["is_default"] for c in trial["pipeline"] for h in c["hyperparameters"]):
+    if any(h["is_default"] is False for c in trial["pipeline"] for h in c["hyperparameters"]):
         CONSOLE.print("  * not the default")
     if trial["steps"]:
         _print("time", _time(trial["steps"]))

@@ -7,6 +7,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import missing_libraries
 from prefect_tune.tasks.reproduction.program import TrialToWrite, program
 from prefect_tune.tasks.reproduction.splitting_text import Shares
 from prefect_tune.tasks.reproduction.steps_text import Epochs
@@ -28,8 +29,10 @@ def again(store: ArtifactStore, study: str, number: int) -> str:
     problem = plan.problem
     space = problem.find_space()
     if space.digest != problem.space_digest:
+        missing = ", ".join(missing_libraries(problem.space))
         raise BadInput(
-            f"the space {problem.space} of study {study!r} is another one here",
+            f"the space {problem.space} of study {study!r} is another one here"
+            + (f", without {missing}" if missing else ""),
             remedy="use the version and the packages that made the study",
         )
     context = StudyContext(

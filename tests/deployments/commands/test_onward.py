@@ -37,7 +37,7 @@ def test_trials_are_written_as_a_table(ended, tmp_path: Path, suffix) -> None:
     [
         (("trials", "s", "--out", "t.xlsx"), "--out t.xlsx: the file must end in .csv or .parquet"),
         (("predict", "s", "new.csv", "--out", "p.json"), "--out p.json: the file must end in .csv"),
-        (("export", "s", "model.onnx"), "model.onnx must end in .pkl, .pickle or .skops"),
+        (("export", "s", "model.onnx"), "model.onnx: the file must end in .pkl, .pickle or"),
         (("show", "s", "--code"), "--code: the code is that of a trial; add --trial N"),
         (("show", "s", "--trial", "12"), "--trial 12: study s has the trials 0 to 8"),
         (("show", "s", "--trial", "12", "--code"), "--trial 12: study s has the trials 0 to 8"),

@@ -14,6 +14,8 @@ from inputs import table, write_meds
 from prefect_tune.flows.results.again import again
 from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.problem import Problem
 
 Parameters = dict[str, Any]
 
@@ -260,3 +262,15 @@ def test_a_trial_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) 
     study = searched(tmp_path, fit=False, **{**small(tmp_path), "trials": 2})
     with pytest.raises(BadInput, match="--trial 7: study s has the trials 0 to 1"):
         again(study.store, "s", 7)
+
+
+def test_a_space_that_is_another_one_here_is_refused_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = searched(tmp_path, fit=False, **{**small(tmp_path), "trials": 1})
+    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
+    monkeypatch.setattr(
+        "prefect_tune.flows.results.again.missing_libraries", lambda _: ("catboost",)
+    )
+    with pytest.raises(BadInput, match=r"small of study 's' is another one here, without catboost"):
+        again(study.store, "s", 0)

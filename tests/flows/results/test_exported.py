@@ -78,3 +78,12 @@ def test_facts_are_those_of_study_data_and_test_rows(ended) -> None:
     assert facts["constraints"][0]["bound"] == 1e6
     assert set(facts["constraints"][0]["measured"]) == {1, 2}
     assert facts["search"]["failed"] == 1
+
+
+def test_a_package_that_the_model_needs_and_is_not_here_is_named(ended, monkeypatch) -> None:
+    def read(*_):
+        raise ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm")
+
+    monkeypatch.setattr(type(ended.store.records), "get", read)
+    with pytest.raises(BadInput, match="needs lightgbm, which is not installed here"):
+        export(ended.store, "s", "pickle")
