@@ -129,6 +129,13 @@ def nothing_selected(folder: Path) -> Parameters:
     return {**small(folder), "space": "strict.py:space", "trials": 1}
 
 
+def last_digits(folder: Path) -> Parameters:
+    """Sums whose last digits depend on the order in memory, and on how rows are transformed."""
+    (folder / "digits.py").write_text(DIGITS)
+    data = {"data": "sklearn:diabetes", "metric": "neg_mean_squared_error"}
+    return {**data, "space": "digits.py:space", "trials": 1}
+
+
 def of_events(folder: Path) -> Parameters:
     write_meds(folder / "meds")
     data = {"data": str(folder / "meds"), "labels": "labels/task"}
@@ -193,9 +200,22 @@ strict = Algorithm(
 model = Step("fit model", (GAUSSIAN_NB,))
 space = Space("strict", (IMPUTE, ENCODE, Step("select", (strict,)), model))
 """
+DIGITS = """
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.preprocessing import PCA
+from prefect_tune.tasks.catalogue.rescaling import STANDARDIZE
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+ridge = Algorithm(id="ridge", estimator="sklearn.linear_model.BayesianRidge")
+rotate = Step("rotate", (PCA,))
+scale = Step("scale", (STANDARDIZE,), fixed=True)
+space = Space(
+    "digits", (IMPUTE, ENCODE, scale, rotate, Step("fit model", (ridge,))), target="numbers"
+)
+"""
 STUDIES = [
     small, flash, modern, regression, nothing_kept, patients, one_part_of_patients, one_part,
-    parquet, arff, subsets, epochs, own_code, nothing_selected, of_events, bundled,
+    parquet, arff, subsets, epochs, own_code, nothing_selected, last_digits, of_events, bundled,
 ]  # fmt: skip
 WITH_OURS = {
     "modern": "ArithmeticCombinations is prefect-tune's: scikit-learn has no counterpart",
