@@ -100,10 +100,8 @@ def _summary(facts: Facts) -> Iterator[str]:
         )
     else:
         yield "The model is a scikit-learn `Pipeline`, fitted on all training rows."
-    yield (
-        "[prefect-tune](https://pypi.org/project/prefect-tune/) searched for it and wrote this "
-        "card."
-    )
+    page = "https://pypi.org/project/prefect-tune/"
+    yield f"[{escaped(facts['written_by'])}]({page}) searched for it and wrote this card."
 
 
 def _from_what(data: Facts) -> str:

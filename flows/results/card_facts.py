@@ -1,6 +1,7 @@
 """The facts of a model card: what a model predicts, from what, how well, and how it was found."""
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     trials = _trials(store, exported)
     return {
         "study": study,
+        "written_by": f"prefect-tune {version('prefect-tune')}",
         "model": _model(exported, summary, trials),
         "target": {
             "name": plan.source.target,

@@ -123,12 +123,18 @@ def _heading(trial: TrialToWrite, packages: Sequence[str]) -> Iterator[str]:
     yield "the loss of each beside the one that it had in the study."
     yield ""
     if trial.failure:
-        yield f"The trial failed: {masked(trial.failure)}"
+        yield f"The trial failed: {_quotable(trial.failure)}"
         yield ""
     needed = [f"{name} {version(name)}" for name in ("scikit-learn", "numpy", "pandas")]
     yield f"Written by `{again}` for Python {python_version()},"
     yield f"{', '.join([*needed, *packages])}; other versions may come to other losses."
     yield '"""'
+
+
+def _quotable(text: str) -> str:
+    """Return other people's text as it may stand in a docstring."""
+    visible = "".join(c if c.isprintable() else " " for c in masked(text))
+    return visible.replace("\\", "\\\\").replace('"', "'")
 
 
 def _imports(

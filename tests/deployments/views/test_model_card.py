@@ -10,6 +10,7 @@ from prefect_tune.deployments.views.model_card import model_card
 CONFIGURATION = {"fit model": {"algorithm": "ridge", "hyperparameters": {"alpha": 1 / 3}}}
 FACTS: dict[str, Any] = {
     "study": "s",
+    "written_by": "prefect-tune 0.1.0",
     "model": {
         "kind": "single",
         "class": "Pipeline",
@@ -84,6 +85,7 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     assert "| fit model | `ridge` | `alpha=0.3333` |" in text
     assert "best single trial (4) on the test rows" not in text
     assert "stratified by tenth of the target" in text
+    assert "[prefect-tune 0.1.0](https://pypi.org/project/prefect-tune/) searched for it" in text
 
 
 def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> None:

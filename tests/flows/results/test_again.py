@@ -266,9 +266,9 @@ def test_another_number_of_rows_is_said(tmp_path: Path, capsys) -> None:
 
 
 def test_a_failed_trial_becomes_a_program_that_fails_as_it_did(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        MINE.replace("return np.sign", "raise ValueError('picky')\n        return np.sign")
-    )
+    said = "picky " + "\\" + "d " + '"' * 3  # in a docstring of its own it would end that
+    broken = MINE.replace("return np.sign", f"raise ValueError({said!r})\n        return np.sign")
+    (tmp_path / "mine.py").write_text(broken)
     parameters = {**small(tmp_path), "space": str(tmp_path / "mine.py:space"), "trials": 1}
     study = searched(tmp_path, fit=False, **parameters)
     text = again(study.store, "s", 0)
