@@ -27,7 +27,7 @@ from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept
 from prefect_tune.flows.home import home
 from prefect_tune.storage.privacy.private_folder import make_private
 
-__all__ = ["Launched", "ServerFailed", "launched_server", "local_server"]
+__all__ = ["Launched", "ServerFailed", "launched_server", "local_server", "may_be_configured"]
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {
@@ -69,7 +69,7 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
     """Do as `local_server`, without waiting until the server answers."""
     with ExitStack() as embedded:
-        early = None if _may_be_configured() else embedded.enter_context(_embedded(keep=keep))
+        early = None if may_be_configured() else embedded.enter_context(_embedded(keep=keep))
         # Importing Prefect takes seconds, in which the server can start.
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
@@ -140,7 +140,7 @@ def _restart_if_killed(folder: Path) -> None:
             start_server(folder, server.port)
 
 
-def _may_be_configured() -> bool:
+def may_be_configured() -> bool:
     """Return whether Prefect might find the address of a server anywhere.
 
     Only a quick look, before Prefect is imported; Prefect itself has the last word.

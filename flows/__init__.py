@@ -3,10 +3,9 @@
 The flows are `tuning`, `retrying` and `comparing`. `session` takes a study through a flow run:
 `missing_quantities` are measured, `search` is the loop over its trials, the best of which get a
 `second_look`, `final_model` is made of its choice by `refitting`, and `lost_predictions` are made
-again for that. `preparation` turns
-parameters into a study, `study` is a study in the ledger, `workers` run its trials, and
-`comparison` sets studies of several methods side by side; `reporting` gathers what is to be said of
-either. `progress` is what a study under way
-tells its observers, `interrupts` end it, and where an `event_loop` runs it has a thread of its own;
+again for that; `results` are for those who go on with them. `preparation` turns parameters into a
+study, `study` is a study in the ledger, `workers` run its trials, and `comparison` sets studies of
+several methods side by side; `reporting` gathers what is to be said of either. `progress` is what a
+study under way tells its observers, `interrupts` end it, and where an `event_loop` runs it has a thread of its own;
 `units` and `home` serve all.
 """

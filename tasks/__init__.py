@@ -10,4 +10,7 @@ an `iterative_node`: `joint_training` leads those of all folds from their `check
 `evaluate` and `refit` are the Prefect tasks around it, of trials and of the `final_model`;
 `measuring` adds the quantities that constraints bound, and `ensembling` combines models. `worker`
 brings all this to Dask, one of the `threads` for each trial.
+
+What came out leaves by `exporting`, a model that others read, and by `reproduction`, a trial as a
+program of scikit-learn.
 """

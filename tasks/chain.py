@@ -56,6 +56,24 @@ class Chain:
         """Return whether nothing has to be made at a position."""
         return position <= self._deepest or self._steps[position][1].is_passthrough
 
+    def node_at(self, position: int) -> Node | None:
+        """Return the node of a position, whether it has run or not.
+
+        None where the step hands on what it was given, and where it is not known to what: what is
+        before it has neither run here nor ever been kept.
+        """
+        if self._steps[position][1].is_passthrough:
+            return None
+        before = [algorithm for _, algorithm, _ in self._steps[: position + 1]]
+        n_before = sum(not algorithm.is_passthrough for algorithm in before[:-1])
+        if n_before < len(self.nodes):
+            return self.nodes[n_before]
+        if position in self._planned:
+            return self._planned[position]
+        if n_before > len(self.nodes) or self.tip.summary is None:
+            return None
+        return self._node(self.tip, position, any(a.class_weights for a in before))
+
     def planned_keys(self) -> list[str]:
         """Return the keys of what is cached and will be served or read."""
         return [key for node in self._planned.values() for key in node.keys_there]

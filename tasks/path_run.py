@@ -134,6 +134,10 @@ class PathRun:
         """Return what was made or served in a fold so far, in order."""
         return tuple(self._chains[self.folds.index(fold)].nodes)
 
+    def node_at(self, fold: int, position: int) -> Node | None:
+        """Return what a step of a fold is, whether it has run or not; see `Chain.node_at`."""
+        return self._chains[self.folds.index(fold)].node_at(position)
+
     def costs(self) -> tuple[StepCost, ...]:
         """Return the cost of each step of each fold that has ended so far, step by step."""
         by_step = zip_longest(*(chain.nodes for chain in self._chains))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import validate_data
 
 from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
@@ -24,7 +25,8 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
     """Transformer that sets negative numbers to 0."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn nothing."""
+        """Learn nothing but whether the matrix is sparse."""
+        self.is_sparse_ = sparse.issparse(X)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -44,6 +46,7 @@ class BoundCategories(TransformerMixin, BaseEstimator):
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""
+        validate_data(self, X, skip_check_array=True)
         self.kept_: dict[str, list[Any]] = {}
         for name in X:
             if not pd.api.types.is_numeric_dtype(X[name]):
@@ -52,8 +55,14 @@ class BoundCategories(TransformerMixin, BaseEstimator):
                 self.kept_[str(name)] = sorted(ranked.index[:_MOST_CATEGORIES])
         return self
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no column had so many that some became gaps."""
+        return all(len(kept) < _MOST_CATEGORIES for kept in self.kept_.values())
+
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table with those categories alone, in the order that they had in training."""
+        validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
                 name: pd.Categorical(X[name].astype(object), categories=kept)

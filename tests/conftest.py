@@ -15,9 +15,13 @@ os.environ["MKL_NUM_THREADS"] = "1"
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from finished.ended import Ended
 
 # In the background or by `nohup` signals are ignored, and programs would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,3 +74,11 @@ def server(home: Path) -> Iterator[str]:
     with local_server() as url, temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         assert server_of(home)  # and thereby know its secret
         yield url
+
+
+@pytest.fixture(scope="session")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> "Ended":
+    """Two small studies that have ended, without a server; nobody changes them."""
+    from finished.ended import Ended
+
+    return Ended.in_folder(tmp_path_factory.mktemp("ended"))

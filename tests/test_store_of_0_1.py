@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from command_line import CommandLine
+from finished.programs import fold_losses
 
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.retrying import retry
@@ -128,6 +129,18 @@ def test_everything_of_it_is_listed_and_sound(looked_at) -> None:
     assert {t["failure"]["message"] for t in failed} == {"ValueError: picky"}
     key = looked_at.json("artifacts", "ls", "--study", "flashed", "--limit", 1)[0]["key"]
     assert looked_at.json("artifacts", "show", key)["contents"]
+
+
+@pytest.mark.parametrize("study", ["flashed", "admmed", "cut"])
+def test_trials_are_explained_listed_as_a_table_and_run_again(old, before, study) -> None:
+    trial = before[study]["trials"][1]
+    explained = old.json("show", study, "--trial", 1)
+    assert explained["fold_losses"] == trial["evaluation"]["fold_losses"]
+    assert explained["reason"] is explained["task_run_url"] is None
+    code = old.json("show", study, "--trial", 1, "--code")["code"]
+    assert fold_losses(code, Path.cwd()) == trial["evaluation"]["fold_losses"]
+    rows = old.json("trials", study, "--out", "trials.parquet")["rows"]
+    assert rows == len(pd.read_parquet("trials.parquet")) == len(before[study]["trials"])
 
 
 @pytest.mark.usefixtures("server")

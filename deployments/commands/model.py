@@ -1,14 +1,30 @@
 """Using the final model of a study: `prefect-tune predict` and `export`."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
-from prefect_tune.deployments.commands.output import print_json, written
+from prefect_tune.deployments.commands.output import (
+    TABLES,
+    file_kind,
+    print_json,
+    write_table,
+    written,
+)
 from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.deployments.views.plain import echo
 
+if TYPE_CHECKING:
+    from prefect_tune.flows.results.exported import Exported
+    from prefect_tune.storage.store import ArtifactStore
+
 __all__ = ["export", "predict"]
+
+_MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
+"""Formats of models by the endings of their files."""
 
 
 @click.command()
@@ -34,15 +50,13 @@ def predict(
     DATA has the form of the training data and needs no target column. FILE (.parquet or .csv) gets
     the columns `prediction` and `probability_<class>`, a row for each row of DATA.
     """
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.predict import predict as predict_rows
+    with reported_errors():
+        file_kind(out, TABLES, "out")
+        with existing_store(store, database) as opened:
+            from prefect_tune.flows.study.predict import predict as predict_rows
 
-        frame = predict_rows(opened, study, data, labels)
-        with written(out) as path:
-            if out.endswith(".csv"):
-                frame.to_csv(path, index=False)
-            else:
-                frame.to_parquet(path, index=False)
+            frame = predict_rows(opened, study, data, labels)
+        write_table(frame, out)
         if as_json:
             print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
         else:
@@ -52,23 +66,53 @@ def predict(
 @click.command()
 @click.argument("study")
 @click.argument("file")
+@click.option("--no-card", is_flag=True, help="Write no model card.")
 @JSON
 @STORE
 @DATABASE
 def export(
-    study: str, file: str, *, as_json: bool, store: str | None, database: str | None
+    study: str,
+    file: str,
+    *,
+    no_card: bool,
+    as_json: bool,
+    store: str | None,
+    database: str | None,
 ) -> None:
-    """Write the final model of STUDY to FILE, a pickled estimator of scikit-learn."""
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.predict import final_model
-        from prefect_tune.tasks.user_code import portable_pickle
+    """Write the final model of STUDY to FILE, an estimator of scikit-learn, with a model card.
 
-        model, about = final_model(opened, study)
+    FILE is a pickle (.pkl), which needs prefect-tune only to read patient events, or in the format
+    of skops (.skops), which runs nothing when it is loaded. The card is Markdown beside it, with
+    the same name and .md.
+    """
+    with reported_errors():
+        file_format = file_kind(file, _MODELS)
+        with existing_store(store, database) as opened:
+            from prefect_tune.flows.results.exported import export as export_model
+
+            exported = export_model(opened, study, file_format)
+            card = None if no_card else _card(opened, exported, Path(file))
         with written(file) as path:
-            path.write_bytes(portable_pickle(model))
+            path.write_bytes(exported.data)
+        beside = Path(file).with_suffix(".md")
+        if card is not None:
+            with written(str(beside)) as path:
+                path.write_text(card, encoding="utf-8")
         if as_json:
-            print_json({"out": file, **about})
+            named = None if card is None else str(beside)
+            print_json({"out": file, "card": named, **exported.to_json()})
         else:
-            members = [str(member["trial"]) for member in about["members"]]
-            trials = f"trial {members[0]}" if len(members) == 1 else f"trials {', '.join(members)}"
-            echo(f"the model of {trials} is in {file}")
+            from prefect_tune.deployments.views.exported import print_exported
+
+            shown = None if card is None else str(beside)
+            print_exported(exported.to_json(), exported.metric, file, shown)
+
+
+def _card(store: "ArtifactStore", exported: "Exported", file: Path) -> str:
+    """Return the model card of a file; of one that stands there, what people wrote is kept."""
+    from prefect_tune.deployments.views.model_card import model_card
+    from prefect_tune.flows.results.card_facts import card_facts
+
+    beside = file.with_suffix(".md")
+    former = beside.read_text("utf-8", "replace") if beside.is_file() else ""
+    return model_card(card_facts(store, exported), file.name, former=former)

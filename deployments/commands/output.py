@@ -1,14 +1,64 @@
 """Output of commands: JSON, summaries, files and folders."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["print_json", "print_summary", "written", "written_folder"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "TABLES",
+    "file_kind",
+    "print_json",
+    "print_summary",
+    "write_table",
+    "written",
+    "written_folder",
+]
+
+TABLES = {".csv": "csv", ".parquet": "parquet"}
+"""Kinds of tables by the endings of their files."""
+
+
+def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
+    """Return what is to be written to a file, by its ending.
+
+    Args:
+        file: Its name.
+        kinds: By ending, what is written.
+        option: Name of the option that it was given to; empty for an argument.
+
+    Raises:
+        BadInput: If nothing is written to files that end so.
+    """
+    from prefect_tune.tasks.bad_input import BadInput
+
+    kind = kinds.get(Path(file).suffix.lower())
+    if kind is not None:
+        return kind
+    endings = f"{', '.join(list(kinds)[:-1])} or {list(kinds)[-1]}"
+    what = "this is a folder; the file" if Path(file).is_dir() else "the file"
+    if option:
+        raise BadInput(f"{what} must end in {endings}", option=option, value=file)
+    raise BadInput(f"{file}: {what} must end in {endings}")
+
+
+def write_table(frame: "pd.DataFrame", out: str) -> None:
+    """Write a table as CSV or Parquet, by the ending of the file.
+
+    Raises:
+        BadInput: If it cannot be written.
+    """
+    with written(out) as path:
+        if file_kind(out, TABLES, "out") == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False)
 
 
 @contextmanager

@@ -1,47 +1,134 @@
 """Looking at studies: `prefect-tune show`, `trials`, `study ls`; and `study rm`."""
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
-from prefect_tune.deployments.commands.output import print_json, print_summary
+from prefect_tune.deployments.commands.output import (
+    TABLES,
+    file_kind,
+    print_json,
+    print_summary,
+    write_table,
+)
 from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.deployments.views.plain import echo
+
+if TYPE_CHECKING:
+    from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["show", "study", "trials"]
 
 
 @click.command()
 @click.argument("study")
+@click.option("--trial", type=int, metavar="N", help="Explain trial N.")
+@click.option(
+    "--code", is_flag=True, help="Print a Python program that runs trial N again in scikit-learn."
+)
 @JSON
 @STORE
 @DATABASE
-def show(study: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show STUDY: its best pipeline, its trials, and what the cache saved."""
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.summary import summarize
+def show(
+    study: str,
+    *,
+    trial: int | None,
+    code: bool,
+    as_json: bool,
+    store: str | None,
+    database: str | None,
+) -> None:
+    """Show STUDY: its best pipeline, its trials, and what the cache saved; or one of its trials.
 
-        print_summary(summarize(opened, study), as_json=as_json, notes=True)
+    \b
+    prefect-tune show responders --trial 12
+    prefect-tune show responders --trial 12 --code > again.py
+    """  # noqa: D301 - click reads the backspace
+    with reported_errors(), existing_store(store, database) as opened:
+        if trial is None:
+            from prefect_tune.flows.study.summary import summarize
+            from prefect_tune.tasks.bad_input import BadInput
+
+            if code:
+                raise BadInput("the code is that of a trial", option="code", remedy="add --trial N")
+            print_summary(summarize(opened, study), as_json=as_json, notes=True)
+        elif code:
+            from prefect_tune.flows.results.again import again
+
+            text = again(opened, study, trial)
+            print_json({"study": study, "trial": trial, "code": text}) if as_json else click.echo(
+                text, nl=False
+            )
+        else:
+            from prefect_tune.flows.results.explained import explained_trial
+
+            _print_trial(explained_trial(opened, study, trial), as_json=as_json)
+
+
+def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:
+    """Print a trial, with the address of its task run in Prefect's pages where that is known."""
+    from prefect_tune.deployments.task_run_page import task_run_page
+
+    page = task_run_page(explained["task_run_id"])
+    if as_json:
+        print_json({**explained, "task_run_url": page})
+    else:
+        from prefect_tune.deployments.views.trial import print_trial
+
+        print_trial(explained, task_run=page)
 
 
 @click.command()
 @click.argument("study")
 @click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
+@click.option("--out", metavar="FILE", help="Write them as a table (.parquet or .csv).")
 @JSON
 @STORE
 @DATABASE
 def trials(
-    study: str, *, failed: bool, as_json: bool, store: str | None, database: str | None
+    study: str,
+    *,
+    failed: bool,
+    out: str | None,
+    as_json: bool,
+    store: str | None,
+    database: str | None,
 ) -> None:
-    """List the trials of STUDY."""
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.trials import print_trials
-        from prefect_tune.flows.study.lookup import find_study, list_trials
-        from prefect_tune.flows.study.plan import StudyPlan
+    """List the trials of STUDY, or write them as a table.
 
-        rows = list_trials(opened, study, failed_only=failed)
-        plan = StudyPlan.from_stored(find_study(opened, study))
-        print_json(rows) if as_json else print_trials(rows, plan.folds, plan.epochs)
+    The table has a row for each trial and the columns of Optuna's `trials_dataframe`.
+    """
+    with reported_errors():
+        if out is not None:
+            file_kind(out, TABLES, "out")
+        with existing_store(store, database) as opened:
+            if out is not None:
+                _write_trials(opened, study, out, failed=failed, as_json=as_json)
+                return
+            from prefect_tune.deployments.views.trials import print_trials
+            from prefect_tune.flows.study.lookup import find_study, list_trials
+            from prefect_tune.flows.study.plan import StudyPlan
+
+            rows = list_trials(opened, study, failed_only=failed)
+            plan = StudyPlan.from_stored(find_study(opened, study))
+            print_json(rows) if as_json else print_trials(rows, plan.folds, plan.epochs)
+
+
+def _write_trials(
+    store: "ArtifactStore", study: str, out: str, *, failed: bool, as_json: bool
+) -> None:
+    from prefect_tune.flows.results.trial_table import trial_table, writable
+
+    table = trial_table(store, study)
+    if failed:
+        table = table[table["state"] == "FAIL"]
+    write_table(writable(table), out)
+    if as_json:
+        print_json({"study": study, "out": out, "rows": len(table), "columns": list(table)})
+    else:
+        echo(f"{len(table)} trials of {study} in {out}")
 
 
 @click.group()

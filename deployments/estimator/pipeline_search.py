@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
-from prefect_tune.deployments.estimator.trial_columns import params_of, trial_columns
+from prefect_tune.deployments.estimator.trial_columns import trial_columns
 from prefect_tune.deployments.prefect_settings import console_spared
 from prefect_tune.deployments.server import local_server
 from prefect_tune.deployments.views.live import observer_for
@@ -21,7 +21,8 @@ from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook, w
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
-from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.results.exported import exported_model
+from prefect_tune.flows.results.params import params_of
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.naming import UnknownName
@@ -233,7 +234,7 @@ class PipelineSearch(BaseEstimator):
         store, problem = prepared.store, prepared.plan.problem
         dataset = load_dataset(store, problem.dataset)
         assert isinstance(dataset.X, pd.DataFrame)  # noqa: S101 - it was made of one
-        self.best_estimator_, _ = final_model(store, prepared.name)
+        self.best_estimator_, _ = exported_model(store, prepared.name)
         self._training = dataset.X.iloc[:0]
         self._fitted_metric = problem.find_metric()
         self.study_name_, self.summary_ = prepared.name, summary

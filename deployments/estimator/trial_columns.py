@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.flows.results.params import params_of
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -14,7 +15,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric
 
-__all__ = ["params_of", "trial_columns"]
+__all__ = ["trial_columns"]
 
 
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
@@ -51,19 +52,6 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
             "std_test_score": np.array([_spread(row) for row in scores]),
             "rank_test_score": _ranks(trials, means),
         }
-
-
-def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as flat as scikit-learn's parameters.
-
-    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
-    {'fit model': 'svc', 'fit model__C': 2.0}
-    """
-    params = {}
-    for step, choice in configuration.items():
-        params[step] = choice["algorithm"]
-        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
-    return params
 
 
 def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

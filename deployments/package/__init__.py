@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
     from prefect_tune.deployments.server import local_server
     from prefect_tune.flows.comparing import compare
+    from prefect_tune.flows.results.loaded_study import load_study
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
@@ -27,6 +28,7 @@ __all__ = [
     "Step",
     "__version__",
     "compare",
+    "load_study",
     "local_server",
     "order_step",
     "retry",
@@ -41,6 +43,7 @@ _HOMES = {
     "Space": "prefect_tune.optimizers.space.space",
     "Step": "prefect_tune.optimizers.space.step",
     "compare": "prefect_tune.flows.comparing",
+    "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server",
     "order_step": "prefect_tune.optimizers.space.equal_paths",
     "retry": "prefect_tune.flows.retrying",

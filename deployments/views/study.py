@@ -25,7 +25,7 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
         notes: Whether with the method's notes.
     """
     CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
-    result = _trials, _best, _finalists, _ensemble, _constraints
+    result = _trials, _ensemble, _best, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
     for part in (*result, _race, _decisions, *told, _cache, _next_commands):
         for text in part(summary):
@@ -67,12 +67,14 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
+    """Yield the best trial and its pipeline; beside an ensemble, as the best single one."""
     incumbent, unit = summary["incumbent"], UNITS.get(summary["metric"], "")
     if incumbent is None:
         return
     scored = "cross-validated" if summary["holdout"] is None else "held-out"
+    what = "best single trial" if _is_of_several(summary) else "best: trial"
     yield line(
-        f"best: trial {incumbent['trial']}{_of(incumbent)}, {scored} ",
+        f"{what} {incumbent['trial']}{_of(incumbent)}, {scored} ",
         f"{loss_name(summary['metric'])} ",
         bold(f"{incumbent['loss']:.4g}{unit}"),
         *_tested(summary["single_best_test_loss"], unit),
@@ -80,6 +82,12 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     )
     for text in pipeline_lines(incumbent["configuration"]):
         yield f"  {text}"
+
+
+def _is_of_several(summary: Mapping[str, Any]) -> bool:
+    """Return whether the final model is an ensemble of several trials."""
+    ensemble = summary["ensemble"]
+    return ensemble is not None and len(ensemble["members"]) > 1
 
 
 def _finalists(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -103,22 +111,29 @@ def _of(best: Mapping[str, Any]) -> str:
 
 
 def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
+    """Yield the final model where it is an ensemble, with its own losses."""
     ensemble, unit = summary["ensemble"], UNITS.get(summary["metric"], "")
-    if ensemble is None:
+    if ensemble is None or not _is_of_several(summary):
         return
     losses, members = ensemble.get("losses"), ensemble["members"]
-    if ensemble["kind"] == "single":
-        yield f"model: trial {members[0]['trial']} alone, as no ensemble was found to be better"
-        return
-    loss = (bold(f"{losses[-1]:.4g}{unit}"), " on the held-out rows") if losses else ()
+    loss = (" on the held-out rows ", bold(f"{losses[-1]:.4g}{unit}")) if losses else ()
     yield line(
-        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}",
-        *((", ", *loss) if loss else ()),
-        *_tested(summary["test_loss"], unit),
+        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}, ",
+        loss_name(summary["metric"]),
+        *loss,
+        *_tested(summary["test_loss"], unit, is_first=not losses),
     )
     weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in sorted(members, key=_lightness)]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
         yield f"  {', '.join(weights[start : start + _MEMBERS_A_LINE])}"
+
+
+def _alone(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that a single trial was preferred to an ensemble, where one was looked for."""
+    ensemble = summary["ensemble"]
+    if ensemble is not None and ensemble["kind"] == "single":
+        number = ensemble["members"][0]["trial"]
+        yield f"model: trial {number} alone, as no ensemble was found to be better"
 
 
 def _lightness(member: Mapping[str, Any]) -> tuple[float, int]:
@@ -126,9 +141,12 @@ def _lightness(member: Mapping[str, Any]) -> tuple[float, int]:
     return -member["weight"], member["trial"]
 
 
-def _tested(loss: float | None, unit: str) -> tuple[str | tuple[str, str], ...]:
-    """Return parts of a line."""
-    return () if loss is None else ("; on the test rows ", bold(f"{loss:.4g}{unit}"))
+def _tested(
+    loss: float | None, unit: str, *, is_first: bool = False
+) -> tuple[str | tuple[str, str], ...]:
+    """Return parts of a line, which may say another loss before."""
+    between = "" if is_first else ";"
+    return () if loss is None else (f"{between} on the test rows ", bold(f"{loss:.4g}{unit}"))
 
 
 def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:

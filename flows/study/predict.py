@@ -26,7 +26,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
 
     Raises:
         UnknownName: If there is no such study.
-        BadInput: If it has no model yet, or one that does not meet constraints set since.
+        BadInput: If it has no model yet, one that needs a package that is not here, or one that
+            does not meet constraints set since.
         RecordDamaged: If the model's record is damaged.
     """
     StudyPlan.from_stored(find_study(store, study)).problem.find_space()  # may bring code
@@ -34,7 +35,12 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
         raise BadInput(
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
         )
-    parts = store.records.get(model_record(study))
+    try:
+        parts = store.records.get(model_record(study))
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"the final model of study {study!r} needs {error.name}, which is not installed here"
+        ) from error
     _check_constraints(store, study, parts["about"])
     return parts["model"], parts["about"]
 

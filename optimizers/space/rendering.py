@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["fidelity_text", "pipeline_lines", "range_text"]
+__all__ = ["fidelity_text", "pipeline_lines", "range_text", "value_text", "values_text"]
 
 _LARGEST_DENOMINATOR = 10_000
 """Shares of rows are shown as fractions up to this one."""
@@ -19,9 +19,18 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
     width = max(map(len, configuration))
     lines = []
     for step, choice in configuration.items():
-        values = ", ".join(f"{k}={_short(v)}" for k, v in choice["hyperparameters"].items())
+        values = ", ".join(values_text(choice["hyperparameters"]))
         lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
     return lines
+
+
+def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
+    """Return the values of hyperparameters with their names.
+
+    >>> values_text({"C": 1 / 3, "kernel": "rbf"})
+    ['C=0.3333', 'kernel=rbf']
+    """
+    return [f"{name}={value_text(value)}" for name, value in hyperparameters.items()]
 
 
 def range_text(hyperparameter: Any) -> str:
@@ -71,5 +80,6 @@ def _share(subset: float) -> str:
     return str(fraction) if abs(fraction - subset) < 1e-12 else f"{subset:.3g}"
 
 
-def _short(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return the value of a hyperparameter, of numbers four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

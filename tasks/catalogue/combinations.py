@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.metrics import mutual_info_score
+from sklearn.utils.validation import validate_data
 
 __all__ = ["ArithmeticCombinations", "CategoryInteractions", "is_number"]
 
@@ -74,11 +75,12 @@ class _Combinations(TransformerMixin, BaseEstimator):
         scored = list(self._scored(X.iloc[rows], np.asarray(y)[rows]))
         best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # ties as listed
         self.chosen_ = [pair for gain, pair in best if gain > 0]
-        self.n_features_in_ = X.shape[1]
+        validate_data(self, X, skip_check_array=True)
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table with the columns added."""
+        validate_data(self, X, reset=False, skip_check_array=True)
         made = {_new_name(pair, X): self._made(X, *pair) for pair in self.chosen_}
         return pd.concat([X, pd.DataFrame(made, index=X.index)], axis=1) if made else X
 

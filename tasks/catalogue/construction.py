@@ -1,7 +1,7 @@
 """From patient events to a matrix: count, sum or average each code (FLASH, section 5)."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from ConfigSpace import Categorical, ConfigurationSpace, Integer
@@ -11,7 +11,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 from prefect_tune.optimizers.space.step import Step
-from prefect_tune.tasks.data.events import EventRows, positions
+from prefect_tune.tasks.data.events import positions
+
+if TYPE_CHECKING:
+    from prefect_tune.tasks.data.events import EventRows
 
 __all__ = ["CONSTRUCT_FEATURES", "DENSIFY", "EventAggregation", "ToDense"]
 
@@ -33,7 +36,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         self.min_frequency = min_frequency
         self.aggregation = aggregation
 
-    def fit(self, X: EventRows, y: Any = None) -> Self:  # noqa: ARG002
+    def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
         """Choose the codes.
 
         Raises:
@@ -59,7 +62,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(vocabulary)
         return self
 
-    def transform(self, X: EventRows) -> sparse.csr_array:
+    def transform(self, X: "EventRows") -> sparse.csr_array:
         """Shape (rows, codes kept)."""
         position = {code: i for i, code in enumerate(self.codes_)}
         column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)

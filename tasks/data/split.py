@@ -27,7 +27,16 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.subset import nested_subset
 
-__all__ = ["REFIT", "TEST", "Split", "import_split", "load_split", "make_split", "split_again"]
+__all__ = [
+    "REFIT",
+    "TEST",
+    "Split",
+    "group_parts",
+    "import_split",
+    "load_split",
+    "make_split",
+    "split_again",
+]
 
 TEST = -1
 """The fold of test rows."""
@@ -273,14 +282,21 @@ def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> N
             rows, test_size=size, stratify=y, random_state=seed
         )[1]
         return taken
+    n_parts, n_taken = group_parts(dataset, rows, size)
+    parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
+    return np.concatenate(parts[:n_taken])
+
+
+def group_parts(dataset: Dataset, rows: NDArray[np.intp], size: float) -> tuple[int, int]:
+    """Return into how many parts rows of groups are dealt, and how many are near to a share."""
+    assert dataset.groups is not None  # noqa: S101 - the caller's duty
     groups, y = dataset.groups[rows], dataset.strata[rows]
     fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
     n_parts = min(
         range(2, min(fewest, _MOST_PARTS) + 1),
         key=lambda n: (round(abs(max(1, round(size * n)) / n - size), 6), n),
     )
-    parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
-    return np.concatenate(parts[: max(1, round(size * n_parts))])
+    return n_parts, max(1, round(size * n_parts))
 
 
 def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from processes import is_alive, server_of
 
-from prefect_tune.deployments.server import _may_be_configured, local_server
+from prefect_tune.deployments.server import local_server, may_be_configured
 from prefect_tune.deployments.server_database import prepare_template
 
 
@@ -50,7 +50,7 @@ def test_only_a_file_that_may_name_a_server_delays_our_own(
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / file).write_text(text)
-    assert _may_be_configured() is may_be
+    assert may_be_configured() is may_be
 
 
 class TestWithoutAConfiguredServer:

@@ -55,7 +55,18 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["tune", "retry", "compare", "Space", "Step", "Algorithm", "ArtifactStore", "local_server"],
+    [
+        "tune",
+        "retry",
+        "compare",
+        "Space",
+        "Step",
+        "Algorithm",
+        "ArtifactStore",
+        "local_server",
+        "load_study",
+        "PipelineSearch",
+    ],
 )
 def test_public_names_are_there(name) -> None:
     import prefect_tune

@@ -21,7 +21,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the categories of each column; `is_category_`, shape (p,), says which have any."""
-        self.categories_: dict[int, pd.Index] = {}
+        self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
         if isinstance(X, pd.DataFrame):
             for i, name in enumerate(X):
@@ -29,7 +29,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
                     continue
                 counts = X[name].astype(object).value_counts(sort=False).sort_index()
                 ranked = counts.sort_values(ascending=False, kind="stable")
-                self.categories_[i] = ranked.index[:_MOST_CATEGORIES]
+                self.categories_[i] = ranked.index[:_MOST_CATEGORIES].to_numpy(dtype=object)
                 self.is_category_[i] = True
         self.n_features_in_ = X.shape[1]
         return self
@@ -43,6 +43,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
             if i not in self.categories_:
                 coded[:, i] = X[name].to_numpy(dtype=np.float64)
                 continue
-            codes = self.categories_[i].get_indexer(pd.Index(X[name].astype(object)))
+            known = pd.Index(self.categories_[i], dtype=object)
+            codes = known.get_indexer(pd.Index(X[name].astype(object), dtype=object))
             coded[:, i] = np.where(codes < 0, np.nan, codes)
         return coded

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.validation import validate_data
 
 from prefect_tune.tasks.catalogue.boosting.category_codes import CategoryCodes
 
@@ -37,13 +38,14 @@ class _Native(BaseEstimator):
         return X
 
     def _fit(self, X: Any, y: NDArray[Any], sample_weight: NDArray[np.float64] | None) -> None:
+        validate_data(self, X, skip_check_array=True)
         self.codes_ = CategoryCodes().fit(X)
-        self.n_features_in_ = self.codes_.n_features_in_
         self.estimator_ = clone(self.estimator)
         coded, is_category = self.codes_.transform(X), self.codes_.is_category_
         self._fit_coded(self.estimator_, coded, y, is_category, sample_weight)
 
     def _coded(self, X: Any) -> Any:
+        validate_data(self, X, reset=False, skip_check_array=True)  # codes go by position
         return self._seen(self.codes_.transform(X))
 
 

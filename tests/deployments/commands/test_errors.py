@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("server")
         (("predict", "s", "nowhere.csv"), "there is no file or folder nowhere.csv"),
         (("predict", "s", "DATA", "--out", "no/where.csv"), "no/where.csv cannot be written"),
         (("predict", "s", "OTHER"), "has no column 'a'"),
-        (("export", "s", "FOLDER"), "is a folder"),
+        (("export", "s", "FOLDER"), "this is a folder; the file must end in .pkl"),
         (("show", "s", "--store", "/no/such/store"), "there is no store at /no/such/store"),
         (("study", "rm", "nothing"), "unknown study"),
         (("retry", "s", "--trial", "0"), "trial 0 of study 's' has not failed"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from finished.programs import fold_losses
 from inputs import table
 from prefect_api import flow_runs
 from processes import environment, run_json
@@ -19,7 +20,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
-from prefect_tune import PipelineSearch
+from prefect_tune import PipelineSearch, load_study
 from prefect_tune.deployments.estimator.training_rows import target_of
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.tasks.bad_input import BadInput
@@ -65,6 +66,26 @@ def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
     shown = run_json("show", "fitted", home=home)
     assert shown["n_trials"] == 4
     assert isinstance(fitted.best_estimator_, Pipeline)
+
+
+def test_its_best_estimator_is_the_exported_model(fitted) -> None:
+    X, _ = rows(20, seed=5)
+    exported = load_study(fitted.study_name_).model()
+    np.testing.assert_array_equal(exported.predict(X), fitted.best_estimator_.predict(X))
+    assert [type(step) for _, step in exported.steps] == [
+        type(step) for _, step in fitted.best_estimator_.steps
+    ]
+
+
+def test_a_trial_becomes_a_program_that_takes_a_file_of_the_rows(fitted, home, tmp_path) -> None:
+    X, y = rows()
+    X.assign(target=y).to_parquet(tmp_path / "rows.parquet")
+    study = fitted.study_name_
+    code = run_json("show", study, "--trial", "1", "--code", home=home)["code"]
+    assert "The study was given a DataFrame" in code
+    trial = run_json("trials", study, home=home)[1]
+    losses = fold_losses(code, tmp_path, tmp_path / "rows.parquet")
+    assert losses == trial["evaluation"]["fold_losses"]
 
 
 def test_results_have_scikit_learns_columns(fitted) -> None:
@@ -256,7 +277,7 @@ with Path("imports").open("a") as file:
     file.write(f"{__name__}\\n")
 
 from sklearn.datasets import load_iris
-from prefect_tune import PipelineSearch
+from prefect_tune import PipelineSearch, load_study
 
 X, y = load_iris(return_X_y=True)
 quick = {"space": "small", "method": "random", "trials": 2, "workers": 1}

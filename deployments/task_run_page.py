@@ -1,0 +1,37 @@
+"""Where Prefect's pages show a task run, as far as that is known without asking a server."""
+
+import os
+
+from prefect_tune.deployments.server import may_be_configured
+from prefect_tune.deployments.server_process import noted_server
+from prefect_tune.flows.home import home
+
+__all__ = ["task_run_page"]
+
+
+def task_run_page(task_run_id: str | None) -> str | None:
+    """Return the address of a task run's page; None if there is no task run, or no server known.
+
+    The server is the one that Prefect's settings name, or else the embedded one if it is up.
+    """
+    if not task_run_id:
+        return None
+    pages = os.environ.get("PREFECT_UI_URL") or _configured() or _embedded()
+    return f"{pages.rstrip('/')}/runs/task-run/{task_run_id}" if pages else None
+
+
+def _configured() -> str | None:
+    if not may_be_configured():
+        return None
+    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+
+    settings = get_current_settings()
+    api = settings.api.url
+    return settings.ui_url or (api.removesuffix("/api") if api else None)
+
+
+def _embedded() -> str | None:
+    server = noted_server(home() / "server")
+    if server is None or server.find() is None:
+        return None
+    return server.url.removesuffix("/api")

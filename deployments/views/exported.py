@@ -1,0 +1,67 @@
+"""An exported model: what it is, what it needs, and how to load it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prefect_tune.deployments.views.console import UNITS
+from prefect_tune.deployments.views.loading_code import loading_code
+from prefect_tune.deployments.views.plain import echo
+from prefect_tune.flows.units import loss_name
+
+__all__ = ["print_exported"]
+
+_MOST_MEMBERS = 5
+
+
+def print_exported(document: Mapping[str, Any], metric: str, file: str, card: str | None) -> None:
+    """Print what was written.
+
+    Args:
+        document: What `export --json` prints of the model.
+        metric: Name of the study's metric.
+        file: The file with the model.
+        card: The file with its model card, if there is one.
+    """
+    echo(f"{file}: {_model(document['members'])}{_tested(document['test_loss'], metric)}")
+    for line in (*_needs(document), *_loading(document, file)):
+        echo(f"  {line}".rstrip())
+    if card is not None:
+        echo(f"{card}: its model card")
+
+
+def _tested(loss: float | None, metric: str) -> str:
+    unit = UNITS.get(metric, "")
+    return "" if loss is None else f", {loss_name(metric)} on the test rows {loss:.4g}{unit}"
+
+
+def _needs(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what reading and using the file takes."""
+    python = ".".join(document["python"].split(".")[:2])
+    packages = ", ".join(f"{name} {version}" for name, version in document["packages"].items())
+    own = ", ".join(document["own_classes"])
+    if own and document["carries_code"]:
+        yield f"needs Python {python} and {packages}; not prefect-tune,"
+        yield f"whose classes it carries as code: {own}"
+    elif own:
+        yield f"needs {packages}; it has classes of prefect-tune: {own}"
+    else:
+        yield f"needs {packages}; not prefect-tune, as all its classes are scikit-learn's"
+    if document["predicts_events"]:
+        yield "predicts patient events, which prefect-tune reads: prefect-tune predict"
+
+
+def _loading(document: Mapping[str, Any], file: str) -> Iterator[str]:
+    """Yield the lines that load a file which names the types to trust."""
+    if document["format"] == "skops":
+        yield "to load it:"
+        for line in loading_code(file, document["format"], document["trusted"]):
+            yield f"    {line}"
+
+
+def _model(members: list[Mapping[str, Any]]) -> str:
+    if len(members) == 1:
+        return f"the pipeline of trial {members[0]['trial']}"
+    heaviest = sorted(members, key=lambda member: (-member["weight"], member["trial"]))
+    named = ", ".join(f"{m['trial']} {m['weight']:.1%}" for m in heaviest[:_MOST_MEMBERS])
+    more = f" and {len(members) - _MOST_MEMBERS} more" if len(members) > _MOST_MEMBERS else ""
+    return f"an ensemble of {len(members)} pipelines (trials {named}{more})"

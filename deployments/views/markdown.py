@@ -1,0 +1,36 @@
+"""Markdown: tables and lists of texts that may be other people's."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from prefect_tune.deployments.views.plain import shown
+
+__all__ = ["code", "escaped", "table"]
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
+"""Characters that mean something to Markdown or to HTML in it."""
+
+
+def escaped(text: object) -> str:
+    r"""Return a text that Markdown shows as it is, on one line.
+
+    >>> escaped("a|b <i>"), escaped("total_cost")
+    ('a\\|b \\<i\\>', 'total\\_cost')
+    """
+    return _SPECIAL.sub(r"\\\1", " ".join(shown(str(text)).split()))
+
+
+def code(text: object) -> str:
+    r"""Return a text as code within a line; as text where it has a backtick or a bar.
+
+    >>> code("C=0.5"), code("a|b")
+    ('`C=0.5`', 'a\\|b')
+    """
+    line = " ".join(shown(str(text)).split())
+    return escaped(line) if not line or "`" in line or "|" in line else f"`{line}`"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table, a line each; cells are Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines]

@@ -1,0 +1,223 @@
+"""The facts of a model card: what a model predicts, from what, how well, and how it was found."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from prefect_tune.flows.results.exported import Exported
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.split import REFIT, Split, load_split
+from prefect_tune.tasks.fitting.fitting import predict
+from prefect_tune.tasks.objective.by_part import by_class, by_quarter
+from prefect_tune.tasks.objective.metric import Metric, Predictions
+
+__all__ = ["card_facts"]
+
+_SURE = 0.95
+_SCORES = {"error": "accuracy", "auroc": "roc_auc"}
+"""Of our own metrics, the names that others give to the scores behind them."""
+
+
+def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
+    """Return all that a model card says, as JSON values.
+
+    Args:
+        store: Where the study is.
+        exported: Its final model.
+
+    Raises:
+        RecordDamaged: If the study's data is not there any more.
+    """
+    study = exported.study
+    stored = find_study(store, study)
+    plan, summary = StudyPlan.from_stored(stored), summarize(store, study)
+    dataset = load_dataset(store, plan.problem.dataset)
+    split = load_split(store, plan.problem.split)
+    trials = _trials(store, exported)
+    return {
+        "study": study,
+        "written_by": f"prefect-tune {version('prefect-tune')}",
+        "model": _model(exported, summary, trials),
+        "target": {
+            "name": plan.source.target,
+            "kind": dataset.target,
+            "classes": list(dataset.classes),
+        },
+        "data": _data(plan, dataset, split),
+        "losses": _losses(plan, summary, dataset, split, exported),
+        "constraints": _constraints(plan, trials),
+        "search": _search(plan, summary),
+        "loading": {
+            name: value for name, value in exported.to_json().items() if name not in exported.about
+        },
+        "versions": dict(stored.result.get("versions", {})),
+    }
+
+
+def _trials(store: ArtifactStore, exported: Exported) -> dict[int, TrialDocument]:
+    """Return the trials that the model is made of, by number."""
+    numbers = set(exported.trials)
+    with documents_of(exported.study):
+        found = map(TrialDocument, Ledger(store.database).each_trial(exported.study))
+        return {trial.number: trial for trial in found if trial.number in numbers}
+
+
+def _model(
+    exported: Exported, summary: Mapping[str, Any], trials: Mapping[int, TrialDocument]
+) -> dict[str, Any]:
+    members = [
+        {
+            **member,
+            "loss": trials[member["trial"]].loss,
+            "configuration": dict(trials[member["trial"]].configuration),
+        }
+        for member in exported.about["members"]
+    ]
+    ensemble = summary["ensemble"]
+    kind = ensemble["kind"] if ensemble and len(members) > 1 else "single"
+    return {"kind": kind, "class": type(exported.model).__name__, "members": members}
+
+
+def _data(plan: StudyPlan, dataset: Dataset, split: Split) -> dict[str, Any]:
+    n_test = len(split.held_out(REFIT))
+    return {
+        "name": plan.data_name,
+        "source": plan.source.data,
+        "kind": dataset.kind,
+        "digest": plan.problem.dataset,
+        "rows": len(dataset),
+        "training_rows": len(dataset) - n_test,
+        "test_rows": n_test,
+        "dropped": [name for name in plan.source.drop if name not in plan.source.aside],
+        "aside": list(plan.source.aside),
+        "group": plan.source.group,
+        "folds": plan.folds,
+        "holdout": plan.holdout,
+        "test_file": plan.source.test,
+        "columns": _columns(dataset),
+        **_events(dataset),
+    }
+
+
+def _columns(dataset: Dataset) -> list[dict[str, Any]]:
+    """Return name, type, share of gaps, and range or number of categories of each feature."""
+    if not isinstance(dataset.X, pd.DataFrame):
+        return []
+    return [_column(str(name), dataset.X[name]) for name in dataset.X]
+
+
+def _column(name: str, column: pd.Series) -> dict[str, Any]:
+    gaps = float(column.isna().mean())
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return {
+            "name": name,
+            "type": "category",
+            "gaps": gaps,
+            "categories": [str(c) for c in column.cat.categories],
+        }
+    is_known = bool(column.notna().any())
+    ends = [float(column.min()), float(column.max())] if is_known else None
+    return {"name": name, "type": "number", "gaps": gaps, "range": ends}
+
+
+def _events(dataset: Dataset) -> dict[str, Any]:
+    if not isinstance(dataset.X, EventRows):
+        return {}
+    patients = dataset.X.rows["subject_id"].nunique()
+    return {"codes": len(dataset.X.codes), "patients": int(patients)}
+
+
+def _losses(
+    plan: StudyPlan, summary: Mapping[str, Any], dataset: Dataset, split: Split, exported: Exported
+) -> dict[str, Any]:
+    metric, rows = plan.problem.find_metric(), split.held_out(REFIT)
+    incumbent, ensemble = summary["incumbent"], summary["ensemble"]
+    held_out = (ensemble or {}).get("losses")
+    losses = {
+        "metric": metric.name,
+        "unit": metric.unit,
+        "guessing": plan.chance_loss,
+        "best_trial": incumbent["trial"] if incumbent else None,
+        "cross_validated": incumbent["loss"] if incumbent else None,
+        "held_out": held_out[-1] if held_out and len(exported.trials) > 1 else None,
+        "test": exported.about["test_loss"],
+        "test_score": _score(metric, exported.about["test_loss"]),
+        "single_best_test": summary["single_best_test_loss"],
+        "test_error": None,
+        "by_class": [],
+        "by_quarter": [],
+    }
+    if len(rows):
+        classes, y = np.array(dataset.classes), dataset.y[rows]
+        predictions = predict(exported.model, dataset.rows(rows), classes)
+        if dataset.classes:
+            losses["by_class"] = by_class(y, predictions, dataset.classes)
+            losses["test_error"] = _share_of_errors(y, predictions)
+        else:
+            losses["by_quarter"] = by_quarter(y, predictions)
+    return losses
+
+
+def _score(metric: Metric, loss: float | None) -> dict[str, Any] | None:
+    """Return a loss as others know it: by the name of a score or of an error, as it grows."""
+    if loss is None:
+        return None
+    name = _SCORES.get(metric.name, metric.name.removeprefix("neg_"))
+    is_error = metric.name.startswith("neg_") or metric.name == "max_error"
+    return {"type": name, "value": loss if is_error else metric.score(loss)}
+
+
+def _share_of_errors(y: Any, predictions: Predictions) -> dict[str, float]:
+    """Return the share of wrong predictions in percent, and what is as sure as 95 % of such rows.
+
+    The interval is Wilson's.
+    """
+    n_wrong = int(np.sum(predictions.label != y))
+    interval = binomtest(n_wrong, len(y)).proportion_ci(_SURE, method="wilson")
+    return {
+        "percent": 100 * n_wrong / len(y),
+        "low": 100 * float(interval.low),
+        "high": 100 * float(interval.high),
+    }
+
+
+def _constraints(plan: StudyPlan, trials: Mapping[int, TrialDocument]) -> list[dict[str, Any]]:
+    return [
+        {
+            "quantity": bounded.quantity.text,
+            "bound": bounded.bound,
+            "measured": {
+                n: trial.quantities.get(bounded.quantity.text) for n, trial in trials.items()
+            },
+        }
+        for bounded in plan.bounds
+    ]
+
+
+def _search(plan: StudyPlan, summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "method": plan.method,
+        "options": dict(plan.options),
+        "space": plan.space,
+        "race": plan.race,
+        "epochs": plan.epochs,
+        "seed": plan.seed,
+        "budget_trials": plan.stop_rule.trials,
+        "budget_seconds": plan.stop_rule.seconds,
+        "configurations": summary["n_begun"],
+        "trials": summary["n_trials"],
+        "failed": summary["n_failed"],
+        "seconds": summary["seconds"]["total"],
+        "finalists": len(summary["finalists"]),
+    }

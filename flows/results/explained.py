@@ -1,0 +1,263 @@
+"""One trial of a study explained: what it was, why it was asked for, what came of it, what it took.
+
+It reads the ledger, and the space for ranges and defaults where that is to be had here.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.rendering import fidelity_text, range_text
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+
+__all__ = ["explained_trial", "trial_numbered"]
+
+
+def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, Any]:
+    """Return all that is known of a trial, as JSON values.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If there is no such trial in it.
+    """
+    stored = find_study(store, study)
+    plan = StudyPlan.from_stored(stored)
+    trial = trial_numbered(store, study, number)
+    others = _Others.of(store, stored, plan, trial)
+    with documents_of(study):
+        evaluation = trial.document["evaluation"] or {}
+        return {
+            "study": study,
+            "trial": number,
+            "state": str(trial.state),
+            "metric": plan.metric,
+            "loss": evaluation.get("loss"),
+            "fold_losses": list(evaluation.get("fold_losses", ())),
+            "incumbent": others.incumbent,
+            "chance_loss": plan.chance_loss,
+            "fidelity": _fidelity(trial, plan),
+            "stretches": list(others.stretches),
+            **_when(trial, plan, moments_of(store, study).get(number)),
+            "pipeline": list(_pipeline(store, trial, plan)),
+            "cost_seconds": trial.cost_seconds if trial.state.is_told else None,
+            "cost_uncached_seconds": evaluation.get("cost_uncached_seconds"),
+            "steps": list(_steps(trial)),
+            "constraints": list(_constraints(trial, plan)),
+            "curve": _curve(evaluation),
+            "failure": _failure(study, trial),
+            "in_model": number in _members(stored),
+            "again": shlex.join(["prefect-tune", "show", study, "--trial", str(number), "--code"]),
+        }
+
+
+def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialDocument:
+    """Return the trial of that number.
+
+    Raises:
+        BadInput: If there is none.
+        DatabaseDamaged: If it is not as it was written.
+    """
+    last: int | None = None
+    with documents_of(study):
+        for document in Ledger(store.database).each_trial(study):
+            trial = TrialDocument(document)
+            last = trial.number
+            if last == number:
+                trial.checked()
+                return trial
+    has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
+    raise BadInput(f"study {study} {has}", option="trial", value=number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """The other trials of a study, as far as one of them is held against them.
+
+    Attributes:
+        incumbent: Number and losses of the trial that is chosen now; None if there is none.
+        stretches: The other trials of the same configuration.
+    """
+
+    incumbent: dict[str, Any] | None
+    stretches: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(
+        cls, store: ArtifactStore, stored: StoredStudy, plan: StudyPlan, trial: TrialDocument
+    ) -> Self:
+        """Look at them one by one."""
+        standing = Standing([bounded.constraint for bounded in plan.bounds])
+        said, chosen = stored.result.get("incumbent"), None
+        text, stretches = trial.configuration_text, []
+        with documents_of(stored.name):
+            for other in map(TrialDocument, Ledger(store.database).each_trial(stored.name)):
+                standing.add(other)
+                chosen = other if other.number == said else chosen
+                if other.number != trial.number and other.configuration_text == text:
+                    stretches.append(_in_brief(other, plan))
+            best = chosen or standing.incumbent
+            return cls(None if best is None else _losses(best), tuple(stretches))
+
+
+def _losses(trial: TrialDocument) -> dict[str, Any]:
+    losses = list(trial.document["evaluation"].get("fold_losses", ()))
+    return {"trial": trial.number, "loss": trial.loss, "fold_losses": losses}
+
+
+def _in_brief(trial: TrialDocument, plan: StudyPlan) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "state": str(trial.state),
+        "fidelity": _fidelity(trial, plan),
+        "loss": None if trial.document["evaluation"] is None else trial.loss,
+    }
+
+
+def _fidelity(trial: TrialDocument, plan: StudyPlan) -> str:
+    return fidelity_text(trial.document["query"], plan.folds, plan.epochs)
+
+
+def _when(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
+    """Return why and when it was asked for, when it ended, and what Prefect has of it."""
+    ended = None if moments is None or not trial.state.is_told else moments.ended
+    return {
+        "method": plan.method,
+        "reason": dict(moments.reason) if moments and moments.reason else None,
+        "asked_at": _time(None if moments is None else moments.asked),
+        "ended_at": _time(ended),
+        "attempts": trial.document["attempts"],
+        "flow_run_id": plan.flow_run_id,
+        "task_run_id": (moments.task_run_id or None) if moments else None,
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _pipeline(
+    store: ArtifactStore, trial: TrialDocument, plan: StudyPlan
+) -> Iterator[dict[str, Any]]:
+    """Yield the choice of each step: values beside defaults, ranges, and what the data made of it.
+
+    Where the space is not to be had here, only the values are known.
+    """
+    space, arguments = _space(plan), _arguments(store, trial)
+    for name, choice in trial.configuration.items():
+        step = _step(space, name)
+        algorithm = _algorithm(step, choice["algorithm"])
+        given = arguments.get(name, {})
+        yield {
+            "step": name,
+            "algorithm": choice["algorithm"],
+            "choices": [a.id for a in step.algorithms] if step else None,
+            "hyperparameters": [
+                _value(algorithm, hyperparameter, value, given)
+                for hyperparameter, value in choice["hyperparameters"].items()
+            ],
+        }
+
+
+def _value(
+    algorithm: Algorithm | None, name: str, value: Any, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    argument = name.rsplit(".", 1)[-1]
+    known = algorithm is not None and name in algorithm.hyperparameters
+    hyperparameter = algorithm.hyperparameters[name] if algorithm is not None and known else None
+    default = None if hyperparameter is None else plain_value(hyperparameter.default_value)
+    return {
+        "name": name,
+        "value": value,
+        "default": default,
+        "is_default": None if hyperparameter is None else value == default,
+        "range": None if hyperparameter is None else range_text(hyperparameter),
+        "is_log": bool(getattr(hyperparameter, "log", False)),
+        "effective": given.get(argument, value),
+    }
+
+
+def _space(plan: StudyPlan) -> Space | None:
+    """Return the space of a study; None if it is not to be had here."""
+    try:
+        return plan.problem.find_space()
+    except Exception:  # whatever a user's file, or a package that is not there, raises
+        return None
+
+
+def _step(space: Space | None, name: str) -> Step | None:
+    return next((step for step in space.steps if step.name == name), None) if space else None
+
+
+def _algorithm(step: Step | None, name: str) -> Algorithm | None:
+    return next((a for a in step.algorithms if a.id == name), None) if step else None
+
+
+def _arguments(store: ArtifactStore, trial: TrialDocument) -> dict[str, dict[str, Any]]:
+    """Return the arguments that estimators got in the first fold, by step, if still kept."""
+    keys = [step["key"] for step in trial.steps if step["fold"] == 0]
+    entry = store.index.entries(keys[-1:]).get(keys[-1]) if keys else None
+    if entry is None or not entry.is_present:
+        return {}
+    lineage = store.provenance(entry) or {}
+    return {step["step"]: dict(step["arguments"]) for step in lineage.get("steps", ())}
+
+
+def _steps(trial: TrialDocument) -> Iterator[dict[str, Any]]:
+    """Yield each step that ran: of each fold whether it was served, and what it took."""
+    outcome = trial.document["evaluation"] or trial.document["failure"] or {}
+    folds: dict[str, list[dict[str, Any]]] = {}
+    for cost in outcome.get("steps", ()):
+        folds.setdefault(cost["step"], []).append(
+            {name: cost[name] for name in ("fold", "hit", "seconds", "load_seconds", "key")}
+        )
+    yield from ({"step": step, "folds": of_folds} for step, of_folds in folds.items())
+
+
+def _constraints(trial: TrialDocument, plan: StudyPlan) -> Iterator[dict[str, Any]]:
+    for bounded in plan.bounds:
+        constraint = bounded.constraint
+        yield {
+            "quantity": constraint.name,
+            "value": trial.quantities.get(constraint.name),
+            "bound": constraint.bound,
+            "is_met": constraint.excess(trial.quantities) <= 0,
+        }
+
+
+def _curve(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how its model learned; None if it was fitted at once."""
+    losses = evaluation.get("curve") or ()
+    if not losses:
+        return None
+    return {
+        "losses": list(losses),
+        "best_epoch": evaluation.get("best_epoch"),
+        "resumed_from": evaluation.get("resumed_from", 0),
+        "trouble": evaluation.get("trouble", ""),
+    }
+
+
+def _failure(study: str, trial: TrialDocument) -> dict[str, Any] | None:
+    failure = trial.document["failure"]
+    if failure is None:
+        return None
+    retry = ["prefect-tune", "retry", study, "--trial", str(trial.number)]
+    told = ("kind", "message", "step", "fold", "traceback")
+    return {**{name: failure[name] for name in told}, "retry": shlex.join(retry)}
+
+
+def _members(stored: StoredStudy) -> set[int]:
+    """Return the numbers of the trials that the final model is made of."""
+    return {member["trial"] for member in stored.result.get("members") or ()}

@@ -1,0 +1,183 @@
+"""Exporting the final model of a study, as a pickle or in skops' format."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import packages_distributions, version
+from platform import python_version
+from typing import Any
+
+import numpy as np
+
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.predict import final_model
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.exporting.plain import estimator_classes, plain
+from prefect_tune.tasks.exporting.portable import is_ours, portable
+from prefect_tune.tasks.exporting.skops_file import skops_file
+from prefect_tune.tasks.user_code import is_user_code
+
+__all__ = ["FORMATS", "Exported", "export", "exported_model"]
+
+_MOST_ROWS = 1_000
+"""Rows that the model read back predicts once more."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A final model as a file.
+
+    Attributes:
+        study: Name of the study.
+        metric: Name of its metric.
+        about: Trials, weights, data and test loss, as they are kept with the model.
+        format: `pickle` or `skops`.
+        data: The file.
+        model: The model as it is read from the file.
+        packages: Versions here of the distributions that reading and using it takes, by name.
+        own: Names of the classes that it has of prefect-tune or of a user's file.
+        carries_code: Whether these go with it, as code of this version of Python.
+        predicts_events: Whether its rows are patient events, which prefect-tune reads.
+        trusted: Of skops' format, types that who reads it must trust.
+        n_checked: Rows for which the model read back gave the same predictions.
+    """
+
+    study: str
+    metric: str
+    about: Mapping[str, Any]
+    format: str
+    data: bytes
+    model: Any
+    packages: Mapping[str, str]
+    own: tuple[str, ...]
+    carries_code: bool = False
+    predicts_events: bool = False
+    trusted: tuple[str, ...] = ()
+    n_checked: int = 0
+
+    @property
+    def trials(self) -> list[int]:
+        """Numbers of the trials that it is made of."""
+        return [member["trial"] for member in self.about["members"]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the file and the model as JSON values."""
+        return {
+            **self.about,
+            "format": self.format,
+            "python": python_version(),
+            "packages": dict(self.packages),
+            "own_classes": list(self.own),
+            "carries_code": self.carries_code,
+            "predicts_events": self.predicts_events,
+            "trusted": list(self.trusted),
+            "rows_checked": self.n_checked,
+        }
+
+
+def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
+    """Return the final model of a study as it is exported, and which trials it comes from.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If it has no model yet, or one that does not meet constraints set since.
+        RecordDamaged: If the model's record is damaged.
+    """
+    model, about = final_model(store, study)
+    return plain(model), about
+
+
+def export(store: ArtifactStore, study: str, file_format: str) -> Exported:
+    """Make a file of the final model of a study, read it back, and compare predictions.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        file_format: `pickle` or `skops`.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If it has no model to export, or skops cannot hold it.
+        RecordDamaged: If the model's record is damaged.
+        RuntimeError: If the model read back predicts otherwise.
+    """
+    model, about = final_model(store, study)
+    problem = StudyPlan.from_stored(find_study(store, study)).problem
+    dataset = load_dataset(store, problem.dataset)
+    split = load_split(store, problem.split)
+    rows = split.held_out(REFIT) if len(split.held_out(REFIT)) else split.held_out(0)
+    checked = dataset.rows(rows[:_MOST_ROWS])
+    expected = list(_predicted(model, checked))
+    for candidate in (plain(model), model):
+        exported = FORMATS[file_format](study, problem.metric, about, candidate)
+        if _are_equal(expected, list(_predicted(exported.model, checked))):
+            is_of_events = dataset.kind == "events"
+            return replace(exported, n_checked=len(checked), predicts_events=is_of_events)
+    raise RuntimeError(f"the model of study {study!r} predicts otherwise once it is read back")
+
+
+def _as_pickle(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:
+    pickled = portable(model)
+    return Exported(
+        study,
+        metric,
+        about,
+        "pickle",
+        pickled.data,
+        pickled.model,
+        _versions(pickled.packages),
+        _own_classes(model),
+        carries_code=pickled.carries_code,
+    )
+
+
+def _as_skops(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:
+    found = skops_file(model, [member["trial"] for member in about["members"]])
+    own, versions = _own_classes(found.model), _versions(found.packages)
+    return Exported(
+        study,
+        metric,
+        about,
+        "skops",
+        found.data,
+        found.model,
+        versions,
+        own,
+        trusted=found.trusted,
+    )
+
+
+FORMATS: Mapping[str, Callable[[str, str, Mapping[str, Any], Any], Exported]] = {
+    "pickle": _as_pickle,
+    "skops": _as_skops,
+}
+"""By name, how a model becomes a file."""
+
+
+def _own_classes(model: Any) -> tuple[str, ...]:
+    """Return the names of a model's classes that come neither from scikit-learn nor the like."""
+    kinds = ((kind.__name__, kind.__module__) for kind in estimator_classes(model))
+    return tuple(name for name, module in kinds if is_ours(module) or is_user_code(module))
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of packages that are imported by these names, by distribution.
+
+    All rows but those of events are DataFrames, so pandas is one of them.
+    """
+    distributions = packages_distributions()
+    names = sorted(names[0] for p in {*packages, "pandas"} if (names := distributions.get(p)))
+    return {name: version(name) for name in names}
+
+
+def _predicted(model: Any, rows: Any) -> Iterator[Any]:
+    """Yield all that a model predicts of some rows."""
+    yield np.asarray(model.predict(rows))
+    if hasattr(model, "predict_proba"):
+        yield np.asarray(model.predict_proba(rows))
+
+
+def _are_equal(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(np.array_equal, one, other))

@@ -1,0 +1,111 @@
+"""A study as one of Optuna's, in memory, for all that works on these: plots, importances, samplers.
+
+Its parameters are the steps, whose values are algorithms, and `step/algorithm/hyperparameter`:
+hyperparameters of one name may have another range, or mean something else, in each algorithm.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import optuna
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Hyperparameter,
+    IntegerHyperparameter,
+    NumericalHyperparameter,
+    OrdinalHyperparameter,
+)
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["distributions_of", "optuna_study"]
+
+
+def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
+    """Return a study as one of Optuna's that minimises, with its trials, in memory.
+
+    Curves of learning are intermediate values; times are local, as Optuna's are.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
+    distributions = distributions_of(plan.problem.find_space())
+    made = optuna.create_study(study_name=study, direction="minimize")
+    with documents_of(study):
+        for trial in map(TrialDocument, Ledger(store.database).trials(study)):
+            made.add_trial(_trial(trial, plan, moments.get(trial.number), distributions))
+    return made
+
+
+def distributions_of(space: Space) -> dict[str, BaseDistribution]:
+    """Return the distribution of each parameter that a configuration of a space may have."""
+    found: dict[str, BaseDistribution] = {}
+    for step in space.searched:
+        found[step.name] = CategoricalDistribution([a.id for a in step.algorithms])
+        for algorithm in step.algorithms:
+            for hyperparameter in algorithm.hyperparameters.values():
+                name = f"{step.name}/{algorithm.id}/{hyperparameter.name}"
+                found[name] = _distribution(hyperparameter)
+    return found
+
+
+def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
+    if isinstance(hyperparameter, NumericalHyperparameter):
+        low, high, log = hyperparameter.lower, hyperparameter.upper, hyperparameter.log
+        if isinstance(hyperparameter, IntegerHyperparameter):
+            return IntDistribution(int(low), int(high), log=log)
+        return FloatDistribution(float(low), float(high), log=log)
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return CategoricalDistribution([plain_value(choice) for choice in hyperparameter.choices])
+    if isinstance(hyperparameter, OrdinalHyperparameter):
+        return CategoricalDistribution([plain_value(value) for value in hyperparameter.sequence])
+    return CategoricalDistribution([plain_value(hyperparameter.default_value)])
+
+
+def _trial(
+    trial: TrialDocument,
+    plan: StudyPlan,
+    moments: Moments | None,
+    distributions: Mapping[str, BaseDistribution],
+) -> optuna.trial.FrozenTrial:
+    params = dict(_params(trial))
+    evaluation = trial.document["evaluation"] or {}
+    ours, system = attributes_of(trial, plan, moments)
+    made = optuna.trial.create_trial(
+        state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
+        value=trial.loss if evaluation else None,
+        params=params,
+        distributions={name: distributions[name] for name in params},
+        user_attrs={name: value for name, value in ours.items() if value is not None},
+        system_attrs={name: value for name, value in system.items() if value is not None},
+        intermediate_values=dict(enumerate(evaluation.get("curve", ()), 1)),
+    )
+    if moments is not None and made.state != optuna.trial.TrialState.WAITING:
+        made.datetime_start = datetime.fromtimestamp(moments.asked)  # noqa: DTZ006 - as Optuna's
+        if moments.ended is not None and made.state.is_finished():
+            made.datetime_complete = datetime.fromtimestamp(moments.ended)  # noqa: DTZ006
+    return made
+
+
+def _params(trial: TrialDocument) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of a trial."""
+    for step, choice in trial.configuration.items():
+        yield step, choice["algorithm"]
+        for name, value in choice["hyperparameters"].items():
+            yield f"{step}/{choice['algorithm']}/{name}", value

@@ -1,0 +1,150 @@
+"""The trials of a study as a table, with the columns that Optuna's `trials_dataframe` has."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from prefect_tune.flows.results.params import params_of
+from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+
+__all__ = ["OPTUNA_STATES", "attributes_of", "trial_table", "writable"]
+
+OPTUNA_STATES: Mapping[TrialState, str] = {
+    TrialState.COMPLETE: "COMPLETE",
+    TrialState.STOPPED: "PRUNED",
+    TrialState.FAILED: "FAIL",
+    TrialState.RUNNING: "RUNNING",
+    TrialState.WAITING: "WAITING",
+}
+"""Optuna's words for the states of a trial; what ran on less than all is PRUNED there."""
+
+
+_ALWAYS = ("number", "value", "datetime_start", "datetime_complete", "duration", "state")
+_ORDER = (
+    "number", "value", "datetime_start", "datetime_complete", "duration", "params_", "user_attrs_",
+    "system_attrs_", "state",
+)  # fmt: skip
+"""What names of columns begin with."""
+
+
+def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
+    """Return the trials of a study, a row each, by number.
+
+    Columns are those of Optuna: `number`, `value` (the loss), `datetime_start` and
+    `datetime_complete` (UTC), `duration`, `params_<step>` (the algorithm) and
+    `params_<step>__<hyperparameter>`, then what we know besides as `user_attrs_...` and
+    `system_attrs_...`, and `state` in Optuna's words.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    stored = find_study(store, study)
+    plan, moments = StudyPlan.from_stored(stored), moments_of(store, study)
+    with documents_of(study):
+        trials = list(map(TrialDocument, Ledger(store.database).trials(study)))
+        rows = [_row(trial, plan, moments.get(trial.number)) for trial in trials]
+    names = dict.fromkeys((*_ALWAYS, *(name for row in rows for name in row)))
+    steps = list(trials[0].configuration) if trials else []
+    ordered = sorted(names, key=lambda name: _rank(name, steps))
+    return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in ordered})
+
+
+def attributes_of(
+    trial: TrialDocument, plan: StudyPlan, moments: Moments | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is known of a trial besides its parameters and value: ours and the system's.
+
+    Constraints are there as Optuna keeps them, met where they are not above 0.
+    """
+    evaluation = trial.document["evaluation"] or {}
+    failure, query = trial.document["failure"] or {}, trial.document["query"]
+    steps = trial.steps
+    ours: dict[str, Any] = {
+        "state": str(trial.state),
+        "fidelity": fidelity_text(query, plan.folds, plan.epochs) or "all",
+        "subset": query["subset"],
+        "folds": query.get("folds") or plan.folds,
+        "epochs": query["epochs"] or plan.epochs,
+        "best_epoch": evaluation.get("best_epoch"),
+        **{f"loss_fold_{i}": loss for i, loss in enumerate(evaluation.get("fold_losses", ()))},
+        **trial.quantities,
+        "cost_seconds": trial.cost_seconds if evaluation or failure else None,
+        "cost_uncached_seconds": evaluation.get("cost_uncached_seconds"),
+        "cache_hits": sum(step["hit"] for step in steps) if evaluation else None,
+        "cache_steps": len(steps) if evaluation else None,
+        "attempts": trial.document["attempts"],
+        "reason": (moments.reason or {}).get("phase") if moments else None,
+        **{f"failure_{name}": failure.get(name) for name in ("kind", "step", "fold", "message")},
+    }
+    system: dict[str, Any] = {"task_run_id": moments.task_run_id or None if moments else None}
+    if plan.bounds and evaluation:
+        excess = [bounded.constraint.excess(trial.quantities) for bounded in plan.bounds]
+        system["constraints"] = excess
+    return ours, system
+
+
+def writable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of trials as files hold it: values of several types in a column are texts."""
+    made = table.copy()
+    for name in table:
+        kinds = {type(value) for value in table[name].dropna()} if _is_object(table[name]) else ()
+        if len(kinds) > 1:
+            made[name] = table[name].map(str, na_action="ignore")
+    return made
+
+
+def _is_object(column: pd.Series) -> bool:
+    return bool(column.dtype == object)
+
+
+def _row(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
+    start = _time(None if moments is None else moments.asked)
+    complete = _time(None if moments is None else moments.ended)
+    ours, system = attributes_of(trial, plan, moments)
+    return {
+        "number": trial.number,
+        "value": trial.loss if trial.document["evaluation"] else None,
+        "datetime_start": start,
+        "datetime_complete": complete,
+        "duration": complete - start if start is not None and complete is not None else None,
+        **{f"params_{name}": value for name, value in params_of(trial.configuration).items()},
+        **{f"user_attrs_{name}": value for name, value in ours.items()},
+        **{f"system_attrs_{name}": value for name, value in system.items()},
+        "state": OPTUNA_STATES[trial.state],
+    }
+
+
+def _time(seconds: float | None) -> pd.Timestamp | None:
+    """Return seconds since 1970 as a time in UTC, to the microsecond."""
+    return None if seconds is None else pd.Timestamp(round(seconds * 1e6), unit="us", tz="UTC")
+
+
+def _rank(name: str, steps: Sequence[str]) -> tuple[int, int]:
+    """Return where a column stands among the others; parameters are in the order of the steps."""
+    place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
+    step = name.removeprefix("params_").partition("__")[0]
+    return place, steps.index(step) if name.startswith("params_") and step in steps else 0
+
+
+def _column(values: Iterable[Any]) -> pd.Series:
+    """Return values as a column of their type, with gaps."""
+    listed = list(values)
+    kinds = {type(value) for value in listed if value is not None}
+    for kind, name in ((bool, "boolean"), (int, "Int64"), (str, "str")):
+        if kinds == {kind}:
+            return pd.Series(listed, dtype=name)
+    if kinds and kinds <= {int, float}:
+        return pd.Series(listed, dtype="float64")
+    if kinds == {pd.Timestamp}:
+        return pd.Series(pd.to_datetime(listed, utc=True))
+    if kinds == {pd.Timedelta}:
+        return pd.Series(pd.to_timedelta(listed))
+    return pd.Series(listed, dtype=object)

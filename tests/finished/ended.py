@@ -1,0 +1,97 @@
+"""Two small studies that have ended, for all that only looks at what came out of one.
+
+`s` has failures, a constraint and an ensemble of two trials; `h`, of Hyperband, has trials on less
+than all of the folds. They are of a table with a column whose name steers Markdown.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from command_line import CommandLine
+from inputs import table
+
+from finished.searched import searched
+from prefect_tune import ArtifactStore, load_study
+from prefect_tune.flows.results.loaded_study import LoadedStudy
+
+NASTY = "a|b <i>*"
+SPACE = """
+from ConfigSpace import Categorical, ConfigurationSpace
+
+from sklearn.naive_bayes import GaussianNB
+
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.classification import GAUSSIAN_NB, K_NEAREST
+from prefect_tune.tasks.catalogue.rescaling import RESCALE
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+class Picky(GaussianNB):
+    def __init__(self, kind="new"):
+        super().__init__()
+        self.kind = kind
+
+    def fit(self, X, y):
+        raise ValueError(f"picky [about] {self.kind}")
+
+
+broken = Algorithm(
+    id="broken",
+    estimator=Picky,
+    hyperparameters=ConfigurationSpace(space=[Categorical("kind", ["new", "old"])]),
+)
+space = Space(
+    "mine", (IMPUTE, ENCODE, RESCALE, Step("fit model", (GAUSSIAN_NB, K_NEAREST, broken)))
+)
+whole = Space("whole", (IMPUTE, ENCODE, RESCALE, Step("fit model", (GAUSSIAN_NB, K_NEAREST))))
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The studies, and the folder of their files.
+
+    Attributes:
+        folder: Has the table, the file with the spaces, and the home with the store.
+        store: Has the studies `s` and `h`.
+    """
+
+    folder: Path
+    store: ArtifactStore
+
+    @property
+    def run(self) -> CommandLine:
+        """The command, for which this is home."""
+        return CommandLine(self.folder / "home")
+
+    def load(self, name: str = "s") -> LoadedStudy:
+        return load_study(name, str(self.folder / "home" / "store"))
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Self:
+        """Make them."""
+        (folder / "space.py").write_text(SPACE)
+        data = folder / "table.csv"
+        table().rename(columns={"c": NASTY}).to_csv(data, index=False)
+        given: dict[str, Any] = {"data": str(data), "target": "target"}
+        searched(
+            folder / "home",
+            **given,
+            study="h",
+            space=f"{folder}/space.py:whole",
+            method="hyperband",
+            option={"fidelity": "folds"},
+            trials=6,
+            fit=False,
+        )
+        ended = searched(
+            folder / "home",
+            **given,
+            space=f"{folder}/space.py:space",
+            constraint=["model_size_bytes<=1000000"],
+            ensemble=3,
+            trials=9,
+            seed=1,
+        )
+        return cls(folder, ended.store)

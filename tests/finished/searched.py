@@ -1,0 +1,76 @@
+"""Studies searched in this process alone: no Prefect server, no Dask, one trial at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.preparation.prepare import prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers import Budget
+from prefect_tune.optimizers.trials.outcome import Evaluation
+from prefect_tune.storage import ArtifactStore
+from prefect_tune.tasks.evaluate import evaluate_query
+from prefect_tune.tasks.study_context import StudyContext
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A study that has ended, and its store."""
+
+    store: ArtifactStore
+    name: str
+
+
+class Here:
+    """Workers that are this process."""
+
+    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
+        return task.fn(**{**parameters, "report": "trial"}).data
+
+    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
+        return [self.run(job.task, dict(job.parameters)) for job in jobs]
+
+
+def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) -> Searched:
+    """Run a study by the parameters of `tune`, in a store of its own or in one that is there.
+
+    Args:
+        folder: Where its store is.
+        trials: How many it asks for.
+        fit: Whether it ends in a model.
+        parameters: Those of `tune`.
+    """
+    defaults = {name: p.default for name, p in signature(tune.fn).parameters.items()}
+    given = {"method": "random", "study": "s", "store": str(folder / "store"), **parameters}
+    prepared = prepare(TuneSettings.parse({**defaults, **given, "trials": trials}))
+    plan, store = prepared.plan, prepared.store
+    with Study.opened(store, prepared.name, plan) as study:
+        context = StudyContext(
+            study.name,
+            plan.problem,
+            store.address,
+            use_cache=plan.use_cache,
+            memory_limit_bytes=4 * 10**9,
+            quantities=tuple(bounded.quantity for bounded in plan.bounds),
+            epochs=plan.epochs,
+        )
+        study.set_state("running")
+        for _ in range(trials):
+            trial = study.start(study.ask(Budget(trials_left=trials)))
+            came = evaluate_query(context, trial.query, lambda run, position, _: run.run(position))
+            is_good = isinstance(came, Evaluation)
+            study.tell(trial.ended(came) if is_good else trial.failed(came))  # type: ignore[arg-type]
+        study.set_result(decisions=study.optimizer.decisions)
+        if fit:
+            observer: Any = SimpleNamespace(note=lambda _: None)
+            fit_final_model(study, Here(), context, observer)  # type: ignore[arg-type]
+        study.set_state("complete")
+    store.index.flush()
+    return Searched(store, prepared.name)
