@@ -112,7 +112,11 @@ def _card(store: "ArtifactStore", exported: "Exported", file: Path) -> str:
     """Return the model card of a file; of one that stands there, what people wrote is kept."""
     from prefect_tune.deployments.views.model_card import model_card
     from prefect_tune.flows.results.card_facts import card_facts
+    from prefect_tune.flows.study.command import run_command
+    from prefect_tune.flows.study.lookup import find_study
+    from prefect_tune.flows.study.plan import StudyPlan
 
-    beside = file.with_suffix(".md")
+    beside, study = file.with_suffix(".md"), exported.study
     former = beside.read_text("utf-8", "replace") if beside.is_file() else ""
-    return model_card(card_facts(store, exported), file.name, former=former)
+    command = run_command(StudyPlan.from_stored(find_study(store, study)), study)
+    return model_card(card_facts(store, exported), file.name, command=command, former=former)
