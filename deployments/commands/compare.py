@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import run_flow
 from prefect_tune.deployments.commands.options import (
@@ -64,7 +65,7 @@ def compare(*, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any)
 
 
 @click.command()
-@click.argument("curves", nargs=-1, required=True, metavar="FILE...")
+@click.argument("curves", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
 @JSON
 def standings(curves: Sequence[str], *, as_json: bool) -> None:
     """Rank the methods in FILE, the curves of a comparison; pool them over several files.

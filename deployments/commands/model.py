@@ -2,6 +2,7 @@
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, written
@@ -12,10 +13,21 @@ __all__ = ["export", "predict"]
 
 
 @click.command()
-@click.argument("study")
-@click.argument("data")
-@click.option("--labels", metavar="PATH", help="For events: patients and prediction times.")
-@click.option("--out", default="predictions.parquet", show_default=True, metavar="FILE")
+@click.argument("study", shell_complete=complete_studies)
+@click.argument("data", shell_complete=complete_files)
+@click.option(
+    "--labels",
+    metavar="PATH",
+    help="For events: patients and prediction times.",
+    shell_complete=complete_files,
+)
+@click.option(
+    "--out",
+    default="predictions.parquet",
+    show_default=True,
+    metavar="FILE",
+    shell_complete=complete_files,
+)
 @JSON
 @STORE
 @DATABASE
@@ -50,8 +62,8 @@ def predict(
 
 
 @click.command()
-@click.argument("study")
-@click.argument("file")
+@click.argument("study", shell_complete=complete_studies)
+@click.argument("file", shell_complete=complete_files)
 @JSON
 @STORE
 @DATABASE

@@ -2,6 +2,7 @@
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, print_summary
@@ -12,7 +13,7 @@ __all__ = ["show", "study", "trials"]
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_studies)
 @JSON
 @STORE
 @DATABASE
@@ -25,7 +26,7 @@ def show(study: str, *, as_json: bool, store: str | None, database: str | None) 
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_studies)
 @click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
 @JSON
 @STORE
@@ -65,7 +66,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 
 
 @study.command("rm")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_studies)
 @JSON
 @STORE
 @DATABASE

@@ -24,6 +24,7 @@ TOPICS = [
     ("export",),
     ("cohort",),
     ("serve",),
+    ("completion",),
 ]
 
 
