@@ -96,8 +96,7 @@ def test_the_project_page_has_no_dead_link(wheel) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     page = render(metadata.get_payload(decode=True).decode())
     assert page
-    assert "<h1>prefect-tune</h1>" in page
-    links = re.findall(r'(?:href|src)="([^"]*)"', page)
+    links = re.findall(r'(?:href|src)="([^"#][^"]*)"', page)
     assert links
     assert [link for link in links if not link.startswith("https://")] == []
 
