@@ -5,7 +5,7 @@ import sys
 import tomllib
 
 import yaml
-from documents.documents import DOCS
+from documents.pages import DOCS
 from source_tree import ROOT
 
 CITATION = DOCS / "CITATION.cff"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from documents.documents import DOCUMENTS, commands, files
 from documents.inputs_of_documents import write_inputs
+from documents.pages import DOCUMENTS, commands, files
 from processes import environment
 from source_tree import ROOT
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from documents.documents import DOCUMENTS
+from documents.pages import DOCUMENTS
 from processes import environment
 from source_tree import ROOT
 

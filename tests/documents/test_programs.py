@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from documents.documents import DOCUMENTS, files, programs
 from documents.inputs_of_documents import write_inputs
+from documents.pages import DOCUMENTS, files, programs
 from processes import environment
 
 from prefect_tune.tasks.user_space import find_space

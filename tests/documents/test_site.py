@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents.documents import DOCS
+from documents.pages import DOCS
 
 pytestmark = pytest.mark.slow
 

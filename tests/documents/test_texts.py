@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 import pytest
-from documents.documents import DOCUMENTS, Document
 from documents.option_tables import PAGES, option_table, tables
+from documents.pages import DOCUMENTS, Document
 from source_tree import ROOT
 
 from prefect_tune.deployments.command import main
