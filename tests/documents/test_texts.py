@@ -15,10 +15,11 @@ from prefect_tune.optimizers.registry import METHODS
 README = DOCUMENTS[0]
 OF_OTHERS = {
     *("all", "from", "help", "no-prompt", "nthreads", "nworkers", "param", "pool", "prefect-file"),
-    *("recorded", "serve", "type", "watch"),
+    *("recorded", "serve", "strict", "type", "watch"),
 }
 """Options of Prefect, Dask, uv, benchmarks and the build."""
-EVERY = [pytest.param(document, id=document.name) for document in DOCUMENTS]
+CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
+EVERY = [pytest.param(document, id=document.name) for document in (*DOCUMENTS, CONTRIBUTING)]
 
 
 def all_options(command: click.Command) -> set[str]:
