@@ -4,6 +4,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,19 @@ RUN_ELSEWHERE = {
     'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",
     "prefect-tune serve": "deployments/test_serve.py",
     "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
+    "tests/benchmarks/run project/pythons --without-tests": "it takes minutes for each version",
     "prefect worker start --pool local": "deployments/test_work_pool.py",
 }
 LAST = ("prefect-tune study rm responders",)
 """Commands after which others would miss something."""
+HERE = sorted((c for c in commands() if c not in RUN_ELSEWHERE), key=LAST.__contains__)
 
 
 class Session:
     """What a reader would have typed so far, in one folder."""
 
     def __init__(self, folder: Path, server: str) -> None:
+        self.folder = folder
         self.prefect_tune = CommandLine(folder / "home")
         self.environment = environment(folder / "home", server)
         self.trials: Counter[str] = Counter()
@@ -73,20 +77,30 @@ class Session:
         return arguments
 
 
-@pytest.mark.timeout(900)
-def test_commands_do_what_the_documents_say(server, tmp_path, monkeypatch) -> None:
-    write_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def session(server, tmp_path_factory) -> Iterator[Session]:
+    """A session in which one command follows another."""
+    folder = tmp_path_factory.mktemp("session")
+    write_inputs(folder)
     for name, text in files(*DOCUMENTS).items():
-        (tmp_path / name).write_text(text)
-    session = Session(tmp_path, server)
-    run = [command for command in commands() if command not in RUN_ELSEWHERE]
-    for command in sorted(run, key=LAST.__contains__):
-        session.run(command)
-    session.run("prefect deployment delete tune/healthcare")  # the server is that of all tests
-    assert len(run) > 40
-    assert (tmp_path / "predictions.csv").read_text().startswith("prediction,probability_no")
-    assert (tmp_path / "model.pkl").exists()
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        opened = Session(folder, server)
+        yield opened
+        opened.run("prefect deployment delete tune/healthcare")  # the server is that of all tests
+
+
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_does_what_the_documents_say(session, command) -> None:
+    session.run(command)
+
+
+def test_commands_leave_what_the_documents_say(session) -> None:
+    """This test stands behind the commands."""
+    predictions = (session.folder / "predictions.csv").read_text()
+    assert predictions.startswith("prediction,probability_no")
+    assert (session.folder / "model.pkl").exists()
 
 
 def test_no_command_is_left_out_that_is_not_there() -> None:
