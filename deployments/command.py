@@ -12,6 +12,7 @@ from prefect_tune.deployments.commands.artifacts import artifacts
 from prefect_tune.deployments.commands.catalogue import methods, spaces
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
+from prefect_tune.deployments.commands.completion import completion
 from prefect_tune.deployments.commands.errors import print_traceback
 from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.report import report
@@ -25,7 +26,7 @@ __all__ = ["main"]
 
 _COMMANDS = (
     run, show, report, trials, retry, artifacts, compare, standings, study, predict, export, spaces,
-    methods, cohort, serve,
+    methods, cohort, serve, completion,
 )  # fmt: skip
 
 

@@ -1,5 +1,8 @@
 """The Prefect block of a store, which a deployment opens by name.
 
+Prefect finds it as a collection's (entry point `prefect.collections`), and imports it where a
+server starts; `prefect block register -m prefect_tune.storage.blocks` registers it by hand.
+
     ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
     store = ArtifactStoreBlock.load("main").open()
 
@@ -7,12 +10,18 @@ A study uses it with `--store block:main`.
 """
 
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, HttpUrl, SecretStr, field_validator
 
 from prefect_tune.storage.privacy.masking import has_password
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
 __all__ = ["ArtifactStoreBlock"]
+
+_LOGO = (
+    "https://raw.githubusercontent.com/PrefectHQ/prefect/420d0d6a78bb6df1fc18bcf188fdad43c1d22ea9/"
+    "assets/block-logos/filesystem.png"
+)
+"""Prefect's own of a file system; its interface loads it, we do not."""
 
 
 class ArtifactStoreBlock(Block):
@@ -25,6 +34,12 @@ class ArtifactStoreBlock(Block):
 
     _block_type_name = "ArtifactStore"
     _block_type_slug = "prefect-tune-artifact-store"
+    _description = (
+        "Where prefect-tune keeps what the steps of pipelines made, and its records of studies. "
+        "Studies use it with store=block:NAME."
+    )
+    _logo_url = HttpUrl(_LOGO)
+    _documentation_url = HttpUrl("https://docs.prefect.io/latest/develop/blocks")
 
     url: str = Field(description="fsspec URL of the store's folder.")
     database: SecretStr = Field(

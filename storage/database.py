@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
+from weakref import finalize
 
 import orjson
 from sqlalchemy import (
@@ -230,6 +231,8 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        # From Python 3.13 on, a connection that is collected while it is open is warned of.
+        finalize(self, self.engine.dispose).atexit = False
 
     @property
     def is_of_one_machine(self) -> bool:

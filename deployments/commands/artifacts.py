@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json, written
@@ -25,7 +26,11 @@ def artifacts() -> None:
 
 
 @artifacts.command("ls")
-@click.option("--study", help="List only what this study made or used.")
+@click.option(
+    "--study",
+    help="List only what this study made or used.",
+    shell_complete=complete_studies,
+)
 @click.option("--step", help='List only this step, for instance "fit model".')
 @click.option("--algorithm", help="List only this algorithm.")
 @click.option(
@@ -85,7 +90,7 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
 
 @artifacts.command("export")
 @click.argument("key")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_files)
 @click.option("--part", default="train", show_default=True, help="train, held_out or estimator.")
 @JSON
 @STORE

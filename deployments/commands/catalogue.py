@@ -1,15 +1,14 @@
 """Listing what a study can be made of: `prefect-tune spaces` and `prefect-tune methods`."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
-from inspect import cleandoc
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_methods, complete_spaces
 from prefect_tune.deployments.commands.errors import reported_errors
+from prefect_tune.deployments.commands.method_options import method_options, written
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
 
@@ -26,7 +25,7 @@ _BOOSTING = "pip install 'prefect-tune[boosting]'"
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_spaces)
 @JSON
 def spaces(name: str | None, *, as_json: bool) -> None:
     """List the spaces of pipelines, or show the space NAME in full.
@@ -54,7 +53,7 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_methods)
 @JSON
 def methods(name: str | None, *, as_json: bool) -> None:
     """List the search methods and what each is for, or explain the options of method NAME."""
@@ -71,7 +70,7 @@ def methods(name: str | None, *, as_json: bool) -> None:
             for line in _properties(row) if name is not None else ():
                 echo(f"{'':<12}{line}")
             for option in row["options"]:
-                echo(f"{'':<12}--option {option['name']}={_written(option['default'])}")
+                echo(f"{'':<12}--option {option['name']}={written(option['default'])}")
                 if name is not None:
                     indent = " " * 16
                     text = option["meaning"]
@@ -86,7 +85,7 @@ def _method(method: "Method") -> dict[str, Any]:
         "fidelities": sorted(method.fidelities),
         "draws_on_cost": method.draws_on_cost,
         "compared_by_default": method.compared_by_default,
-        "options": _options(method.options),
+        "options": method_options(method.options),
     }
 
 
@@ -191,29 +190,3 @@ def _notes(step: Mapping[str, Any], algorithm: str) -> list[str]:
     if algorithm in step["only_ignored"]:
         notes.append("only before algorithms to which the step means nothing")
     return notes
-
-
-def _options(options: type) -> list[dict[str, Any]]:
-    if not is_dataclass(options) or not fields(options):
-        return []
-    meanings, defaults = _meanings(options), options()
-    if hasattr(defaults, "resolved"):
-        defaults = defaults.resolved()  # what the default variant has
-    return [
-        {"name": name, "default": default, "meaning": meanings[name]}
-        for name, default in asdict(defaults).items()
-    ]
-
-
-def _meanings(options: type) -> dict[str, str]:
-    """Return the text of each attribute in a docstring."""
-    listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-def _written(default: Any) -> str:
-    """A default as one writes it on the command line."""
-    if default is None:
-        return "null"
-    return str(default).lower() if isinstance(default, bool) else str(default)

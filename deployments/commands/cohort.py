@@ -2,6 +2,7 @@
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json, written_folder
@@ -12,7 +13,13 @@ __all__ = ["cohort"]
 
 @click.command()
 @click.argument("name")
-@click.option("--out", required=True, metavar="FOLDER", help="An empty or new folder.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="FOLDER",
+    help="An empty or new folder.",
+    shell_complete=complete_files,
+)
 @JSON
 def cohort(name: str, *, out: str, as_json: bool) -> None:
     """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with its planted truth.

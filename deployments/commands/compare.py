@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import run_flow
 from prefect_tune.deployments.commands.options import (
@@ -80,7 +81,7 @@ def compare(
 
 
 @click.command()
-@click.argument("curves", nargs=-1, required=True, metavar="FILE...")
+@click.argument("curves", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
 @_REPORT
 @JSON
 def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> None:

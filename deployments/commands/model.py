@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import (
@@ -28,10 +29,21 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 
 
 @click.command()
-@click.argument("study")
-@click.argument("data")
-@click.option("--labels", metavar="PATH", help="For events: patients and prediction times.")
-@click.option("--out", default="predictions.parquet", show_default=True, metavar="FILE")
+@click.argument("study", shell_complete=complete_studies)
+@click.argument("data", shell_complete=complete_files)
+@click.option(
+    "--labels",
+    metavar="PATH",
+    help="For events: patients and prediction times.",
+    shell_complete=complete_files,
+)
+@click.option(
+    "--out",
+    default="predictions.parquet",
+    show_default=True,
+    metavar="FILE",
+    shell_complete=complete_files,
+)
 @JSON
 @STORE
 @DATABASE
@@ -64,8 +76,8 @@ def predict(
 
 
 @click.command()
-@click.argument("study")
-@click.argument("file")
+@click.argument("study", shell_complete=complete_studies)
+@click.argument("file", shell_complete=complete_files)
 @click.option("--no-card", is_flag=True, help="Write no model card.")
 @JSON
 @STORE

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import BY_OPTION
 from prefect_tune.flows.preparation.options import OPTIONS, Option
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
 
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
-STORE = click.option("--store", metavar="URL", help=OPTIONS["store"].help)
+STORE = click.option(
+    "--store", metavar="URL", help=OPTIONS["store"].help, shell_complete=BY_OPTION["store"]
+)
 DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 KEEP_SERVER = click.option(
@@ -56,7 +59,11 @@ def add_options(
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):
             if option.kind == "argument":
-                command = click.argument(option.name, metavar=option.metavar)(command)
+                command = click.argument(
+                    option.name,
+                    metavar=option.metavar,
+                    shell_complete=BY_OPTION.get(option.name),
+                )(command)
             else:
                 command = _click_option(option)(command)
         return command
@@ -77,4 +84,5 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
         multiple=option.kind in ("texts", "assignments"),
         metavar=option.metavar,
         help=option.help,
+        shell_complete=BY_OPTION.get(option.name),
     )

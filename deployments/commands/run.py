@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import run_flow
 from prefect_tune.deployments.commands.options import (
@@ -82,7 +83,7 @@ def _of_study(name: str) -> str:
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_studies)
 @click.option("--trial", type=int, multiple=True, help="Number of a failed trial (repeatable).")
 @click.option("--workers", type=int, metavar="N", help=OPTIONS["workers"].help)
 @click.option("--dask", metavar="ADDRESS", help=OPTIONS["dask"].help)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import (
@@ -23,7 +24,7 @@ __all__ = ["show", "study", "trials"]
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_studies)
 @click.option("--trial", type=int, metavar="N", help="Explain trial N.")
 @click.option(
     "--code", is_flag=True, help="Print a Python program that runs trial N again in scikit-learn."
@@ -81,7 +82,7 @@ def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_studies)
 @click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
 @click.option("--out", metavar="FILE", help="Write them as a table (.parquet or .csv).")
 @JSON
@@ -152,7 +153,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 
 
 @study.command("rm")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_studies)
 @JSON
 @STORE
 @DATABASE

@@ -19,46 +19,13 @@ from sklearn.utils.metaestimators import available_if
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
 
 Target = Literal["classes", "numbers"]
 DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
 """By what is predicted."""
-_OF_NUMBERS = frozenset(
-    {
-        "d2_absolute_error_score",
-        "explained_variance",
-        "max_error",
-        "neg_max_error",
-        "neg_mean_absolute_error",
-        "neg_mean_absolute_percentage_error",
-        "neg_mean_gamma_deviance",
-        "neg_mean_poisson_deviance",
-        "neg_mean_squared_error",
-        "neg_mean_squared_log_error",
-        "neg_median_absolute_error",
-        "neg_root_mean_squared_error",
-        "neg_root_mean_squared_log_error",
-        "r2",
-    }
-)
-"""scikit-learn's scorers of predicted numbers; they know no largest loss."""
-_OF_CLASSES: Mapping[str, float] = {
-    **dict.fromkeys(("accuracy", "average_precision", "balanced_accuracy", "top_k_accuracy"), 1.0),
-    **{
-        f"{score}{average}": 1.0
-        for score in ("f1", "jaccard", "precision", "recall")
-        for average in ("", "_macro", "_micro", "_weighted")
-    },
-    **{f"roc_auc{way}": 1.0 for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")},
-    "matthews_corrcoef": 2.0,
-    "neg_brier_score": 2.0,
-    "d2_brier_score": float("inf"),
-    "d2_log_loss_score": float("inf"),
-    "neg_log_loss": float("inf"),
-}
-"""scikit-learn's scorers of predicted classes, and the largest loss that each can give."""
 
 
 @dataclass(frozen=True)
@@ -173,14 +140,14 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     own = {"error": _ERROR, "auroc": _AUROC}
     if name in own:
         return replace(own[name], positive=positive)
-    known = sorted({*_OF_NUMBERS, *_OF_CLASSES}.intersection(get_scorer_names()))
+    known = sorted({*OF_NUMBERS, *OF_CLASSES}.intersection(get_scorer_names()))
     if name not in known:
         raise UnknownName("metric", name, [*own, *known])
-    target: Target = "numbers" if name in _OF_NUMBERS else "classes"
+    target: Target = "numbers" if name in OF_NUMBERS else "classes"
     is_loss = name.startswith("neg_") or name == "max_error"
     compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)
     unit = name.removeprefix("neg_") if is_loss else f"1 - {name}"
-    upper = _OF_CLASSES.get(name, float("inf"))
+    upper = OF_CLASSES.get(name, float("inf"))
     return Metric(name, unit, 0.0, upper, compute, target, positive)
 
 

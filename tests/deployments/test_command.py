@@ -25,6 +25,7 @@ TOPICS = [
     ("export",),
     ("cohort",),
     ("serve",),
+    ("completion",),
 ]
 
 

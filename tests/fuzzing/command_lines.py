@@ -56,6 +56,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "key": ("0", "a", ""),
     "part": ("train", "estimator"),
     "size": ("1GB", "0B", "100KB"),
+    "shell": ("bash", "zsh"),
     "step": ("fit model",),
     "sort": ("size",),
     "limit": ("1",),
@@ -94,7 +95,8 @@ def command_lines(draw: st.DrawFn) -> tuple[str, ...]:
             line.append(_given(draw, parameter))
             line.append(draw(st.sampled_from((_NEEDED.get(parameter.name or "", ()), ()))))
     free = [p for p in parameters if isinstance(p, click.Option) and not p.required]
-    line += [_given(draw, option) for option in draw(st.lists(st.sampled_from(free), max_size=4))]
+    chosen = draw(st.lists(st.sampled_from(free), max_size=4)) if free else ()
+    line += [_given(draw, option) for option in chosen]
     junk = draw(st.lists(texts(), max_size=1)) if draw(st.integers(0, 7)) == 7 else []
     line = [*draw(st.permutations(line)), junk]
     return (*words, *(word for given in line for word in given))

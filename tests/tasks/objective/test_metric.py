@@ -7,7 +7,8 @@ from sklearn.metrics import get_scorer, roc_auc_score
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.fitting import predict
-from prefect_tune.tasks.objective.metric import _OF_CLASSES, Predictions, metric_named
+from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.scorers import OF_CLASSES
 
 RNG = np.random.default_rng(0)
 
@@ -113,7 +114,7 @@ def test_a_metric_of_two_classes_is_refused_for_three() -> None:
         metric_named("f1").objective(np.array([0, 1, 2, 2]), 3)
 
 
-@pytest.mark.parametrize("name", ["error", "auroc", *_OF_CLASSES])
+@pytest.mark.parametrize("name", ["error", "auroc", *OF_CLASSES])
 def test_losses_of_classes_keep_their_bounds(name) -> None:
     metric = metric_named(name)
     rng = np.random.default_rng(1)

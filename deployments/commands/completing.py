@@ -1,0 +1,132 @@
+"""Values that a shell completes: of options by their names, and of arguments.
+
+A completion is asked for at each press of a key, so nothing heavy is imported, and nothing that
+fails is told: there are no values then.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from click import Context, Parameter
+from click.shell_completion import CompletionItem
+
+from prefect_tune.deployments.commands.method_options import method_options, written
+from prefect_tune.flows.home import home
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
+
+__all__ = [
+    "BY_OPTION",
+    "SPACES",
+    "complete_files",
+    "complete_methods",
+    "complete_spaces",
+    "complete_studies",
+]
+
+Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
+
+SPACES = (
+    "modern", "modern_regression", "healthcare", "modern_healthcare", "flash", "regression",
+    "small", "admm", "admm_large", "svm", "svr", "random_forest", "random_forest_regressor",
+    "gradient_boosting", "gradient_boosting_regressor", "mlp",
+)  # fmt: skip
+"""Names of all spaces; the catalogue that has them loads scikit-learn."""
+_MOST_STUDIES = 200
+_LOCKED_SECONDS = 0.2
+
+
+def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of studies in the store that the command would open, newest first."""
+    return _beginning(_study_names(ctx.params.get("store")), incomplete)
+
+
+def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of methods, with what each is for."""
+    return [
+        CompletionItem(method.name, help=method.purpose)
+        for method in METHODS.values()
+        if method.name.startswith(incomplete)
+    ]
+
+
+def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of spaces, and files, which may hold one."""
+    return _beginning(SPACES, incomplete) or _files(incomplete)
+
+
+def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leave it to the shell to complete the name of a file or folder."""
+    return _files(incomplete)
+
+
+def _words(*words: str) -> Completed:
+    return lambda _, __, incomplete: _beginning(words, incomplete)
+
+
+def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    cohorts = _beginning(("cohort:demo", "cohort:paper"), incomplete) if incomplete else []
+    return cohorts or _files(incomplete)
+
+
+def _compared(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    before, comma, last = incomplete.rpartition(",")
+    return _beginning((f"{before}{comma}{name}" for name in METHODS), before + comma + last)
+
+
+def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    method = METHODS.get(ctx.params.get("method") or DEFAULT_METHOD)
+    options = method_options(method.options) if method else []
+    return [
+        CompletionItem(assigned, help=option["meaning"])
+        for option in options
+        if (assigned := f"{option['name']}={written(option['default'])}").startswith(incomplete)
+    ]
+
+
+def _start(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    named = ("portfolio", "none", *_study_names(ctx.params.get("store")))
+    return _beginning(named, incomplete) or _files(incomplete)
+
+
+BY_OPTION: Mapping[str, Completed] = {
+    "data": _data,
+    "ensemble": _words("auto", "single", "greedy", "agnostic"),
+    "eviction": _words("lru", "gdsf"),
+    "format": _words("table", "events", "meds", "omop", "synthea"),
+    "labels": complete_files,
+    "method": complete_methods,
+    "methods": _compared,
+    "metric": _words("error", "auroc", *sorted({*OF_CLASSES, *OF_NUMBERS})),
+    "option": _options_of_method,
+    "out": complete_files,
+    "space": complete_spaces,
+    "start": _start,
+    "store": complete_files,
+    "study": complete_studies,
+    "task_runs": _words("auto", "steps", "misses", "trial"),
+    "test": complete_files,
+}
+"""By the name of an option of `run` or `compare`."""
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _study_names(store: str | None) -> list[str]:
+    """Return names of the studies in a local store; none where there is none, or it is busy."""
+    index = (Path(store).expanduser() if store else home() / "store") / "index.sqlite"
+    try:
+        uri = f"{index.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_SECONDS)) as connection:
+            newest = "SELECT name FROM studies ORDER BY created DESC LIMIT ?"
+            return [name for (name,) in connection.execute(newest, (_MOST_STUDIES,))]
+    except (OSError, ValueError, sqlite3.Error):
+        return []

@@ -1,0 +1,33 @@
+"""The files that README and pages speak of."""
+
+from pathlib import Path
+
+from inputs import events, table, write_meds, write_omop_log, write_synthea_log
+
+__all__ = ["write_inputs"]
+
+
+def write_inputs(folder: Path) -> None:
+    """Write them all, small."""
+    patients = table().rename(columns={"target": "responder"})
+    patients.insert(0, "patient", range(len(patients)))
+    patients.to_csv(folder / "patients.csv", index=False)
+    patients.drop(columns="responder").head(20).to_csv(folder / "new_patients.csv", index=False)
+    visits = patients.assign(patient=[i // 2 for i in range(len(patients))])
+    visits[:100].to_parquet(folder / "visits.parquet", index=False)
+    visits[100:].to_parquet(folder / "later_visits.parquet", index=False)
+    header = [f"@ATTRIBUTE {name} NUMERIC" for name in ("patient", "a", "b", "c", "count")]
+    header += ["@ATTRIBUTE colour {red,green,blue}", "@ATTRIBUTE responder {no,yes}", "@DATA"]
+    rows = patients.to_csv(index=False, header=False, na_rep="?")
+    (folder / "patients.arff").write_text("\n".join(["@RELATION patients", *header, rows]))
+    write_omop_log(folder / "cdm")
+    write_synthea_log(folder / "synthea")
+    meds = write_meds(folder / "meds")
+    (meds / "labels" / "task").rename(meds / "labels" / "responder")
+    log, labels = events()
+    log.set_axis(["patient", "time", "event", "value"], axis=1).to_csv(
+        folder / "events.csv", index=False
+    )
+    labels.set_axis(["patient", "prediction_time", "responder"], axis=1).to_csv(
+        folder / "labels.csv", index=False
+    )

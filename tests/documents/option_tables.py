@@ -1,0 +1,50 @@
+"""The tables of options on the pages of methods, as the methods declare them.
+
+    PYTHONPATH=tests .venv/bin/python tests/documents/option_tables.py
+
+writes them anew; a test says when that is due.
+"""
+
+import re
+from pathlib import Path
+
+from source_tree import ROOT
+
+from prefect_tune.deployments.commands.method_options import method_options, written
+from prefect_tune.optimizers.registry import method_named
+
+PAGES = ROOT / "deployments" / "docs" / "pages" / "methods"
+_BLOCK = re.compile(r"<!-- options of (\w+) -->\n(.*?)<!-- end of options -->", re.DOTALL)
+
+
+def option_table(method: str) -> str:
+    """The options of a method as a table of markdown."""
+    rows = [
+        f"| `{o['name']}` | `{written(o['default'])}` | {_cell(o['meaning'])} |"
+        for o in method_options(method_named(method).options)
+    ]
+    return "\n".join(["| `--option` | default | |", "|---|---|---|", *rows, ""])
+
+
+def tables(page: Path) -> dict[str, str]:
+    """The tables that a page has, by method."""
+    return {method: table.strip() + "\n" for method, table in _BLOCK.findall(page.read_text())}
+
+
+def write(page: Path) -> None:
+    """Write a page's tables anew."""
+
+    def block(found: re.Match[str]) -> str:
+        method = found.group(1)
+        return f"<!-- options of {method} -->\n\n{option_table(method)}\n<!-- end of options -->"
+
+    page.write_text(_BLOCK.sub(block, page.read_text()))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("None for", "null for")
+
+
+if __name__ == "__main__":
+    for path in sorted(PAGES.glob("*.md")):
+        write(path)

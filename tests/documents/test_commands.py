@@ -1,0 +1,107 @@
+"""Every command of README and of the pages, each run once as it stands there, in their order."""
+
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from documents.inputs_of_documents import write_inputs
+from documents.pages import DOCUMENTS, commands, files
+from processes import environment
+from source_tree import ROOT
+
+RUN_ELSEWHERE = {
+    "tests/run": "is what runs this",
+    ". .venv/bin/activate": "the tests run in that environment",
+    "deployments/demo": "test_demo.py",
+    "prefect-tune run cohort:demo": "test_demo.py",
+    "uvx --from dist/*.whl prefect-tune run cohort:demo --trials 2": "project/test_distribution.py",
+    'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",
+    "prefect-tune serve": "deployments/test_serve.py",
+    "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
+    "tests/benchmarks/run project/pythons --without-tests": "it takes minutes for each version",
+    "prefect worker start --pool local": "deployments/test_work_pool.py",
+}
+LAST = ("prefect-tune study rm responders",)
+"""Commands after which others would miss something."""
+HERE = sorted((c for c in commands() if c not in RUN_ELSEWHERE), key=LAST.__contains__)
+
+
+class Session:
+    """What a reader would have typed so far, in one folder."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.folder = folder
+        self.prefect_tune = CommandLine(folder / "home")
+        self.environment = environment(folder / "home", server)
+        self.trials: Counter[str] = Counter()
+
+    def run(self, command: str) -> None:
+        program, *arguments = shlex.split(command)
+        if program == "prefect":
+            self.run_prefect(arguments)
+            return
+        assert program == "prefect-tune", command
+        came = self.prefect_tune(*self.made_short(arguments))
+        assert came.exit_code == 0, f"{command}: {came.output}"
+
+    def run_prefect(self, arguments: list[str]) -> None:
+        """Run Prefect's own command, where the repository is."""
+        done = subprocess.run(
+            [Path(sys.executable).with_name("prefect"), *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def made_short(self, arguments: list[str]) -> list[str]:
+        """The same command for a minute that is not spent; KEY is a key of the store."""
+        if arguments[0] == "compare":
+            return [*arguments, "--workers", "2", "--quiet"]
+        if arguments[0] == "run":
+            study = arguments[arguments.index("--study") + 1] if "--study" in arguments else ""
+            self.trials[study] += 1
+            n_trials = self.trials[study] if study else 8 if "--ensemble" in arguments else 1
+            return [*arguments, "--trials", str(n_trials), "--workers", "1", "--quiet"]
+        if "KEY" in arguments:
+            rows = self.prefect_tune.json("artifacts", "ls")
+            key = next(row["key"] for row in rows if row["step"] != "fit model")
+            return [key if a == "KEY" else a for a in arguments]
+        return arguments
+
+
+@pytest.fixture(scope="module")
+def session(server, tmp_path_factory) -> Iterator[Session]:
+    """A session in which one command follows another."""
+    folder = tmp_path_factory.mktemp("session")
+    write_inputs(folder)
+    for name, text in files(*DOCUMENTS).items():
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        opened = Session(folder, server)
+        yield opened
+        opened.run("prefect deployment delete tune/healthcare")  # the server is that of all tests
+
+
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_does_what_the_documents_say(session, command) -> None:
+    session.run(command)
+
+
+def test_commands_leave_what_the_documents_say(session) -> None:
+    """This test stands behind the commands."""
+    predictions = (session.folder / "predictions.csv").read_text()
+    assert predictions.startswith("prediction,probability_no")
+    assert (session.folder / "model.pkl").exists()
+
+
+def test_no_command_is_left_out_that_is_not_there() -> None:
+    assert set(RUN_ELSEWHERE) | set(LAST) <= set(commands())

@@ -1,0 +1,34 @@
+"""Every program of README and of the pages runs as it stands there."""
+
+import subprocess
+import sys
+
+import pytest
+from documents.inputs_of_documents import write_inputs
+from documents.pages import DOCUMENTS, files, programs
+from processes import environment
+
+from prefect_tune.tasks.user_space import find_space
+
+
+@pytest.mark.parametrize("position", range(len(programs())))
+def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
+    write_inputs(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(programs()[position])
+    done = subprocess.run(
+        [sys.executable, program.name],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home", server),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_space_of_the_pages_can_be_used(tmp_path) -> None:
+    (tmp_path / "my_space.py").write_text(files(*DOCUMENTS)["my_space.py"])
+    space, _ = find_space(f"{tmp_path / 'my_space.py'}:space")
+    assert space.n_paths == 2

@@ -1,0 +1,141 @@
+"""What is published: sdist and wheel are complete, and work where nothing else is installed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from email import message_from_bytes
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from processes import environment
+from source_tree import ROOMS, ROOT, listed_files
+
+UV = shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
+LEFT_OUT = ("deployments/demo", "deployments/install", "deployments/pipeline_search.ipynb")
+"""Files of the rooms that are no part of the package, besides `deployments/docs`."""
+
+pytestmark = pytest.mark.slow
+
+
+def call(*command: object, folder: Path = ROOT, **variables: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory) -> Path:
+    """A copy of the repository, so that nothing built before is taken for it."""
+    folder = tmp_path_factory.mktemp("tree")
+    for path in listed_files():
+        if path.parts[0] not in ("tests", ".ci", "uv.lock"):
+            (folder / path.parent).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, folder / path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    call(UV, "build", "--quiet", "--out-dir", folder, folder=tree)  # and of it the wheel
+    return next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path) -> Path:
+    return next(sdist.parent.glob("*.whl"))
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_has_every_file_of_the_rooms(wheel) -> None:
+    expected = {
+        str(Path("prefect_tune", *path.parts)).replace("deployments/package/", "")
+        for path in listed_files()
+        if path.parts[0] in ROOMS
+        and not path.is_relative_to("deployments/docs")
+        and str(path) not in LEFT_OUT
+    }
+    found = {name for name in contents(wheel) if ".dist-info/" not in name}
+    assert found == expected
+
+
+def test_the_wheel_of_the_sdist_is_that_of_the_tree(wheel, tree, tmp_path) -> None:
+    call(UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, folder=tree)
+    assert contents(next(tmp_path.glob("*.whl"))) == contents(wheel)
+
+
+def test_the_sdist_has_no_tests_and_no_caches(sdist) -> None:
+    with tarfile.open(sdist) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= set(names)
+    assert [name for name in names if "__pycache__" in name or name.startswith("tests/")] == []
+
+
+def test_the_project_page_has_no_dead_link(wheel) -> None:
+    """Links and pictures of the page at PyPI are absolute, and its markdown renders."""
+    from readme_renderer.markdown import render
+
+    text = next(t for name, t in contents(wheel).items() if name.endswith("/METADATA"))
+    metadata = message_from_bytes(text)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    page = render(metadata.get_payload(decode=True).decode())
+    assert page
+    links = re.findall(r'(?:href|src)="([^"#][^"]*)"', page)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+@pytest.fixture(scope="module")
+def empty(wheel: Path, tmp_path_factory) -> Path:
+    """An environment with the wheel and what it asks for, in the versions of the lock file."""
+    folder = tmp_path_factory.mktemp("empty")
+    locked = ("--locked", "--no-dev", "--no-emit-project", "--no-hashes")
+    call(UV, "export", "--quiet", *locked, "--output-file", folder / "locked.txt")
+    call(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    call(
+        *(UV, "pip", "install", "--quiet", "--python", python),
+        *("--constraints", folder / "locked.txt", wheel),
+    )
+    return python.parent
+
+
+def test_the_wheel_works_where_nothing_else_is_installed(empty, tmp_path) -> None:
+    def run(*command: str) -> Iterator[str]:
+        program, *arguments = command
+        done = subprocess.run(
+            [empty / program, *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+        yield done.stderr
+
+    version = next(run("python", "-c", "import prefect_tune; print(prefect_tune.__version__)"))
+    assert version.strip() in next(run("prefect-tune", "--version"))
+    assert "fabolas" in next(run("prefect-tune", "methods"))
+    study = ("sklearn:iris", "--space", "small", "--method", "random")
+    shown, said = run("prefect-tune", "run", *study, "--trials", "1", "--workers", "1")
+    assert "best: trial 0" in shown
+    assert "Warning" not in said
