@@ -54,7 +54,8 @@ def replayed_study(
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
     if plan.start:
-        optimizer.begin_with(Configuration.from_json(known, space) for known in plan.start)
+        start = (Configuration.from_json(known, space) for known in plan.start)
+        optimizer.begin_with(start, plan.start_name)
     if plan.race:
         optimizer = Racing(optimizer)
     events = _Events(space)
