@@ -59,6 +59,7 @@ def run_study(
     with Study.opened(prepared.store, prepared.name, prepared.plan) as study:
         end_former_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
+        study.note_versions()
         at_start(study)
         with get_client(sync_client=True) as client:
             client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")
