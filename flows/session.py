@@ -13,7 +13,7 @@ from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.missing_quantities import measure_missing
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.search import search
+from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.second_look import look_again
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule
@@ -113,6 +113,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     reserve=lambda: _reserved(study, running.n_slots),
                 )
                 observer.note(f"search ended: {reason}")
+                observer.tick(progress_of(study, plan.stop_rule, phase="second look"))
                 look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
@@ -123,6 +124,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         for note in decisions.get("notes", ()):
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
+        observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
         fit_final_model(study, running, context, observer)
         return running.n_task_runs
 

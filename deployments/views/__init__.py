@@ -1,6 +1,6 @@
 """Text for people: a file a subject.
 
 `study` and `trials`, `artifact` and the whole `store`, `comparison` of methods; `live` follows a
-study that runs, in a `notebook` as well. All print to one `console`, to which nothing is markup,
-what is `plain`.
+study that runs, by its `standing` or with `live_lines`, in a `notebook` as well. All print to one
+`console`, to which nothing is markup, what is `plain`.
 """

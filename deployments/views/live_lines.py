@@ -1,0 +1,142 @@
+"""The lines at the bottom of a terminal while a study runs: as many, and as wide, as it has room for.
+
+From the top: where the study stands; its incumbents, when it will end, and what its method is at;
+the trials under way, the longest running first; and the last failures.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from prefect_tune.deployments.views.console import bold, line
+from prefect_tune.deployments.views.standing import standing
+from prefect_tune.flows.following.block_curve import block_curve
+from prefect_tune.flows.following.running_trial import RunningTrial
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.units import format_seconds
+
+__all__ = ["LiveLines"]
+
+_MOST_FAILURES = 2
+_BAR = 8
+_CURVE, _LEAST_CURVE = 24, 6
+_STEP = 24
+"""Characters of a step with its fold, at most."""
+_WIDE = 80
+"""Columns from which a limit is written beside its bar."""
+_NEAR = 0.8
+"""Share of its limit from which a trial stands out."""
+
+
+class LiveLines:
+    """What rich draws anew, twice a second and above each line that is printed.
+
+    Args:
+        clock: A monotonic clock: between two reports of the flow, seconds go on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._progress: Progress | None = None
+        self._at = 0.0
+        self._failures: deque[str] = deque(maxlen=_MOST_FAILURES)
+
+    def show(self, progress: Progress) -> None:
+        """Take where the study stands."""
+        self._progress, self._at = progress, self._clock()
+
+    def fail(self, text: str) -> None:
+        """Take the reason of a failed trial."""
+        self._failures.append(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the lines."""
+        progress, room = self._progress, max(console.size.height - 1, 1)
+        if progress is None:
+            return
+        width, is_plain = options.max_width, options.ascii_only
+        header = list(line(bold(standing(progress))).wrap(console, width))[:room]
+        room -= len(header)
+        rest = [_status(progress, width, is_plain=is_plain)] if room else []
+        room -= len(rest)
+        # With little room a failure can be looked up later, a trial under way cannot.
+        n_failures = min(len(self._failures), max(room - min(len(progress.running), 3), 0))
+        running = self._running(progress, width, is_plain=is_plain)
+        rest += _fitting(running, room - n_failures)
+        if n_failures:
+            rest += [line((text, "yellow")) for text in list(self._failures)[-n_failures:]]
+        for text in rest:
+            text.truncate(width, overflow="ellipsis")
+        yield from (*header, *(text for text in rest if text.plain))
+
+    def _running(self, progress: Progress, width: int, *, is_plain: bool) -> list[Text]:
+        """Return a line for each trial under way, the longest running first."""
+        since = self._clock() - self._at
+        trials = sorted(progress.running, key=lambda trial: -trial.seconds)
+        steps = [_step(trial) for trial in trials]
+        step_width = min(max(map(len, steps), default=0), _STEP)
+        return [
+            _trial(trial, f"{step:<{step_width}.{step_width}}", since, width, is_plain=is_plain)
+            for trial, step in zip(trials, steps, strict=True)
+        ]
+
+
+def _fitting(lines: Sequence[Text], room: int) -> list[Text]:
+    """Return the first lines, and how many more there are where not all have room."""
+    if len(lines) <= room:
+        return list(lines)
+    shown = list(lines[: max(room - 1, 0)])
+    return [*shown, line(f"and {len(lines) - len(shown)} more")] if room > 0 else []
+
+
+def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:
+    """Return the curve, the end, and the phase, as far as each is known."""
+    end = _end(progress)
+    phase = progress.phase
+    curve = ""
+    if len(progress.curve) > 1:
+        first, last = f"{progress.curve[0].loss:.3g} ", f" {progress.curve[-1].loss:.3g}"
+        taken = sum(len(part) + 3 for part in (end, phase) if part) + len(first) + len(last)
+        n = max(min(_CURVE, width - taken), _LEAST_CURVE)
+        curve = first + block_curve(progress.curve, progress.seconds, n, is_plain=is_plain) + last
+    return line(" · ".join(filter(None, (curve, end, phase))))
+
+
+def _end(progress: Progress) -> str:
+    """Return when the trials will be done; empty where time ends the search, which is said."""
+    left = progress.seconds_left
+    if left is None:
+        return ""
+    by_clock = progress.seconds_total
+    if by_clock is not None and left >= by_clock - progress.seconds - 1:
+        return ""
+    return f"done in about {format_seconds(left)}"
+
+
+def _step(trial: RunningTrial) -> str:
+    return f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
+
+
+def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain: bool) -> Text:
+    seconds, limit = trial.seconds + since, trial.limit_seconds
+    share = min(seconds / limit, 1.0) if limit > 0 else 1.0
+    full, empty = ("#", ".") if is_plain else ("█", "░")
+    n_full = round(share * _BAR)
+    bar = full * n_full + empty * (_BAR - n_full), "yellow" if share >= _NEAR else "cyan"
+    of = f" of {format_seconds(limit)}" if width >= _WIDE else ""
+    start = f"trial {trial.number:>3}  {step}  {format_seconds(seconds):>6}  "
+    path = _path(trial.path, width - len(start) - _BAR - len(of) - 2, is_plain=is_plain)
+    return line(start, bar, f"{of}  ", (path, "dim"))
+
+
+def _path(path: Sequence[str], room: int, *, is_plain: bool) -> str:
+    """Return the algorithms of a path; where not all have room, the last ones."""
+    dots = "..." if is_plain else "…"
+    for n_left_out in range(len(path)):
+        text = " > ".join([dots, *path[n_left_out:]] if n_left_out else path)
+        if len(text) <= room:
+            return text
+    return path[-1] if path else ""
