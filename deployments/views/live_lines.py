@@ -23,10 +23,10 @@ __all__ = ["LiveLines"]
 _MOST_FAILURES = 2
 _BAR = 8
 _CURVE, _LEAST_CURVE = 24, 6
-_STEP = 24
+_STEP = 28
 """Characters of a step with its fold, at most."""
 _WIDE = 80
-"""Columns from which a limit is written beside its bar."""
+"""Columns from which the fold of a trial, and its limit, are written out."""
 _NEAR = 0.8
 """Share of its limit from which a trial stands out."""
 
@@ -58,7 +58,7 @@ class LiveLines:
         if progress is None:
             return
         width, is_plain = options.max_width, options.ascii_only
-        header = list(line(bold(standing(progress))).wrap(console, width))[:room]
+        header = _header(progress, console, width, max(room // 4, 1))
         room -= len(header)
         rest = [_status(progress, width, is_plain=is_plain)] if room else []
         room -= len(rest)
@@ -76,7 +76,7 @@ class LiveLines:
         """Return a line for each trial under way, the longest running first."""
         since = self._clock() - self._at
         trials = sorted(progress.running, key=lambda trial: -trial.seconds)
-        steps = [_step(trial) for trial in trials]
+        steps = [_step(trial, has_fold=width >= _WIDE) for trial in trials]
         step_width = min(max(map(len, steps), default=0), _STEP)
         return [
             _trial(trial, f"{step:<{step_width}.{step_width}}", since, width, is_plain=is_plain)
@@ -116,8 +116,23 @@ def _end(progress: Progress) -> str:
     return f"done in about {format_seconds(left)}"
 
 
-def _step(trial: RunningTrial) -> str:
-    return f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
+def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
+    """Return where the study stands, in so many lines at most."""
+    said = line(bold(standing(progress)))
+    lines = list(said.wrap(console, width))
+    if len(lines) <= most:
+        return lines
+    for text in lines:
+        text.rstrip()
+    last = Text(" ").join(lines[most - 1 :])
+    last.truncate(width, overflow="ellipsis")
+    return [*lines[: most - 1], last]
+
+
+def _step(trial: RunningTrial, *, has_fold: bool) -> str:
+    if not trial.step:
+        return "starting"
+    return f"{trial.step}, fold {trial.fold}" if has_fold else trial.step
 
 
 def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain: bool) -> Text:
@@ -133,8 +148,9 @@ def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain
 
 
 def _path(path: Sequence[str], room: int, *, is_plain: bool) -> str:
-    """Return the algorithms of a path; where not all have room, the last ones."""
+    """Return the algorithms of a path that do something; where not all have room, the last ones."""
     dots = "..." if is_plain else "…"
+    path = [algorithm for algorithm in path if algorithm != "none"]
     for n_left_out in range(len(path)):
         text = " > ".join([dots, *path[n_left_out:]] if n_left_out else path)
         if len(text) <= room:
