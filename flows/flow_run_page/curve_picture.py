@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
+from prefect_tune.flows.flow_run_page.plain_text import escaped
 from prefect_tune.flows.following.incumbent_curve import CurvePoint
 from prefect_tune.flows.units import format_seconds
 
@@ -27,7 +28,7 @@ def curve_picture(points: Sequence[CurvePoint], seconds: float, title: str) -> s
     first, last = points[0].loss, points[-1].loss
     encoded = b64encode(_svg(points, max(seconds, points[-1].seconds, 1e-3), title).encode())
     alt = f"{title} from {first:.4g} to {last:.4g} in {format_seconds(seconds)}"
-    return f"![{escape(alt, quote=True)}](data:image/svg+xml;base64,{encoded.decode()})"
+    return f"![{escaped(alt)}](data:image/svg+xml;base64,{encoded.decode()})"
 
 
 def _svg(points: Sequence[CurvePoint], seconds: float, title: str) -> str:
