@@ -27,7 +27,7 @@ from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept
 from prefect_tune.flows.home import home
 from prefect_tune.storage.privacy.private_folder import make_private
 
-__all__ = ["Launched", "ServerFailed", "launched_server", "local_server"]
+__all__ = ["Launched", "ServerFailed", "known_ui", "launched_server", "local_server"]
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {
@@ -90,6 +90,21 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
                 yield server
             finally:
                 _drain()
+
+
+def known_ui() -> str | None:
+    """Return where the pages of the server are that runs of this home go to; None without one.
+
+    Prefect is imported only where its settings may name a server.
+    """
+    if _may_be_configured():
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - heavy
+
+        settings = get_current_settings()
+        if settings.api.url:
+            return str(settings.ui_url or settings.api.url.removesuffix("/api"))
+    server = noted_server(home() / "server")
+    return server.url.removesuffix("/api") if server and server.find() else None
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What is told of a study that runs: small values, made at little cost.
 
 `incumbent_curve` keeps what has led, `block_curve` draws it in a line of text, `remaining_time`
-predicts the end of a search, and `running_trial` says where a trial under way stands.
+predicts the end of a search, `running_trial` says where a trial under way stands, and `task_runs`
+finds those of trials that have ended.
 """
