@@ -179,7 +179,7 @@ class Optimizer(ABC):
         except ValueError as error:
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         self._register(query)
-        self.reason = self._because or Reason(self.name)
+        self.reason = self._given_reason()
         return query
 
     def tell(self, trial: Trial) -> None:
@@ -251,8 +251,13 @@ class Optimizer(ABC):
         number, n_all = self._n_asks + 1, len(self._start)
         if number > n_all:
             return None
-        self._because = Reason(self._start_name, f"{ordinal(number)} of {n_all} known configurations")
+        self._because = Reason(
+            self._start_name, f"{ordinal(number)} of {n_all} known configurations"
+        )
         return Query(self._start[self._n_asks])
+
+    def _given_reason(self) -> Reason:
+        return Reason(self.name) if self._because is None else self._because
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

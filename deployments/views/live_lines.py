@@ -1,4 +1,4 @@
-"""The lines at the bottom of a terminal while a study runs: as many, and as wide, as it has room for.
+"""The lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
 
 From the top: where the study stands; its incumbents, when it will end, and what its method is at;
 the trials under way, the longest running first; and the last failures.
@@ -6,6 +6,7 @@ the trials under way, the longest running first; and the last failures.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
 from time import monotonic
 
 from rich.console import Console, ConsoleOptions
@@ -32,7 +33,7 @@ _NEAR = 0.8
 
 
 class LiveLines:
-    """What rich draws anew, twice a second and above each line that is printed.
+    """Lines that rich draws anew, twice a second and below each line that is printed.
 
     Args:
         clock: A monotonic clock: between two reports of the flow, seconds go on.
@@ -64,32 +65,27 @@ class LiveLines:
         room -= len(rest)
         # With little room a failure can be looked up later, a trial under way cannot.
         n_failures = min(len(self._failures), max(room - min(len(progress.running), 3), 0))
-        running = self._running(progress, width, is_plain=is_plain)
-        rest += _fitting(running, room - n_failures)
+        rest += self._running(progress, room - n_failures, width, is_plain=is_plain)
         if n_failures:
             rest += [line((text, "yellow")) for text in list(self._failures)[-n_failures:]]
         for text in rest:
             text.truncate(width, overflow="ellipsis")
         yield from (*header, *(text for text in rest if text.plain))
 
-    def _running(self, progress: Progress, width: int, *, is_plain: bool) -> list[Text]:
-        """Return a line for each trial under way, the longest running first."""
-        since = self._clock() - self._at
-        trials = sorted(progress.running, key=lambda trial: -trial.seconds)
+    def _running(self, progress: Progress, room: int, width: int, *, is_plain: bool) -> list[Text]:
+        """Return a line for each trial under way that has room, the longest running first."""
+        since, n_running = self._clock() - self._at, len(progress.running)
+        n_shown = n_running if n_running <= room else max(room - 1, 0)
+        trials = nlargest(n_shown, progress.running, key=lambda trial: trial.seconds)
         steps = [_step(trial, has_fold=width >= _WIDE) for trial in trials]
         step_width = min(max(map(len, steps), default=0), _STEP)
-        return [
+        lines = [
             _trial(trial, f"{step:<{step_width}.{step_width}}", since, width, is_plain=is_plain)
             for trial, step in zip(trials, steps, strict=True)
         ]
-
-
-def _fitting(lines: Sequence[Text], room: int) -> list[Text]:
-    """Return the first lines, and how many more there are where not all have room."""
-    if len(lines) <= room:
-        return list(lines)
-    shown = list(lines[: max(room - 1, 0)])
-    return [*shown, line(f"and {len(lines) - len(shown)} more")] if room > 0 else []
+        if n_running > n_shown and room > 0:
+            lines.append(line(f"and {n_running - n_shown} more"))
+        return lines
 
 
 def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:

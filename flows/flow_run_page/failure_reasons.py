@@ -37,7 +37,7 @@ class FailureReasons:
         self._of: dict[int, str] = {}
 
     def add(self, trial: Trial, url: str) -> None:
-        """Take a trial that has ended, perhaps once more: then its former failure does not count."""
+        """Take a trial that has ended; where it ended before, that failure counts no more."""
         if (former := self._of.pop(trial.number, None)) is not None:
             counted = self._reasons[former]
             self._reasons[former] = replace(counted, n_trials=counted.n_trials - 1)

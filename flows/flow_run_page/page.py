@@ -62,7 +62,7 @@ def shown_on_page(
 
 @dataclass
 class _Shown:
-    """What is to be shown; changed by the flow, read by the thread, each with the lock.
+    """The content of a page; changed by the flow, read by the thread, each with the lock.
 
     Attributes:
         account: Of the study, but for the failures.

@@ -1,7 +1,7 @@
 """Artifacts of a flow run in Prefect, made once and then updated in place.
 
-Each version of an artifact stays for good, and with each update Prefect's client would send an event
-that holds all of its data too: so neither is made anew.
+Each version of an artifact stays for good, and Prefect's client would send an event with each
+update that holds all of its data: so neither is made anew.
 """
 
 import re
@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an artifact holds.
+    """The content of an artifact.
 
     Attributes:
         key: Its key; artifacts of one key are versions of one thing.

@@ -16,7 +16,7 @@ __all__ = ["Account", "short", "summary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What there is to say of a study.
+    """All that a page says of a study.
 
     Attributes:
         progress: Where it stands.
@@ -177,7 +177,7 @@ def _commands(account: Account) -> Iterator[str]:
     yield "```"
     yield ""
     yield (
-        f"The same command with `--study {study}` continues it; give it a larger `--budget` or more "
+        f"The same command with `--study {study}` continues it, with a larger `--budget` or more "
         "`--trials`."
     )
 

@@ -1,4 +1,4 @@
-"""The rows of a table of trials: the newest, the best and the last failed, however many there are."""
+"""The rows of a table of trials: the newest, the best and the last failed ones."""
 
 from bisect import insort
 from collections import deque

@@ -27,7 +27,7 @@ def block_curve(
         is_plain: Whether with characters that any terminal has.
 
     >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
-    '████▅▅▁▁'
+    '████▄▄▁▁'
     """
     if not points or width < 1:
         return ""

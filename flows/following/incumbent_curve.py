@@ -20,7 +20,7 @@ class CurvePoint(NamedTuple):
 
 
 class IncumbentCurve:
-    """What has led so far; of very many incumbents, every other one between first and last."""
+    """Incumbents so far; of very many incumbents, every other one between first and last."""
 
     def __init__(self) -> None:
         self._points: list[tuple[str, CurvePoint]] = []

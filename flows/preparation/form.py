@@ -1,7 +1,7 @@
 """The form in which Prefect asks for a flow's parameters, made of the table of options.
 
-Prefect takes types, defaults and descriptions from a function and its docstring. Choices, bounds and
-sections are added to the types' JSON schema, which its server checks before a run is made.
+Prefect takes types, defaults and descriptions from a function and its docstring. Choices, bounds
+and sections are added to the types' JSON schema, which its server checks before a run is made.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +66,7 @@ class _Shown:
     option: Option
     is_optional: bool
 
-    def __get_pydantic_json_schema__(  # noqa: PLW3201 - pydantic's
+    def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Return the schema."""
@@ -79,7 +79,7 @@ class _Shown:
 
 
 def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
-    """Yield schemas of the kinds of values that an option takes; their titles are tabs of a form."""
+    """Yield schemas of the kinds of values that an option takes; their titles are tabs."""
     known = option.known
     if known:
         yield {"title": "choose", "type": "string", "enum": list(known)}

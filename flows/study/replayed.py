@@ -90,7 +90,9 @@ def replayed_study(
             number = document["number"]
             history[number] = Trial.from_json(document, space, history[number].query)
     trials = StudyTrials(history.values())
-    return Replayed(optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials))
+    return Replayed(
+        optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials)
+    )
 
 
 class _Events:

@@ -1,7 +1,8 @@
 """Limits of trials, kept by the nannies of their workers, and what the nannies report.
 
-They say at which step a trial is when that changes, some twice a second at most. A nanny kills a worker whose trial is over a limit, and sees when one dies of itself. Only it knows
-why, and which step the trial was at: to Dask, the worker is gone.
+They say at which step a trial is when that changes, some twice a second at most. A nanny kills a
+worker whose trial is over a limit, and sees when one dies of itself. Only it knows why, and which
+step the trial was at: to Dask, the worker is gone.
 """
 
 from collections.abc import Iterator, Mapping

@@ -166,7 +166,7 @@ class LimitKeeper(NannyPlugin):
             self._tell_step(nanny, note, seconds)
 
     def _tell_step(self, nanny: Any, note: Mapping[str, Any], seconds: float) -> None:
-        """Tell the flow at which step a trial is, if it is another one; limits do not wait for it."""
+        """Tell the flow at which step a trial is, if it is another; limits do not wait for that."""
         step = note["trial"], note.get("step"), note.get("fold")
         is_new = step != self._told and monotonic() - self._told_at >= self._tell_seconds
         if not is_new or (self._telling is not None and not self._telling.done()):

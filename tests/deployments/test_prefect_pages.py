@@ -1,4 +1,4 @@
-"""What Prefect's own pages show of a study, in a real browser: its run, its steps, its artifacts."""
+"""Prefect's own pages of a study, in a real browser: its run, its steps, its artifacts."""
 
 import re
 import shutil

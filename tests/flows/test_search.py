@@ -188,7 +188,9 @@ def _error() -> Any:
 
 def _ended(trial: Trial, fate: str) -> Ended:
     if fate == "complete":
-        return Ended(trial, TrialOutcome(Evaluation(1.0), None, 1), task_run_id=f"run {trial.number}")
+        return Ended(
+            trial, TrialOutcome(Evaluation(1.0), None, 1), task_run_id=f"run {trial.number}"
+        )
     if fate == "fails":
         return Ended(trial, TrialOutcome(None, Failure("error", "no rows"), 1))
     if fate == "store lost":

@@ -33,7 +33,9 @@ from prefect_tune.optimizers.trials.capacity import capacity
 
 __all__ = ["Flash"]
 
-_SHARED = Reason("shared steps", "the best so far with another value of a step that all paths share")
+_SHARED = Reason(
+    "shared steps", "the best so far with another value of a step that all paths share"
+)
 _NOTHING_ELSE = Reason("random", "no other path has anything new")
 
 

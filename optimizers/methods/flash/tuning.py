@@ -56,7 +56,7 @@ class Tuning:
             SpaceExhausted: If nothing is left to propose.
         """
         outside = self._options.outside
-        is_outside = bool(outside) and rng.random() < outside
+        is_outside = rng.random() < outside if outside else False
         search = self._outside if is_outside else self._inside
         if isinstance(search, ForestSearch):
             power = self._options.cost_power or 0.0

@@ -138,7 +138,7 @@ class Brackets:
         return self._open().plan.first
 
     def number_of(self, configuration: Configuration) -> int:
-        """Return the number of a configuration's bracket, from 0: of a new one the next to begin."""
+        """Return the number of a configuration's bracket, from 0; a new one begins in the next."""
         known = self._places.get(configuration)
         return (known[0] if known else self._open()).number
 

@@ -15,6 +15,7 @@ from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 PATH = ("aggregate", "keep_sparse", "none", "none", "gradient_boosting")
+SHOWN = "aggregate > keep_sparse > gradient_boosting"
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 STEPS = ("construct features", "impute", "fit model")
 
@@ -51,10 +52,8 @@ def test_a_running_trial_has_its_step_its_seconds_its_share_of_the_limit_and_its
     lines = drawn(progress())
     assert lines[0].startswith("best error 8.667 % · 20/40 configurations begun")
     assert lines[2:] == [
-        "trial  21  impute, fold 1                 10s  ███░░░░░ of 30s  "
-        "aggregate > keep_sparse > gradient_boosting",
-        "trial  20  construct features, fold 0    3.0s  █░░░░░░░ of 30s  "
-        "aggregate > keep_sparse > gradient_boosting",
+        "trial  21  impute, fold 1                 10s  ███░░░░░ of 30s  " + SHOWN,
+        "trial  20  construct features, fold 0    3.0s  █░░░░░░░ of 30s  " + SHOWN,
     ]
 
 

@@ -54,7 +54,11 @@ def test_a_trial_whose_training_could_not_go_on_says_why(capsys) -> None:
 
 def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:
     other = {"rescale": {"algorithm": "none", "hyperparameters": {}}}
-    rows = [TRIAL, {**TRIAL, "number": 1, "query": {"configuration": other}}, {**TRIAL, "number": 2}]
+    rows = [
+        TRIAL,
+        {**TRIAL, "number": 1, "query": {"configuration": other}},
+        {**TRIAL, "number": 2},
+    ]
     assert first_trials(rows) == {2: 0}
     print_trials(rows, first=first_trials(rows))
     header, first, second, third = capsys.readouterr().out.splitlines()

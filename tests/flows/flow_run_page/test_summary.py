@@ -29,7 +29,7 @@ ACCOUNT = Account(
 
 def picture_of(page: str) -> ET.Element:
     data = page.partition("](data:image/svg+xml;base64,")[2].partition(")")[0]
-    return ET.fromstring(b64decode(data))
+    return ET.fromstring(b64decode(data))  # noqa: S314 - our own
 
 
 def test_what_leads_how_it_stands_and_how_to_go_on_are_said_while_it_runs() -> None:
@@ -69,7 +69,9 @@ def test_failures_are_listed_by_reason_with_the_last_one_of_each() -> None:
     seen = FailureReason("model: <img> | took", 3, 7, "http://server/runs/task-run/7")
     unseen = FailureReason("crashed", 1, 9, "")
     page = summary(replace(ACCOUNT, failures=(seen, unseen)))
-    assert "| model\\: \\<img\\> \\| took | 3 | [trial\xa07](http://server/runs/task-run/7) |" in page
+    assert (
+        "| model\\: \\<img\\> \\| took | 3 | [trial\xa07](http://server/runs/task-run/7) |" in page
+    )
     assert "| crashed | 1 | trial\xa09 |" in page
     assert "prefect-tune trials responders --failed\nprefect-tune retry responders\n" in page
 

@@ -55,6 +55,10 @@ def property_of(name: str, flow=tune) -> dict[str, Any]:
     return found
 
 
+HAVE_VALUES = ("data", "drop_missing_target", "no_cache")
+"""Parameters whose default is a value."""
+
+
 def accepts(name: str, value: Any) -> bool:
     try:
         validate({name: value}, parameter_schema(tune).model_dump_for_openapi(), True)
@@ -107,7 +111,7 @@ def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *((name, None) for name in OPTIONS if name not in ("data", "drop_missing_target", "no_cache")),
+        *((name, None) for name in OPTIONS if name not in HAVE_VALUES),
         ("budget", "1h30m"), ("budget", "90 s"), ("trial_memory", "4GB"), ("cache_budget", "1.5tb"),
         ("method", "my_own"), ("metric", "recall"), ("space", "my.py:space"), ("ensemble", 8),
         ("ensemble", "auto"), ("start", "responders"), ("option", {"r": 5}), ("race", False),
