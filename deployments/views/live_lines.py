@@ -51,7 +51,7 @@ class LiveLines:
 
     def fail(self, text: str) -> None:
         """Take the reason of a failed trial."""
-        self._failures.append(text)
+        self._failures.append(_one_line(text))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines."""
@@ -98,7 +98,7 @@ def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:
         taken = sum(len(part) + 3 for part in (end, phase) if part) + len(first) + len(last)
         n = max(min(_CURVE, width - taken), _LEAST_CURVE)
         curve = first + block_curve(progress.curve, progress.seconds, n, is_plain=is_plain) + last
-    return line(" · ".join(filter(None, (curve, end, phase))))
+    return line(_one_line(" · ".join(filter(None, (curve, end, phase)))))
 
 
 def _end(progress: Progress) -> str:
@@ -110,6 +110,11 @@ def _end(progress: Progress) -> str:
     if by_clock is not None and left >= by_clock - progress.seconds - 1:
         return ""
     return f"done in about {format_seconds(left)}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text without breaks: each line is counted."""
+    return text.replace("\n", " ").replace("\t", " ")
 
 
 def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
@@ -128,7 +133,8 @@ def _header(progress: Progress, console: Console, width: int, most: int) -> list
 def _step(trial: RunningTrial, *, has_fold: bool) -> str:
     if not trial.step:
         return "starting"
-    return f"{trial.step}, fold {trial.fold}" if has_fold else trial.step
+    step = _one_line(trial.step)
+    return f"{step}, fold {trial.fold}" if has_fold else step
 
 
 def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain: bool) -> Text:
@@ -146,7 +152,7 @@ def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain
 def _path(path: Sequence[str], room: int, *, is_plain: bool) -> str:
     """Return the algorithms of a path that do something; where not all have room, the last ones."""
     dots = "..." if is_plain else "…"
-    path = [algorithm for algorithm in path if algorithm != "none"]
+    path = [_one_line(algorithm) for algorithm in path if algorithm != "none"]
     for n_left_out in range(len(path)):
         text = " > ".join([dots, *path[n_left_out:]] if n_left_out else path)
         if len(text) <= room:

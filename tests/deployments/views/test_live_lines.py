@@ -93,8 +93,8 @@ def test_the_last_two_failures_stay() -> None:
 
 
 def test_nothing_of_it_is_markup_or_steers_the_terminal() -> None:
-    seen = drawn(progress(), 100, 30, "trial 1 failed [bold]x[/bold] \x1b[2Jgone")
-    assert seen[-1] == r"trial 1 failed [bold]x[/bold] \x1b[2Jgone"
+    seen = drawn(progress(), 100, 30, "trial 1 failed [bold]x[/bold] \x1b[2Jgone\nand so on")
+    assert seen[-1] == r"trial 1 failed [bold]x[/bold] \x1b[2Jgone and so on"
 
 
 def test_before_anything_is_known_nothing_is_shown() -> None:
