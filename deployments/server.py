@@ -27,7 +27,13 @@ from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept
 from prefect_tune.flows.home import home
 from prefect_tune.storage.privacy.private_folder import make_private
 
-__all__ = ["Launched", "ServerFailed", "launched_server", "local_server", "may_be_configured"]
+__all__ = [
+    "Launched",
+    "ServerFailed",
+    "launched_server",
+    "local_server",
+    "may_be_configured",
+]
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from prefect.logging import get_run_logger
 
+from prefect_tune.flows.following.incumbent_curve import CurvePoint
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
@@ -40,6 +42,10 @@ class Progress:
         n_stopped: Those with a loss that are not the whole evaluation.
         n_begun: Configurations begun.
         can_go_on: Whether a configuration may take several trials.
+        running: Where each trial under way stands.
+        phase: What the method is at, or the study after its search; empty where that is not known.
+        seconds_left: What is left until the search ends; None where that cannot be said.
+        curve: The incumbents so far that can be compared with the last one.
     """
 
     study: str
@@ -57,6 +63,10 @@ class Progress:
     n_stopped: int = 0
     n_begun: int = 0
     can_go_on: bool = False
+    running: tuple[RunningTrial, ...] = ()
+    phase: str = ""
+    seconds_left: float | None = None
+    curve: tuple[CurvePoint, ...] = ()
 
 
 class Observer(Protocol):

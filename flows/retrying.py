@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from prefect_tune.flows.event_loop import flow_apart
-from prefect_tune.flows.preparation.options import documented
+from prefect_tune.flows.preparation.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, prepare_retry
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from prefect_tune.flows.following.remaining_time import RemainingTime
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
@@ -71,7 +73,14 @@ def search(
         raise
 
 
-def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progress:
+def progress_of(
+    study: Study,
+    stop_rule: StopRule,
+    running: tuple[RunningTrial, ...] = (),
+    *,
+    phase: str = "",
+    seconds_left: float | None = None,
+) -> Progress:
     """Return where a study stands."""
     metric, totals = study.problem.find_metric(), study.trials.totals
     return Progress(
@@ -80,7 +89,7 @@ def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progre
         unit=metric.unit,
         n_trials=totals.told,
         n_failed=totals.failed,
-        n_running=n_running,
+        n_running=len(running),
         trials_total=stop_rule.trials,
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
@@ -90,6 +99,10 @@ def progress_of(study: Study, stop_rule: StopRule, n_running: int = 0) -> Progre
         n_stopped=totals.stopped,
         can_go_on=study.optimizer.can_go_on,
         n_begun=study.n_begun,
+        running=running,
+        phase=phase,
+        seconds_left=seconds_left,
+        curve=study.curve.points,
     )
 
 
@@ -102,6 +115,7 @@ class _Search:
         waits: Whether the method has said that its next ask waits for a tell.
         said: Notes of the method.
         is_limit_said: Whether it was said that trials have less time than the plan gives them.
+        remaining_time: Predicts the end.
     """
 
     study: Study
@@ -115,6 +129,10 @@ class _Search:
     waits: bool = False
     said: set[str] = field(default_factory=set)
     is_limit_said: bool = False
+    remaining_time: RemainingTime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
         """Run to the end, and return why it ended."""
@@ -214,7 +232,17 @@ class _Search:
         return left if left > _MOST_RESERVED * seconds else left - self.reserve()
 
     def _progress(self) -> Progress:
-        return progress_of(self.study, self.stop_rule, self.running.n_running)
+        running, reason = self.running.standing, self.study.optimizer.reason
+        phase = "" if reason is None else reason.phase
+        left = self.remaining_time.seconds(
+            self.study.seconds(),
+            seconds_total=self.stop_rule.seconds,
+            trials_total=self.stop_rule.trials,
+            n_ended=self.study.trials.totals.told,
+            n_begun=self.study.n_begun,
+            n_running=len(running),
+        )
+        return progress_of(self.study, self.stop_rule, running, phase=phase, seconds_left=left)
 
     def _settle(self, ended: Ended) -> None:
         """Tell the outcome of a trial; one whose worker died is started once more.
@@ -245,7 +273,8 @@ class _Search:
             failure = ended.failure or Failure("crashed", "")
             message = f"the worker process died in {_MOST_DEATHS} attempts"
             trial = trial.died().failed(replace(failure, message=message))
-        self.study.tell(trial)
+        self.study.tell(trial, ended.task_run_id)
+        self.remaining_time.ended(self.study.seconds())
         self.time_limit.follow([trial])
         self.waits = False
         self.observer.ended(trial, self._progress())

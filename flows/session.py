@@ -10,17 +10,18 @@ from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 
 from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.flow_run_page.page import shown_on_page
 from prefect_tune.flows.missing_quantities import measure_missing
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.search import search
+from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.second_look import look_again
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
 from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -59,25 +60,36 @@ def run_study(
     with Study.opened(prepared.store, prepared.name, prepared.plan) as study:
         end_former_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
+        study.note_versions()
         at_start(study)
-        with get_client(sync_client=True) as client:
-            client.update_flow_run(flow_run_id, name=f"{study.name} ({study.optimizer.name})")
-        pace = ServerPace(plan.execution.task_runs, flow_run_id, observer)
+        _name_flow_run(flow_run_id, study)
+        outage = OutageNote(observer)
+        pace = ServerPace(plan.execution.task_runs, flow_run_id, observer, outage)
         study.set_state("running")
         prepared.store.sweep()
-        try:
-            n_task_runs = _run(study, pace, observer, only)
-        except StudyFailed:
-            study.set_state("failed")
-            raise
-        except BaseException:
-            study.set_state("interrupted")
-            raise
-        is_still_cut = only is not None and study.former_state == "interrupted"
-        study.set_state("interrupted" if is_still_cut else "complete")
-        settle_task_runs(pace, flow_run_id, n_task_runs, observer)
-        prepared.store.index.flush()
-        return summarize(prepared.store, study.name)
+        with shown_on_page(study, observer, progress_of(study, plan.stop_rule), outage) as page:
+            try:
+                n_task_runs = _run(study, pace, page, only)
+            except BaseException as error:
+                page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
+                study.set_state(page.state)
+                raise
+            is_still_cut = only is not None and study.former_state == "interrupted"
+            page.state = "interrupted" if is_still_cut else "complete"
+            study.set_state(page.state)
+            settle_task_runs(pace, flow_run_id, n_task_runs, observer)
+            prepared.store.index.flush()
+            page.result = summary = summarize(prepared.store, study.name)
+        return summary
+
+
+def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
+    """Name the flow run by its study, and tag it by study and method beside its own tags."""
+    method = study.optimizer.name
+    tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
+    with get_client(sync_client=True) as client:
+        name = f"{study.name} ({method})"
+        client.update_flow_run(flow_run_id, name=name, tags=list(dict.fromkeys(tags)))
 
 
 def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
@@ -112,6 +124,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     reserve=lambda: _reserved(study, running.n_slots),
                 )
                 observer.note(f"search ended: {reason}")
+                observer.tick(progress_of(study, plan.stop_rule, phase="second look"))
                 look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
@@ -122,6 +135,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         for note in decisions.get("notes", ()):
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
+        observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
         fit_final_model(study, running, context, observer)
         return running.n_task_runs
 

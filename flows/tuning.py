@@ -10,8 +10,8 @@ import pandas as pd
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.event_loop import FlowApart, apart_from_loop
+from prefect_tune.flows.preparation.form import documented
 from prefect_tune.flows.preparation.frames import prepare_frame
-from prefect_tune.flows.preparation.options import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer

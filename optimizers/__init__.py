@@ -3,9 +3,9 @@
 `space` declares what can be chosen and `trials` holds what was observed. Methods learn with
 `surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
 that declares itself by a `method` with its `options`, and `registry` knows them by name.
-`optimizer` is the contract of all, told by a `budget` what is left, and `events` resume one;
-`racing` stands around any of them and ends after one fold what is clearly behind. `importance` says
-afterwards which choices mattered.
+`optimizer` is the contract of all, told by a `budget` what is left; it gives a `reason` for what it
+asks for, and `events` resume one; `racing` stands around any of them and ends after one fold what
+is clearly behind. `importance` says afterwards which choices mattered.
 Everything here is loaded when first touched: the libraries of some methods take seconds to import.
 """
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
     from prefect_tune.optimizers.options import check_options
     from prefect_tune.optimizers.racing.racing import Racing
+    from prefect_tune.optimizers.reason import Reason
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
     from prefect_tune.optimizers.space.configuration import Choice, Configuration
@@ -84,6 +85,7 @@ __all__ = [
     "Query",
     "Racing",
     "RandomSearch",
+    "Reason",
     "Retried",
     "Smac",
     "Space",
@@ -135,6 +137,7 @@ _HOMES = {
     "Query": "space.query",
     "Racing": "racing.racing",
     "RandomSearch": "methods.random_search.random_search",
+    "Reason": "reason",
     "Retried": "events",
     "Smac": "methods.smac.smac",
     "Space": "space.space",

@@ -14,6 +14,7 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.reason import Reason, ordinal
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.fidelity import part_of
 from prefect_tune.optimizers.space.naming import UnknownName
@@ -24,7 +25,9 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["NotYet", "Optimizer"]
+__all__ = ["KNOWN", "NotYet", "Optimizer"]
+
+KNOWN = "known configurations"
 
 
 class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the next outcome
@@ -36,14 +39,17 @@ class Optimizer(ABC):
 
     Many methods: the whole contract, of which most methods implement `_propose` alone.
 
-    Subclasses implement `_propose`, and `_observe` and `_restore` where they keep state that the
-    history does not hold.
+    Subclasses implement `_propose`, which says why in `_because`, and `_observe` and `_restore`
+    where they keep state that the history does not hold.
 
     Args:
         space: Where to search.
         seed: Source of all randomness, together with the number of the ask.
         objective: What is minimised.
         **options: The method's own options, as `method` declares them.
+
+    Attributes:
+        reason: Why the last ask asked for what it did; None before the first of this process.
 
     Raises:
         UnknownName: If the method has no such option.
@@ -66,8 +72,11 @@ class Optimizer(ABC):
         self.options = self.method.options(**options)
         self.history = History(self.objective.constraints)
         self.memo: Mapping[str, Any] | None = None
+        self.reason: Reason | None = None
+        self._because: Reason | None = None
         self._n_asks = 0
         self._start: tuple[Configuration, ...] = ()
+        self._start_name = ""
 
     @property
     def name(self) -> str:
@@ -118,11 +127,15 @@ class Optimizer(ABC):
         """Weights of the trials that make up the answer now: the incumbent alone, by default."""
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
-    def begin_with(self, start: Iterable[Configuration]) -> None:
+    def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
         """Ask for known configurations first, each in full, in their order.
 
         To the method they are asks like its own. Given again when a study is resumed, before its
         events are replayed.
+
+        Args:
+            start: The configurations.
+            name: Names them in the reasons of their asks.
 
         Raises:
             ValueError: If the method chooses itself how much of a configuration to run, or anything
@@ -136,12 +149,12 @@ class Optimizer(ABC):
             )
         if self._n_asks:
             raise ValueError(f"{self._n_asks} trials were asked for already")
-        self._start = tuple(dict.fromkeys(start))
+        self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
     def ask(self, budget: Budget) -> Query:
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
-        After it, `memo` holds what `replay` must be given back, or None.
+        After it, `memo` holds what `replay` must be given back, or None, and `reason` why.
 
         Raises:
             NotYet: If the next ask waits for a tell; nothing was asked for, nothing has changed.
@@ -151,6 +164,7 @@ class Optimizer(ABC):
                 faults of the method.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
+        self._because = None
         try:
             query = self._next_of_start() or self._propose(budget, np.random.default_rng(sequence))
         except NotYet:
@@ -165,6 +179,7 @@ class Optimizer(ABC):
         except ValueError as error:
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         self._register(query)
+        self.reason = self._given_reason()
         return query
 
     def tell(self, trial: Trial) -> None:
@@ -233,9 +248,16 @@ class Optimizer(ABC):
 
     def _next_of_start(self) -> Query | None:
         """Return the next of the configurations to begin with; None when all were asked for."""
-        if self._n_asks >= len(self._start):
+        number, n_all = self._n_asks + 1, len(self._start)
+        if number > n_all:
             return None
+        self._because = Reason(
+            self._start_name, f"{ordinal(number)} of {n_all} known configurations"
+        )
         return Query(self._start[self._n_asks])
+
+    def _given_reason(self) -> Reason:
+        return Reason(self.name) if self._because is None else self._because
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))
@@ -244,6 +266,8 @@ class Optimizer(ABC):
     @abstractmethod
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         """Return the next query, from the history, the memo and this ask's own generator.
+
+        Sets `_because`; where it does not, the reason is the method's name alone.
 
         Raises:
             NotYet, SpaceExhausted: As `ask` says; before anything of the method has changed.

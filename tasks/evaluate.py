@@ -38,6 +38,7 @@ __all__ = [
     "TrialOutcome",
     "evaluate",
     "evaluate_query",
+    "failure_message",
     "with_store",
 ]
 
@@ -188,7 +189,7 @@ def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
 
 @task(name="evaluate", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
 def evaluate(
-    number: int,  # noqa: ARG001 - names the task run
+    number: int,
     query: Mapping[str, Any],
     context: StudyContext,
     report: Report,
@@ -197,7 +198,7 @@ def evaluate(
     """Evaluate a trial; a failed one ends Failed, with the reason as its message.
 
     Args:
-        number: Number of the trial, for the name of the task run.
+        number: Number of the trial.
         query: The query as JSON values.
         context: The study.
         report: Which of its steps are task runs of their own.
@@ -216,9 +217,20 @@ def evaluate(
         message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
         done = TrialOutcome(outcome, None, reported.n_task_runs, worker=where)
         return Completed(message=message, data=done)
-    step = f"{outcome.step}, fold {outcome.fold}: " if outcome.step else ""
     failed = TrialOutcome(None, outcome, reported.n_task_runs, worker=where)
-    return Failed(message=step + outcome.message, data=failed)
+    return Failed(message=failure_message(outcome, context.study, number), data=failed)
+
+
+def failure_message(failure: Failure, study: str, number: int) -> str:
+    """Return why a trial failed, and the command that tells more, for those who see it in Prefect.
+
+    Args:
+        failure: Why.
+        study: Name of the study.
+        number: Number of the trial.
+    """
+    where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
+    return f"{where}{failure.message}; see prefect-tune show {study} --trial {number}"
 
 
 class ReportedSteps:

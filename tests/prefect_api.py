@@ -7,8 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+from prefect.client.schemas.objects import Artifact, FlowRun, TaskRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from processes import SECRETS
 
@@ -33,6 +38,13 @@ def task_runs(flow_run_id: UUID, url: str | None = None) -> list[TaskRun]:
     with client_of(url) as client:
         while page := client.read_task_runs(flow_run_filter=only, limit=200, offset=len(found)):
             found += page
+    return found
+
+
+def artifacts(flow_run_id: UUID, url: str | None = None) -> list[Artifact]:
+    of = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]))
+    with client_of(url) as client:
+        found: list[Artifact] = client.read_artifacts(artifact_filter=of)
     return found
 
 

@@ -18,6 +18,8 @@ from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.deployments.views.plain import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["show", "study", "trials"]
@@ -107,14 +109,8 @@ def trials(
         with existing_store(store, database) as opened:
             if out is not None:
                 _write_trials(opened, study, out, failed=failed, as_json=as_json)
-                return
-            from prefect_tune.deployments.views.trials import print_trials
-            from prefect_tune.flows.study.lookup import find_study, list_trials
-            from prefect_tune.flows.study.plan import StudyPlan
-
-            rows = list_trials(opened, study, failed_only=failed)
-            plan = StudyPlan.from_stored(find_study(opened, study))
-            print_json(rows) if as_json else print_trials(rows, plan.folds, plan.epochs)
+            else:
+                _print_trials(opened, study, failed=failed, as_json=as_json)
 
 
 def _write_trials(
@@ -130,6 +126,40 @@ def _write_trials(
         print_json({"study": study, "out": out, "rows": len(table), "columns": list(table)})
     else:
         echo(f"{len(table)} trials of {study} in {out}")
+
+
+def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: bool) -> None:
+    from prefect_tune.flows.study.lookup import list_trials
+
+    rows = list_trials(store, study)
+    shown = [row for row in rows if row["state"] == "failed"] if failed else rows
+    if as_json:
+        print_json(shown)
+        return
+    from prefect_tune.deployments.views.trials import first_trials, print_trials
+    from prefect_tune.flows.study.lookup import find_study
+    from prefect_tune.flows.study.plan import StudyPlan
+
+    plan = StudyPlan.from_stored(find_study(store, study))
+    print_trials(
+        shown,
+        plan.folds,
+        plan.epochs,
+        first=first_trials(rows),
+        links=_task_run_links(store, study, shown) if failed else {},
+    )
+
+
+def _task_run_links(
+    store: "ArtifactStore", study: str, rows: "Sequence[Mapping[str, Any]]"
+) -> dict[int, str]:
+    """Return where Prefect shows the task runs of trials, if a server is known."""
+    from prefect_tune.deployments.task_run_page import task_run_page
+    from prefect_tune.flows.results.timeline import moments_of
+
+    moments = moments_of(store, study) if rows else {}
+    pages = {row["number"]: task_run_page(moments[row["number"]].task_run_id) for row in rows}
+    return {number: page for number, page in pages.items() if page}
 
 
 @click.group()

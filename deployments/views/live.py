@@ -1,4 +1,4 @@
-"""Progress of a study that runs: a live header on a terminal, plain lines elsewhere."""
+"""Progress of a study that runs: live lines on a terminal, plain ones elsewhere."""
 
 import json
 import sys
@@ -8,15 +8,19 @@ from contextlib import contextmanager
 import click
 from rich.live import Live
 
-from prefect_tune.deployments.views.console import PlainConsole, bold, line
+from prefect_tune.deployments.views.console import PlainConsole
+from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.standing import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked_values
 
-__all__ = ["observer_for", "standing"]
+__all__ = ["observer_for"]
+
+_REFRESHES = 2
+"""Of live lines in a second."""
 
 
 @contextmanager
@@ -27,9 +31,9 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
     elif quiet:
         yield _Silent()
     elif sys.stderr.isatty():
-        console = PlainConsole(stderr=True, highlight=False)
-        with Live(console=console, transient=True, refresh_per_second=4) as live:
-            yield _Header(live)
+        console, lines = PlainConsole(stderr=True, highlight=False), LiveLines()
+        with Live(lines, console=console, transient=True, refresh_per_second=_REFRESHES):
+            yield _Terminal(console, lines)
     else:
         yield _Lines()
 
@@ -56,7 +60,7 @@ class _Lines(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """One line."""
-        echo(f"{_outcome(trial)}  |  {standing(progress)}", err=True)
+        echo(f"{outcome(trial)}  |  {standing(progress)}", err=True)
 
 
 class _JsonLines(_Silent):
@@ -67,60 +71,37 @@ class _JsonLines(_Silent):
         click.echo(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
-class _Header(_Silent):
-    """One live line that stays at the bottom; failures and notes scroll above it."""
+class _Terminal(_Silent):
+    """Live lines that stay at the bottom; failures, new incumbents and notes scroll above them."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, console: PlainConsole, lines: LiveLines) -> None:
+        self._console, self._lines = console, lines
+        self._fidelity: str | None = None
 
     def note(self, text: str) -> None:
-        """Print one line above the header."""
-        self._live.console.print(text, style="dim")
+        """Print one line above the others."""
+        self._console.print(text, style="dim")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Failures and new incumbents scroll by; the header changes."""
+        """Failures and new incumbents scroll by; the lines change."""
         if trial.failure is not None or progress.incumbent == trial:
             style = "yellow" if trial.failure else "green"
-            self._live.console.print(_outcome(trial), style=style)
+            self._console.print(outcome(trial), style=style)
+        if trial.failure is not None:
+            self._lines.fail(outcome(trial))
+        self._note_fidelity(progress.incumbent)
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """The header."""
-        self._live.update(line(bold(standing(progress))))
+        """Change the lines."""
+        self._lines.show(progress)
 
-
-def _outcome(trial: Trial) -> str:
-    path = " > ".join(trial.query.configuration.path)
-    if fidelity := fidelity_text(trial.query.to_json()):
-        path += f"  ({fidelity})"
-    if trial.failure is not None:
-        where = f"{trial.failure.step}: " if trial.failure.step else ""
-        return f"trial {trial.number:>3}  failed  {where}{trial.failure.message}  {path}"
-    assert trial.evaluation is not None  # noqa: S101 - it has ended
-    cost = format_seconds(trial.evaluation.cost_seconds)
-    return f"trial {trial.number:>3}  {trial.evaluation.loss:<8.4g} {cost:>6}  {path}"
-
-
-def standing(progress: Progress) -> str:
-    """Return where a study stands, in one line."""
-    of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
-    n_trials = counted(progress.n_trials, "trial")
-    if progress.can_go_on:
-        begun = f"{progress.n_begun}{of_trials} configurations begun"
-        parts = [begun, f"{n_trials}, {progress.n_stopped} in part"]
-    else:
-        parts = [f"{progress.n_trials}{of_trials} trials" if of_trials else n_trials]
-    if progress.n_failed:
-        parts.append(f"{progress.n_failed} failed")
-    if progress.incumbent is not None:
-        unit = " %" if progress.unit == "percent" else ""
-        metric = loss_name(progress.metric)
-        fidelity = fidelity_text(progress.incumbent.query.to_json())
-        of = f" ({fidelity})" if fidelity else ""
-        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}{of}")
-    if progress.seconds_total is not None:
-        left = max(progress.seconds_total - progress.seconds, 0)
-        parts.append(f"{format_seconds(left)} left")
-    saved = format_seconds(max(progress.seconds_saved, 0))
-    parts.append(f"cache {progress.cache_hits} hits, {saved} saved")
-    return " · ".join(parts)
+    def _note_fidelity(self, incumbent: Trial | None) -> None:
+        """Say when the losses of incumbents are of more or less than before: they may jump."""
+        if incumbent is None:
+            return
+        fidelity, before = fidelity_text(incumbent.query.to_json()), self._fidelity
+        self._fidelity = fidelity
+        if before is not None and before != fidelity:
+            of = fidelity or "the whole evaluation"
+            self.note(f"the best loss is now of {of}, and not to be compared with those before")

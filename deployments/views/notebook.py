@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from prefect_tune.deployments.views.live import standing
+from prefect_tune.deployments.views.standing import standing
 from prefect_tune.flows.progress import Progress
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked

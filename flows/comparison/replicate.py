@@ -68,6 +68,7 @@ def run_replicate(
     plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
     with Study.opened(prepared.store, prepared.name, plan) as study:
         study.set_plan(plan)
+        study.note_versions()
         study.set_state("running")
         try:
             with study.session():

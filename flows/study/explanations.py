@@ -5,9 +5,14 @@ import re
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 
-__all__ = ["most_frequent_failure", "nearest_miss"]
+__all__ = ["alike", "most_frequent_failure", "nearest_miss"]
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def alike(reason: str) -> str:
+    """Return the reason of a failure without its numbers: with others it is the same reason."""
+    return _NUMBER.sub("#", reason)
 
 
 def most_frequent_failure(study: Study) -> str:
@@ -16,14 +21,13 @@ def most_frequent_failure(study: Study) -> str:
     for trial in study.trials.values():
         if (failure := trial.failure) is not None:
             text = f"{failure.step}: {failure.message}" if failure.step else failure.message
-            # The same failure with other values is the same reason.
-            reasons.setdefault(_NUMBER.sub("#", text), []).append(text)
+            reasons.setdefault(alike(text), []).append(text)
     if not reasons:
         return "no trial was finished"
-    alike = max(reasons.values(), key=len)
+    most = max(reasons.values(), key=len)
     n_failed = sum(map(len, reasons.values()))
     return (
-        f"{counted(n_failed, 'trial')} failed, {len(alike)} of them with: {alike[0]}; retry runs "
+        f"{counted(n_failed, 'trial')} failed, {len(most)} of them with: {most[0]}; retry runs "
         "them again"
     )
 

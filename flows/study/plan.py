@@ -139,6 +139,12 @@ class StudyPlan:
         """Source of all randomness."""
         return self.problem.seed
 
+    @property
+    def start_name(self) -> str:
+        """Name of the configurations to begin with, in the reasons of their asks."""
+        is_portfolio = self.start_from in (None, "portfolio")
+        return "portfolio" if is_portfolio else f"best of {self.start_from}"
+
     def trial_limits(self) -> "TrialLimits":
         """Return what each trial may take.
 

@@ -1,8 +1,10 @@
 """A study's optimizer and trials, brought back from the ledger."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from prefect_tune.flows.following.incumbent_curve import IncumbentCurve
 from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
@@ -13,6 +15,7 @@ from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -21,17 +24,36 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 
-__all__ = ["replayed_study"]
+__all__ = ["Replayed", "replayed_study"]
 
 _EVENTS: Mapping[str, type[Event]] = {
     event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A study as if it had never stopped.
+
+    Attributes:
+        optimizer: Its optimizer, told of all trials.
+        trials: Its trials.
+        ask_seconds: Seconds of each ask.
+        task_run_ids: By number, the task run of each trial that has ended, where that was noted.
+        curve: Its incumbents.
+    """
+
+    optimizer: Optimizer
+    trials: StudyTrials
+    ask_seconds: list[float]
+    task_run_ids: dict[int, str]
+    curve: IncumbentCurve
+
+
 def replayed_study(
     store: ArtifactStore, ledger: Ledger, study: str, plan: StudyPlan, space: Space
-) -> tuple[Optimizer, StudyTrials, list[float]]:
-    """Return optimizer and trials of a study as if it had never stopped, and seconds of its asks.
+) -> Replayed:
+    """Return what a study has come to, as if it had never stopped.
 
     Args:
         store: Where the study's data is.
@@ -54,7 +76,8 @@ def replayed_study(
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
     if plan.start:
-        optimizer.begin_with(Configuration.from_json(known, space) for known in plan.start)
+        start = (Configuration.from_json(known, space) for known in plan.start)
+        optimizer.begin_with(start, plan.start_name)
     if plan.race:
         optimizer = Racing(optimizer)
     events = _Events(space)
@@ -66,7 +89,10 @@ def replayed_study(
         for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
             number = document["number"]
             history[number] = Trial.from_json(document, space, history[number].query)
-    return optimizer, StudyTrials(history.values()), events.ask_seconds
+    trials = StudyTrials(history.values())
+    return Replayed(
+        optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials)
+    )
 
 
 class _Events:
@@ -77,12 +103,15 @@ class _Events:
 
     Attributes:
         ask_seconds: Seconds of each ask read so far.
+        task_run_ids: By number, the task runs of the trials told so far.
     """
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._queries: dict[int, Query] = {}
         self.ask_seconds: list[float] = []
+        self.task_run_ids: dict[int, str] = {}
+        self._led: list[tuple[float, int]] = []
 
     def read(self, ledger: Ledger, study: str) -> Iterator[Event]:
         """Yield the events of a study in their order.
@@ -93,6 +122,7 @@ class _Events:
         for event in ledger.each_event(study):
             self._check_order(event)
             if event.kind == Told.kind:
+                self._follow(event.body)
                 yield Told(self._trial(event.body))
                 continue
             happened = _EVENTS[event.kind].from_json(event.body, self._space)
@@ -100,6 +130,24 @@ class _Events:
                 self._queries[happened.number] = happened.query
                 self.ask_seconds.append(event.body["seconds"])
             yield happened
+
+    def curve(self, trials: Mapping[int, Trial]) -> IncumbentCurve:
+        """Return the incumbents that were noted with the trials told."""
+        curve = IncumbentCurve()
+        for seconds, number in self._led:
+            if (loss := trials[number].loss) is not None:
+                curve.add(seconds, loss, fidelity_text(trials[number].query.to_json()))
+        return curve
+
+    def _follow(self, told: Mapping[str, Any]) -> None:
+        """Take what is noted with a trial besides itself, some of which 0.1 did not note."""
+        if task_run_id := told.get("task_run_id"):
+            self.task_run_ids[told["number"]] = task_run_id
+        best = told.get("incumbent")
+        if best is not None and (not self._led or self._led[-1][1] != best):
+            # A killed process may have forgotten some seconds of its session.
+            since = self._led[-1][0] if self._led else 0.0
+            self._led.append((max(told["elapsed_seconds"], since), best))
 
     def _check_order(self, event: LedgerEvent) -> None:
         """Check that a trial is asked for once, after those before it, and then its other events.

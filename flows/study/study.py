@@ -18,12 +18,14 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.fitting.libraries import session_versions
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
 
@@ -56,6 +58,8 @@ class Study:
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds of each ask.
         asking_seconds: Their sum.
+        task_run_ids: By number, the task run of each trial that has ended, where there is one.
+        curve: The incumbents so far.
         result: Its result so far, as the ledger has it.
 
     Raises:
@@ -77,8 +81,9 @@ class Study:
         if space.digest != self.problem.space_digest:
             raise _other_space(name, self.problem, space)
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
-        self.optimizer, self.trials, self.ask_seconds = replayed
-        self.asking_seconds = sum(self.ask_seconds)
+        self.optimizer, self.trials = replayed.optimizer, replayed.trials
+        self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
+        self.task_run_ids, self.curve = replayed.task_run_ids, replayed.curve
         self._pinned: int | None = None
         self._stretch_pins: StretchPins | None = None
         self._kept: KeptPredictions | None = None
@@ -149,8 +154,9 @@ class Study:
         self.asking_seconds += seconds
         trial = Trial(self.n_asked, query)
         event = Asked(trial.number, query, budget)
-        body = {**event.to_json(), "seconds": seconds}
-        memo = self.optimizer.memo
+        memo, reason = self.optimizer.memo, self.optimizer.reason
+        why = {} if reason is None else {"reason": reason.to_json()}
+        body = {**event.to_json(), **why, "seconds": seconds}
         self.ledger.append(self.name, event.kind, body, trial.to_json(), memo)
         self.trials.keep(trial)
         return trial
@@ -176,13 +182,18 @@ class Study:
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
             self.put_back(Trial.from_json(document, space))
 
-    def tell(self, trial: Trial) -> None:
-        """Note the outcome of a trial, and tell the optimizer."""
+    def tell(self, trial: Trial, task_run_id: str = "") -> None:
+        """Note the outcome of a trial and its task run, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
         self.trials.keep(trial)
-        chosen = None if self.incumbent is None else self.incumbent.number
-        body = {**trial.to_json(), "elapsed_seconds": self.seconds(), "incumbent": chosen}
+        seconds, best = self.seconds(), self.incumbent
+        chosen = None if best is None else best.number
+        body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": chosen}
+        if task_run_id:
+            body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
+        if best is not None and best.loss is not None:
+            self.curve.add(seconds, best.loss, fidelity_text(best.query.to_json()))
         self._note_incumbent()
         if chosen != self._pinned:
             self._pin_incumbent()
@@ -235,6 +246,12 @@ class Study:
         """Note what the study is run with from now on."""
         self.ledger.update_study(self.name, settings=plan.to_json())
         self.plan = plan
+
+    def note_versions(self) -> None:
+        """Note the versions that it runs with from now on."""
+        algorithms = (a for step in self.optimizer.space.steps for a in step.algorithms)
+        required = (package for algorithm in algorithms for package in algorithm.requires)
+        self.set_result(versions=session_versions(required))
 
     def set_result(self, **values: Any) -> None:
         """Add to the study's result."""

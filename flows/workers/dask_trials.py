@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
@@ -28,7 +29,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate
+from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
 from prefect_tune.tasks.worker.readiness import make_ready
@@ -56,12 +57,14 @@ class Ended:
         failure: Why the worker died or was ended; None when there is an outcome.
         has_left: Whether the worker has left its scheduler, or the trial has not begun on it: no
             doing of the trial.
+        task_run_id: Its task run; empty where there is none.
     """
 
     trial: Trial
     outcome: TrialOutcome | None
     failure: Failure | None = None
     has_left: bool = False
+    task_run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class _UnderWay:
     trial: Trial
     future: PrefectDaskFuture[Any]
     started: float
+    limit_seconds: float
 
 
 class DaskTrials:
@@ -81,15 +85,21 @@ class DaskTrials:
         context: The study.
         flow_run_id: The flow run that the task runs belong to.
         reports: What the workers' nannies report.
+        limit_seconds: How long a trial may take that is given no other limit.
 
     Attributes:
         n_task_runs: Task runs that ended so far, those inside of trials included.
     """
 
     def __init__(
-        self, pool: WorkerPool, context: StudyContext, flow_run_id: UUID, reports: NannyReports
+        self,
+        pool: WorkerPool,
+        context: StudyContext,
+        flow_run_id: UUID,
+        reports: NannyReports,
+        limit_seconds: float = inf,
     ) -> None:
-        self._pool, self._reports = pool, reports
+        self._pool, self._reports, self._limit_seconds = pool, reports, limit_seconds
         self._context, self._flow_run_id = context, flow_run_id
         self.n_task_runs = 0
         self._under_way: dict[UUID, _UnderWay] = {}
@@ -124,9 +134,9 @@ class DaskTrials:
         """
         with (
             started_pool(context, limits, n_workers, scheduler) as pool,
-            limits_kept(pool.client, flow_run_id, limits) as reports,
+            limits_kept(pool.client, flow_run_id, limits, pool.n_slots) as reports,
         ):
-            trials = cls(pool, context, flow_run_id, reports)
+            trials = cls(pool, context, flow_run_id, reports, limits.seconds)
             try:
                 yield trials
             finally:
@@ -147,7 +157,8 @@ class DaskTrials:
             NoWorkers: If none of the workers can go on.
         """
         with self._pool.reserved() as pool:
-            other = DaskTrials(pool, context, self._flow_run_id, self._reports)
+            shared = self._flow_run_id, self._reports, self._limit_seconds
+            other = DaskTrials(pool, context, *shared)
             self._sharing.append(other)
             try:
                 yield other
@@ -174,6 +185,12 @@ class DaskTrials:
         """Trials under way."""
         return len(self._under_way)
 
+    @property
+    def standing(self) -> tuple[RunningTrial, ...]:
+        """Where each trial under way stands."""
+        now = monotonic()
+        return tuple(self._standing_of(u, now) for u in self._under_way.values())
+
     def has_room(self) -> bool:
         """Find out whether a worker is free."""
         return self.n_running < self._pool.count_slots()
@@ -195,7 +212,8 @@ class DaskTrials:
         }
         preferred = self._ran.get(trial.query.configuration)
         future = self._pool.submit(evaluate, parameters, preferred)
-        self._under_way[future.task_run_id] = _UnderWay(trial, future, monotonic())
+        limit = self._limit_seconds if limit_seconds is None else limit_seconds
+        self._under_way[future.task_run_id] = _UnderWay(trial, future, monotonic(), limit)
         self._reports.follow(future.task_run_id, future.wrapped_future)
         future.wrapped_future.add_done_callback(
             lambda _, task_run_id=future.task_run_id: self._done.put((task_run_id, monotonic()))
@@ -262,6 +280,17 @@ class DaskTrials:
         self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
         return results
 
+    def _standing_of(self, under_way: _UnderWay, now: float) -> RunningTrial:
+        at = self._reports.step_of(under_way.future.task_run_id)
+        return RunningTrial(
+            number=under_way.trial.number,
+            path=under_way.trial.query.configuration.path,
+            seconds=max(now - (at.started if at else under_way.started), 0.0),
+            limit_seconds=under_way.limit_seconds,
+            step=(at.step if at else "") or "",
+            fold=at.fold if at else None,
+        )
+
     def _end(self, under_way: _UnderWay, at: float) -> Ended:
         """Return the outcome of a trial whose future is done since then."""
         self.n_task_runs += 1
@@ -280,7 +309,7 @@ class DaskTrials:
         self.n_task_runs += outcome.n_task_runs - 1
         if outcome.worker:
             _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
-        return Ended(under_way.trial, outcome)
+        return Ended(under_way.trial, outcome, task_run_id=str(under_way.future.task_run_id))
 
     def _end_unfit(self, unfit: _UnderWay, fault: WorkerFault) -> Ended:
         """Settle a trial that its worker could not begin or end."""
@@ -298,8 +327,10 @@ class DaskTrials:
         else:
             failure = report.failure
         self._pool.note_death(report.worker if report else None)
-        self._settle([lost], _final_state(failure))
-        return Ended(lost.trial, None, failure, self._has_left(lost.trial, report))
+        message = failure_message(failure, self._context.study, lost.trial.number)
+        self._settle([lost], _final_state(failure, message))
+        has_left = self._has_left(lost.trial, report)
+        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id))
 
     def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
         """Find out whether a lost trial was lost with its worker's nanny, which reports a death."""
@@ -332,10 +363,8 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
     return TrialOutcome(None, Failure("error", masked(str(state.message)), cost_seconds=seconds), 1)
 
 
-def _final_state(failure: Failure) -> State[Any]:
+def _final_state(failure: Failure, message: str) -> State[Any]:
     """Return the state of a task run whose trial's worker is gone."""
-    where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
-    message = where + failure.message
     if failure.kind == "timeout":
         return Failed(name="TimedOut", message=message)
     return Failed(message=message) if failure.kind == "memory" else Crashed(message=message)

@@ -1,7 +1,8 @@
 """Limits of trials, kept by the nannies of their workers, and what the nannies report.
 
-A nanny kills a worker whose trial is over a limit, and sees when one dies of itself. Only it knows
-why, and which step the trial was at: to Dask, the worker is gone.
+They say at which step a trial is when that changes, some twice a second at most. A nanny kills a
+worker whose trial is over a limit, and sees when one dies of itself. Only it knows why, and which
+step the trial was at: to Dask, the worker is gone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,12 @@ from prefect_tune.tasks.worker.limit_keeper import LimitKeeper
 from prefect_tune.tasks.worker.scheduler_marks import take_back
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
-__all__ = ["NannyReport", "NannyReports", "limits_kept"]
+__all__ = ["NannyReport", "NannyReports", "StepReport", "limits_kept"]
 
+_STEP_SECONDS = 0.5
+"""Least time between two reports of a nanny on the step of its trial."""
+_STEPS_A_SECOND = 64
+"""Of such reports from all nannies together, at most: they are all for one scheduler."""
 _REPORT_SECONDS = 3.0
 """How long after a worker is gone there may be a report: its nanny looks ten times a second."""
 
@@ -39,9 +44,26 @@ class NannyReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StepReport:
+    """The step that a trial is at.
+
+    Attributes:
+        step: Name of the step; None before its first.
+        fold: Number of the fold; None before its first.
+        started: When the trial was started, by this process's monotonic clock, and later by the
+            seconds in which it waited for others.
+    """
+
+    step: str | None
+    fold: int | None
+    started: float
+
+
+@dataclass(slots=True)
 class _Followed:
     future: distributed.Future
     reports: SimpleQueue[NannyReport] = field(default_factory=SimpleQueue)
+    step: StepReport | None = None
 
 
 class NannyReports:
@@ -57,6 +79,11 @@ class NannyReports:
     def forget(self, task_run_id: UUID) -> None:
         """Take no more reports on a trial."""
         self._followed.pop(task_run_id, None)
+
+    def step_of(self, task_run_id: UUID) -> StepReport | None:
+        """Return the step that a followed trial is at, as far as that was said."""
+        followed = self._followed.get(task_run_id)
+        return None if followed is None else followed.step
 
     def wait_for(self, task_run_id: UUID, gone_since: float | None = None) -> NannyReport | None:
         """Wait a moment for the report on a followed trial, and forget the trial.
@@ -83,6 +110,10 @@ class NannyReports:
         followed = self._followed.get(UUID(message["trial"]))
         if followed is None:
             return
+        if "failure" not in message:
+            started = monotonic() - message["seconds"]
+            followed.step = StepReport(message["step"], message["fold"], started)
+            return
         failure = Failure.from_json(message["failure"])
         followed.reports.put(NannyReport(message["worker"], failure))
         # Dask would start it again, on a worker that comes back under the same address.
@@ -91,13 +122,20 @@ class NannyReports:
 
 @contextmanager
 def limits_kept(
-    client: distributed.Client, flow_run_id: UUID, limits: TrialLimits
+    client: distributed.Client, flow_run_id: UUID, limits: TrialLimits, n_workers: int = 1
 ) -> Iterator[NannyReports]:
     """Keep the trials of a flow run within limits, on all workers of a client's scheduler.
 
     What flows that were killed have left on the scheduler goes, too.
+
+    Args:
+        client: Of the scheduler.
+        flow_run_id: The flow run.
+        limits: The limits.
+        n_workers: How many workers report, about.
     """
-    keeper = LimitKeeper(str(flow_run_id), limits, client.id)
+    tell_seconds = max(_STEP_SECONDS, n_workers / _STEPS_A_SECOND)
+    keeper = LimitKeeper(str(flow_run_id), limits, client.id, tell_seconds)
     reports = NannyReports()
     client.run_on_scheduler(take_back, keeper.name)
     client.subscribe_topic(keeper.topic, reports.receive)

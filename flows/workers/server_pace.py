@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import StateType
 from prefect_tune.flows.progress import Observer
 from prefect_tune.tasks.evaluate import Report
 
-__all__ = ["ServerPace"]
+__all__ = ["OutageNote", "ServerPace"]
 
 _LAG_ALLOWED = 1_000
 """Most task runs reported and not yet recorded: three events each, in a queue of 10,000."""
@@ -27,6 +27,23 @@ _FINAL = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CA
 _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
 
+class OutageNote:
+    """Says once that the server is away.
+
+    Args:
+        observer: Gets the note.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer, self._is_said = observer, False
+
+    def say(self, error: Exception) -> None:
+        """Say it, unless it was said."""
+        if not self._is_said:
+            self._is_said = True
+            self._observer.note(f"the Prefect server does not answer ({error}); the study goes on")
+
+
 class ServerPace:
     """Decides which task runs to report to the server, and when to let it catch up first.
 
@@ -34,16 +51,21 @@ class ServerPace:
         task_runs: Which task runs the user asked for; `auto` for as many as the server can take.
         flow_run_id: The flow run whose task runs are counted.
         observer: Gets a note when fewer are reported.
+        outage: Says that the server is away; one of its own when left out.
     """
 
     def __init__(
-        self, task_runs: Report | Literal["auto"], flow_run_id: UUID, observer: Observer
+        self,
+        task_runs: Report | Literal["auto"],
+        flow_run_id: UUID,
+        observer: Observer,
+        outage: OutageNote | None = None,
     ) -> None:
         self._task_runs, self._flow_run_id, self._observer = task_runs, flow_run_id, observer
+        self._outage = outage or OutageNote(observer)
         self._level = 0
         self._counted_at = 0
         self._lag = 0
-        self._is_lost = False
 
     @property
     def report(self) -> Report:
@@ -95,11 +117,7 @@ class ServerPace:
         try:
             return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows
-            if not self._is_lost:
-                self._observer.note(
-                    f"the Prefect server does not answer ({error}); the study goes on"
-                )
-            self._is_lost = True
+            self._outage.say(error)
             return 0
 
     def _count_recorded(self) -> int:

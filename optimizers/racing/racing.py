@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.racing.behind import is_behind, is_behind_on_part
 from prefect_tune.optimizers.racing.stretches import stretches_of
 from prefect_tune.optimizers.racing.told_evaluation import (
@@ -24,6 +24,7 @@ from prefect_tune.optimizers.racing.told_evaluation import (
     failed_later,
     joined,
 )
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
@@ -118,9 +119,9 @@ class Racing(Optimizer):
         total = sum(known.values())
         return {n: weight / total for n, weight in known.items()} if total else super().weights
 
-    def begin_with(self, start: Iterable[Configuration]) -> None:
+    def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
         """Let these race first, in their order."""
-        self.inner.begin_with(start)
+        self.inner.begin_with(start, name)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Take an ask of an earlier process; a first stretch was an ask of the method inside."""
@@ -156,12 +157,19 @@ class Racing(Optimizer):
             if self.history.pending:  # one of them may keep up
                 raise NotYet from None
             raise
-        self.memo = self.inner.memo
+        self.memo, self._because = self.inner.memo, self.inner.reason
         return query if self._is_first_whole() else self._stretches[0].of(query)
 
     def _next_stretch(self, i: int) -> Query:
         k = self._number_of(self._last(i).query)
-        return self._stretches[k + 1].of(self.inner.history[i].query)
+        ran, rest = self._stretches[k], self._stretches[k + 1]
+        if ran.subset < 1:
+            follows = "all rows of it follow" if rest.folds else "all rows follow"
+            said = f"kept up on a part of the rows, so {follows}"
+        else:
+            said = "kept up on its first fold, so the others follow"
+        self._because = Reason("race", said)
+        return rest.of(self.inner.history[i].query)
 
     def _gathers(self, budget: Budget) -> bool:
         """Return whether more looks at parts of the rows come first, and then the best goes on."""

@@ -6,17 +6,29 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import packages_distributions, version
+from platform import python_version
 from typing import Any
 
 from prefect_tune.tasks.fitting.own_code import digest_of_own
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["installed_version", "library_of"]
+__all__ = ["installed_version", "library_of", "session_versions"]
 
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
 _NUMERIC = ("numpy", "scipy")
 """Their solvers decide results of all others."""
+_OF_A_SESSION = (
+    "prefect-tune",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "pandas",
+    "prefect",
+    "dask",
+    "ConfigSpace",
+)
+"""Distributions that a study depends on, whatever it searches."""
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
@@ -98,3 +110,16 @@ def installed_version(package: str) -> str:
             "into the file of the space"
         )
     return version(names[0])
+
+
+def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of Python and of the packages that a session of a study runs with.
+
+    Args:
+        required: Packages that its algorithms need besides.
+
+    Raises:
+        ValueError: If one of these is not installed.
+    """
+    versions = {"python": python_version(), **{name: version(name) for name in _OF_A_SESSION}}
+    return versions | {package: installed_version(package) for package in sorted(set(required))}

@@ -12,7 +12,9 @@ import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import psutil
@@ -66,20 +68,27 @@ class LimitKeeper(NannyPlugin):
     """Nanny plugin that keeps the trials of one flow run within their limits.
 
     What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
-    the `worker`'s address, and the `failure` as the trial will have it.
+    the `worker`'s address, and the `failure` as the trial will have it. In place of that, where it
+    was at another step before, the event has the `step` and `fold` of a trial, and its `seconds`.
 
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
         limits: The limits.
         client: Id of the flow's Dask client; once that is gone, the plugin goes, and with it a
             trial under way.
+        tell_seconds: Least time between two events that say at which step a trial is.
     """
 
     restart = False
 
-    def __init__(self, flow_run: str, limits: TrialLimits, client: str) -> None:
+    def __init__(
+        self, flow_run: str, limits: TrialLimits, client: str, tell_seconds: float = 0.5
+    ) -> None:
         self.name = self.topic = mark_of(flow_run, client)
-        self._flow_run, self._limits = flow_run, limits
+        self._flow_run, self._limits, self._tell_seconds = flow_run, limits, tell_seconds
+        self._told: tuple[Any, ...] = ()
+        self._told_at = -inf
+        self._telling: asyncio.Task[None] | None = None
         self._worker: _Worker | None = None
         self._loops: tuple[asyncio.Task[None], ...] = ()
 
@@ -92,7 +101,7 @@ class LimitKeeper(NannyPlugin):
 
     def teardown(self, nanny: Any) -> None:  # noqa: ARG002 - the interface's
         """Stop looking, and end what trials have started and left."""
-        for loop in self._loops:
+        for loop in (*self._loops, *([self._telling] if self._telling else [])):
             loop.cancel()
         if self._worker is not None:
             self._worker.tree.end_below(self._worker.before)
@@ -153,6 +162,23 @@ class LimitKeeper(NannyPlugin):
             )
             message = f"took more than {limit_seconds:.4g} s {of} with --trial-timeout)"
             await self._end_trial(nanny, self._worker, note, "timeout", message)
+        else:
+            self._tell_step(nanny, note, seconds)
+
+    def _tell_step(self, nanny: Any, note: Mapping[str, Any], seconds: float) -> None:
+        """Tell the flow at which step a trial is, if it is another; limits do not wait for that."""
+        step = note["trial"], note.get("step"), note.get("fold")
+        is_new = step != self._told and monotonic() - self._told_at >= self._tell_seconds
+        if not is_new or (self._telling is not None and not self._telling.done()):
+            return
+        self._told, self._told_at = step, monotonic()
+        word = dict(zip(("trial", "step", "fold"), step, strict=True))
+        word |= {"worker": note["worker"], "seconds": seconds}
+        self._telling = asyncio.create_task(self._publish(nanny, word))
+
+    async def _publish(self, nanny: Any, word: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # the next one may arrive
+            await nanny.scheduler.log_event(topic=self.topic, msg=word)
 
     async def _end_trial(
         self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str

@@ -198,6 +198,18 @@ class OptimizerContract:
             asked.append(queries)
         assert asked[0] == asked[1]
 
+    def test_it_says_why_it_asks(self) -> None:
+        optimizer = self.make(mixed_space())
+        assert optimizer.reason is None
+        for number in range(12):
+            query = optimizer.ask(Budget(number, 12 - number))
+            reason = optimizer.reason
+            assert reason is not None
+            assert reason.phase
+            assert reason.text
+            assert "\n" not in reason.phase + reason.text
+            optimizer.tell(told(number, query, loss_of(query)))
+
     def test_pending_queries_differ_from_one_another(self) -> None:
         optimizer = self.make(mixed_space())
         self.run(optimizer, 6)
@@ -330,6 +342,7 @@ class OptimizerContract:
         for _ in range(3):
             with pytest.raises(NotYet):
                 asked.ask(Budget(trials_left=0))
+        assert asked.reason == twin.reason
         for optimizer in (asked, twin):
             for number, query in enumerate(queries):
                 optimizer.tell(told(number, query, 4.0 - number))

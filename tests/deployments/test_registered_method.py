@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import pytest
 from command_line import CommandLine
 from inputs import write_table
+from prefect.utilities.callables import parameter_schema
 
+from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS, Method, Optimizer, Query, SpaceExhausted, register
 from prefect_tune.optimizers.registry import _METHODS
 from prefect_tune.optimizers.space.configuration import default_configuration
@@ -104,6 +106,10 @@ def test_the_help_names_it(run) -> None:
     assert "flash,admm,fabolas,smac,tpe,random,walk]" in "".join(
         run("compare", "--help").stdout.split()
     )
+
+
+def test_a_deployment_that_is_made_now_lets_people_choose_it() -> None:
+    assert "walk" in parameter_schema(tune).properties["method"]["anyOf"][0]["enum"]
 
 
 def test_other_methods_name_it_where_there_are_constraints(run, data) -> None:

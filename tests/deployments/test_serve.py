@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prefect_api import client_of, flow_runs
+from prefect_api import artifacts, client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 
 from prefect_tune.deployments.serve import declared_deployments
@@ -70,6 +70,9 @@ def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_ho
     flow_run = next(r for r in flow_runs() if r.deployment_id is not None)
     assert flow_run.state_name == "Completed"
     study = str(flow_run.id)
+    assert set(flow_run.tags) == {"tune", "healthcare", f"study:{study}", "method:flash"}
+    nights = {a.key for a in artifacts(flow_run.id)}  # of one key each, for their history
+    assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary", "trials")}
     summary = run_json("show", study, home=home)
     assert (summary["state"], summary["n_trials"], summary["data"]) == (
         "complete",

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from worlds import mixed_space
 
+from prefect_tune.flows.following.incumbent_curve import CurvePoint, IncumbentCurve
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
@@ -20,6 +22,7 @@ from prefect_tune.optimizers import (
     Failure,
     NotYet,
     Query,
+    Reason,
     SpaceExhausted,
     Trial,
 )
@@ -42,6 +45,8 @@ class WrittenStudy:
     ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
     optimizer: Any = field(default_factory=lambda: _method(can_go_on=False))
     told: list[Trial] = field(default_factory=list)
+    task_runs: list[str] = field(default_factory=list)
+    curve: IncumbentCurve = field(default_factory=IncumbentCurve)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
     trial_seconds: float | None = None
@@ -99,8 +104,10 @@ class WrittenStudy:
         for number in self.numbers("running"):
             self.put_back(self.trials[number])
 
-    def tell(self, trial: Trial) -> None:
+    def tell(self, trial: Trial, task_run_id: str) -> None:
         self.told.append(self._set(trial))
+        self.task_runs.append(task_run_id)
+        self.curve.add(self.spent, trial.loss or 9.0)
 
     def numbers(self, state: str) -> list[int]:
         return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
@@ -131,6 +138,10 @@ class WrittenPool:
     @property
     def n_running(self) -> int:
         return len(self.under_way)
+
+    @property
+    def standing(self) -> tuple[RunningTrial, ...]:
+        return tuple(RunningTrial(t.number, ("unit", "svm"), 1.0, 9.0) for t in self.under_way)
 
     def has_room(self) -> bool:
         return self.n_running < self.n_slots - len(self.benched)
@@ -167,7 +178,8 @@ class WrittenPool:
 
 def _method(*, can_go_on: bool) -> Any:
     objective = SimpleNamespace(n_folds=5)
-    return SimpleNamespace(can_go_on=can_go_on, notes=(), objective=objective)
+    reason = Reason("design", "one of 4 paths")
+    return SimpleNamespace(can_go_on=can_go_on, notes=(), objective=objective, reason=reason)
 
 
 def _error() -> Any:
@@ -176,7 +188,9 @@ def _error() -> Any:
 
 def _ended(trial: Trial, fate: str) -> Ended:
     if fate == "complete":
-        return Ended(trial, TrialOutcome(Evaluation(1.0), None, 1))
+        return Ended(
+            trial, TrialOutcome(Evaluation(1.0), None, 1), task_run_id=f"run {trial.number}"
+        )
     if fate == "fails":
         return Ended(trial, TrialOutcome(None, Failure("error", "no rows"), 1))
     if fate == "store lost":
@@ -194,7 +208,7 @@ class Heard:
 
     notes: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
-    n_running: list[int] = field(default_factory=list)
+    ticks: list[Progress] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -204,7 +218,7 @@ class Heard:
         self.trials.append(trial)
 
     def tick(self, progress: Progress) -> None:
-        self.n_running.append(progress.n_running)
+        self.ticks.append(progress)
 
 
 class Pace:
@@ -252,6 +266,20 @@ def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
     assert done.pool.most == 2
     assert [t.number for t in done.heard.trials] == [0, 1, 2, 3, 4]
+
+
+def test_followers_see_what_runs_the_phase_of_the_method_what_is_left_and_the_incumbents() -> None:
+    done = Searched(trials=5)
+    first, last = done.heard.ticks[0], done.heard.ticks[-1]
+    assert [(r.number, r.path, r.limit_seconds) for r in first.running] == [(1, ("unit", "svm"), 9)]
+    assert {progress.phase for progress in done.heard.ticks} == {"design"}
+    assert first.seconds_left == 4.0  # a second for each
+    assert last.seconds_left == 0.0
+    assert last.curve == (CurvePoint(1, 1.0),)
+
+
+def test_the_task_run_of_a_trial_is_told_with_it() -> None:
+    assert Searched(trials=3).study.task_runs == ["run 0", "run 1", "run 2"]
 
 
 def test_the_others_do_not_wait_for_a_slow_trial() -> None:
@@ -412,7 +440,7 @@ def test_starts_that_were_cut_are_no_deaths() -> None:
 def test_no_trial_is_started_while_the_server_is_behind() -> None:
     done = Searched(trials=6, pace=Pace(behind_after=2, looks=2))
     assert done.study.numbers("complete") == list(range(6))
-    assert 0 in done.heard.n_running[:-1]
+    assert 0 in [progress.n_running for progress in done.heard.ticks[:-1]]
 
 
 @dataclass

@@ -15,6 +15,7 @@ from prefect_tune.optimizers import (
     Objective,
     Optimizer,
     Query,
+    Reason,
     Trial,
     UnknownName,
 )
@@ -239,3 +240,12 @@ def test_a_method_that_says_nothing_else_has_no_notes_and_the_final_model_of_its
     optimizer.tell(trial)
     assert tuple(optimizer.notes) == ()
     assert optimizer.refit(trial) == trial.refit_query == replace(trial.query, epochs=2)
+
+
+def test_a_method_that_gives_no_reason_has_its_name_for_one() -> None:
+    optimizer = Draw(mixed_space(), 0)
+    assert optimizer.reason is None
+    optimizer.ask(Budget())
+    assert optimizer.reason == Reason("draw")
+    with pytest.raises(ValueError, match="names the phase"):
+        Reason("")

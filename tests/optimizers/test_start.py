@@ -13,6 +13,7 @@ from prefect_tune.optimizers import (
     Optimizer,
     Query,
     Racing,
+    Reason,
     make_optimizer,
     replay,
 )
@@ -69,6 +70,21 @@ def test_it_is_too_late_once_something_was_asked_for() -> None:
 
 def test_they_race_like_all_others() -> None:
     racing = Racing(made("random"))
-    racing.begin_with(known(2))
+    racing.begin_with(known(2), "portfolio")
     assert racing.ask(Budget()) == Query(known(2)[0])
     assert racing.ask(Budget()) == Query(known(2)[1], folds=1)
+    assert racing.reason == Reason("portfolio", "2nd of 2 known configurations")
+
+
+def test_which_of_them_an_ask_is_for_is_its_reason_and_then_the_method_has_its_own() -> None:
+    optimizer = made("random")
+    optimizer.begin_with(known(2))
+    said = []
+    for _ in range(3):
+        optimizer.ask(Budget())
+        said.append(optimizer.reason)
+    assert said == [
+        Reason("known configurations", "1st of 2 known configurations"),
+        Reason("known configurations", "2nd of 2 known configurations"),
+        Reason("random", "drawn from the whole space"),
+    ]

@@ -26,6 +26,7 @@ from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations, 
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.reason import Reason, ordinal
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
@@ -35,6 +36,14 @@ from prefect_tune.optimizers.trials.capacity import capacity
 __all__ = ["Admm"]
 
 Array = NDArray[np.floating[Any]]
+
+_SOLVERS = {
+    "bandit": "Thompson sampling",
+    "linear": "Thompson sampling of a linear model",
+    "bo": "expected improvement",
+    "random": "chance",
+}
+_STALLED = Reason("random", "an iteration found nothing new")
 
 
 class Admm(Optimizer):
@@ -87,6 +96,9 @@ class Admm(Optimizer):
             first = next((c for c in self._first if c not in self.history.asked), None)
             if first is not None:
                 state.path = first.path
+                place, n_first = self._first.index(first) + 1, len(self._first)
+                said = f"{ordinal(place)} of {n_first}, before the first iteration"
+                self._because = Reason("first paths", said)
                 return Query(first)
             self._begin_theta(self._best_path(observed))
         while True:
@@ -95,16 +107,26 @@ class Admm(Optimizer):
                 query = self._theta_min(observed, effort, rng)
                 if query is not None:
                     state.asked += 1
+                    said = "hyperparameters of its path"
+                    self._because = self._of_block("theta-min", said, effort)
                     return query
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
                 state.asked += 1
+                said = f"path by {_SOLVERS[self.options.z_solver]}"
+                self._because = self._of_block("z-min", said, effort)
                 return Query(configuration)
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
+                self._because = _STALLED
                 return Query(self._unseen(rng))
+
+    def _of_block(self, block: str, what: str, effort: int) -> Reason:
+        """Return the reason of an ask of one of the two sub-problems."""
+        iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
+        return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
         """Return I + t F, at most the largest (adaptive ADMM, section 5)."""

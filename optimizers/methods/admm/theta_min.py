@@ -115,7 +115,8 @@ class ThetaMin:
         is_share = np.isfinite(self.objective.upper - self.objective.lower)
         objective = Objective("augmented", "", 0.0 if is_share else -np.inf, min(of_failures))
         options = SmacOptions(n_startup=_N_INITIAL, failure_cost="bound")
-        return ForestSearch(self._subspace(path), objective, options).propose(on_path, rng)
+        query, _ = ForestSearch(self._subspace(path), objective, options).propose(on_path, rng)
+        return query
 
     def _improving(
         self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator

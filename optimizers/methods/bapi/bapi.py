@@ -191,6 +191,7 @@ class Bapi(Optimizer):
 
     def _ordered(self, order: Order, rng: np.random.Generator) -> Query:
         configuration = order.configuration or self.begin(rng)
+        self._because = order.because
         is_iterative = trains_in_epochs(configuration, self.space, self.objective)
         return Query(configuration, epochs=order.epochs if is_iterative else None)
 

@@ -20,6 +20,7 @@ from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
 from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait, clipped
 from prefect_tune.optimizers.methods.bapi.stopping import enough_epochs, verdict
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
@@ -38,6 +39,12 @@ _LOOKS_A_STRETCH = 5
 """Of a stretch, the least time in looks of the planner, so that these stay a small part."""
 _WORTHWHILE = 0.1
 """Of epsilon: the gain for which trainings go on where only trials end a study."""
+_STARTED = Reason("start", "begun: a new configuration")
+_PROMOTED = Reason("start", "gone on with: among the best after as many epochs")
+_STILL_WINS = Reason("training", "gone on with: it may still win")
+_PLANNED = Reason("plan", "begun: of the plan that promises most for what is left of the budget")
+_THAWED = Reason("plan", "gone on with: of the plan that promises most for what is left")
+_ENDED = Reason("end", "gone on with: the best so far, trained to the end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,12 @@ class Order:
     Attributes:
         configuration: None for a random one that is new.
         epochs: From its start.
+        because: Why, for people.
     """
 
     configuration: Configuration | None
     epochs: int
+    because: Reason
 
 
 @dataclass
@@ -148,9 +157,9 @@ class Turn:
         if isinstance(affordable, Wait | Done):
             return None
         if isinstance(affordable, GoOn):
-            return Order(affordable.configuration, affordable.epochs)
+            return Order(affordable.configuration, affordable.epochs, _PROMOTED)
         # A random model may have no epochs: the plan knows which can be had in part.
-        return Order(None, affordable.epochs) if affordable == step else None
+        return Order(None, affordable.epochs, _STARTED) if affordable == step else None
 
     def of_undecided(self) -> Order | None:
         """Return the training that goes on, of those told that were not decided on yet."""
@@ -167,7 +176,7 @@ class Turn:
                 continue
             epochs = self._decided(curve, target, belief)
             if epochs is not None:
-                return self._ordered(curve.configuration, curve.done, epochs)
+                return self._ordered(curve.configuration, curve.done, epochs, _STILL_WINS)
         return None
 
     def of_plan(self) -> Order | None:
@@ -187,11 +196,12 @@ class Turn:
         entry = planning.chosen(entries, spent)
         configuration = planning.prospects.configuration(entry.number)
         done = int(planning.prospects.done[entry.number])
+        because = _THAWED if done else _PLANNED
         if done:
             self.memo["thawed"] = self.memo.get("thawed", 0) + 1
         if self.settings.trains_in_full or not planning.prospects.is_divisible[entry.number]:
-            return Order(configuration, entry.epochs)
-        return self._ordered(configuration, done, entry.epochs)
+            return Order(configuration, entry.epochs, because)
+        return self._ordered(configuration, done, entry.epochs, because)
 
     def of_best(self) -> Order | None:
         """Return the best configuration, to be trained to the end if none was."""
@@ -204,14 +214,16 @@ class Turn:
         left, n_workers = self.budget.seconds_left, self.budget.n_workers
         whole = GoOn(best.configuration, self.t_max)
         step = clipped(whole, self.curves.values(), left, n_workers)
-        return Order(best.configuration, step.epochs) if isinstance(step, GoOn) else None
+        return Order(best.configuration, step.epochs, _ENDED) if isinstance(step, GoOn) else None
 
-    def _ordered(self, configuration: Configuration | None, done: int, epochs: int) -> Order:
+    def _ordered(
+        self, configuration: Configuration | None, done: int, epochs: int, because: Reason
+    ) -> Order:
         """Return the next stretch of a training, whose target is noted."""
         self.memo.setdefault("targets", {})
         self.memo["targets"] = {**self.memo["targets"], str(len(self.history)): epochs}
         ahead = max(self.quantum if done else self.first_look, self._epochs_of_looks(configuration))
-        return Order(configuration, min(epochs, done + ahead))
+        return Order(configuration, min(epochs, done + ahead), because)
 
     def _epochs_of_looks(self, configuration: Configuration | None) -> int:
         """Return the epochs of a stretch that takes long enough to be worth its look.

@@ -39,7 +39,10 @@ class Bohb(Hyperband):
         """
         is_random = rng.random() < self.options.random_share
         proposed = None if is_random else self._by_model(rng)
-        return super().begin(rng) if proposed is None else proposed
+        if proposed is None:
+            return super().begin(rng)
+        self._drawn = "more like the good results than like the others"
+        return proposed
 
     @property
     def modelled(self) -> tuple[list[Trial], list[Trial]] | None:

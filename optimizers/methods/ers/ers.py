@@ -8,6 +8,7 @@ import numpy as np
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.ers.declaration import ERS
 from prefect_tune.optimizers.methods.esmbo.esmbo import Esmbo
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 
@@ -25,4 +26,5 @@ class EnsembledRandomSearch(Esmbo):
         return self._notes_on_examples()
 
     def _next(self, rng: np.random.Generator) -> Configuration:
+        self._because = Reason("random", "drawn from the whole space")
         return new_configuration(self.space, self.history.asked, rng)

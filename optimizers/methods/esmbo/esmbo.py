@@ -16,6 +16,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.esmbo.declaration import ESMBO
 from prefect_tune.optimizers.methods.jopt.jopt import Array, Jopt
+from prefect_tune.optimizers.reason import ordinal
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.agnostic import best_frequencies
 from prefect_tune.optimizers.trials.trial import Trial
@@ -102,6 +103,10 @@ class Esmbo(Jopt):
                 risks[row] = told[place]
                 place += 1
         return risks, self._n_asks % self.options.n_histories
+
+    def _said(self, number: int) -> str:
+        n = self.options.n_histories
+        return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
 
     def _risks(self, trials: Sequence[Trial]) -> Array:
         """Return the risks of trials with a loss, shape (n, N)."""

@@ -34,6 +34,7 @@ from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
     default_configuration,
@@ -56,6 +57,10 @@ _LEAST_LOSSES = 3
 """Before there are so many, nothing can be learned."""
 _PATH_DRAWS = 20
 """Of paths with a model, before any other is taken."""
+_BEGUN = Reason("first design", "a new configuration")
+_PROMOTED = Reason("first design", "among the best so far, on more rows")
+_UNLEARNED = Reason("random", "too few results for a Gaussian process")
+_WHOLE = Reason("confirm", "the best so far, on all rows")
 
 
 class Fabolas(Optimizer):
@@ -181,11 +186,13 @@ class Fabolas(Optimizer):
         if not knows_enough or left is None or left > budget.seconds_spent:
             step = self._design.next(self.history, may_begin=may_begin)
             if isinstance(step, Begin):
+                self._because = _BEGUN
                 try:
                     return self._query(self._begun(step, rng), step.share)
                 except SpaceExhausted:
                     step = self._design.next(self.history, may_begin=False)
             if isinstance(step, GoOn):
+                self._because = _PROMOTED
                 return self._query(step.configuration, step.share)
         if knows_enough:
             return self._learned(budget, seen, rng)
@@ -194,6 +201,7 @@ class Fabolas(Optimizer):
     def _unlearned(self, rng: np.random.Generator, *, may_begin: bool) -> Query:
         """Return a new configuration, or one that is to be seen on all rows, the best first."""
         nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        self._because = _UNLEARNED
         if may_begin:
             try:
                 configuration = new_configuration(self.space, self.history.asked, rng)
@@ -205,6 +213,7 @@ class Fabolas(Optimizer):
         with_loss = sorted((t for t in told if t.loss is not None), key=lambda t: t.loss or 0.0)
         if may_begin or len(in_full) < self.recipe.n_confirmed:
             for trial in [*with_loss, *(told if may_begin else ())]:
+                self._because = _WHOLE
                 return Query(trial.query.configuration)
         if self.history.pending:
             raise NotYet
@@ -240,6 +249,7 @@ class Fabolas(Optimizer):
             prediction = self._predicted(proposal, belief, alone)
             full[str(len(self.history))] = prediction.to_json()
         closed = deciding is alone
+        self._because = proposal.because
         models = proposal.models or memo.get("models", {})
         self.memo = {**kept, "full": full, "models": models, "closed": closed}
         return proposal.query

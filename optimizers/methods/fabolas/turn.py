@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
 from prefect_tune.optimizers.methods.fabolas.gate import VAGUE
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.optimizer import NotYet
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
@@ -41,6 +42,20 @@ _FEW_FULL = 5
 """Full evaluations that are made because subsets have told nothing."""
 _RESERVED = 1.3
 """Time that is kept for confirmations, as a multiple of their predicted seconds."""
+_CONFIRM = Reason("confirm", "predicted best, on all rows before the budget ends")
+_VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
+_SOUGHT: Mapping[Acquisition, Reason] = {
+    "gain": Reason("information", "tells most about the best configuration"),
+    "gain_per_cost": Reason(
+        "information per second", "tells most about the best configuration on all rows per second"
+    ),
+    "divergence_per_cost": Reason(
+        "information per second", "tells most about the best configuration on all rows per second"
+    ),
+    "improvement": Reason(
+        "expected improvement", "largest expected improvement by a Gaussian process"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +65,14 @@ class Proposal:
     Attributes:
         query: The query.
         reason: confirm, verify, search, or improve.
+        because: The same for people.
         models: Probability that the best pipeline has a model algorithm, by its id, where the
             minimiser was sought.
     """
 
     query: Query
     reason: str
+    because: Reason
     models: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -103,14 +120,15 @@ class Turn:
         unconfirmed = [c for c in self._unconfirmed() if self._fits(c, 1.0)]
         may_begin = self.budget.trials_left != 0 or not self.recipe.n_confirmed
         if unconfirmed and (not may_begin or self._is_late(unconfirmed)):
-            return Proposal(Query(unconfirmed[0]), "confirm")
+            return Proposal(Query(unconfirmed[0]), "confirm", _CONFIRM)
         if not may_begin:
             if self.history.pending:
                 raise NotYet
             raise SpaceExhausted("all configurations of the budget were begun, and have ended")
         doubtful = self._doubtful()
         if doubtful is not None and self._is_paid(doubtful):
-            return Proposal(Query(self.standing.trials[doubtful].query.configuration), "verify")
+            configuration = self.standing.trials[doubtful].query.configuration
+            return Proposal(Query(configuration), "verify", _VERIFY)
         return self._searched()
 
     def _unconfirmed(self) -> list[Configuration]:
@@ -205,9 +223,9 @@ class Turn:
             for trial in self.standing.trials[:_BEST]:
                 configuration = trial.query.configuration
                 if configuration not in self._asked_in_full and self._fits(configuration, 1.0):
-                    return Proposal(Query(configuration), "verify", models)
+                    return Proposal(Query(configuration), "verify", _VERIFY, models)
         for query in self._queries(found, shares):
-            return Proposal(query, reason, models)
+            return Proposal(query, reason, _SOUGHT[acquisition], models)
         if self.history.pending:
             raise NotYet
         name = self.inputs.candidates.space.name

@@ -24,6 +24,7 @@ from prefect_tune.optimizers.methods.flash.scores import ranked
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.shared_steps import shared_choices, untried_variants
+from prefect_tune.optimizers.reason import Reason, two_digits
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
@@ -31,6 +32,11 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.capacity import capacity
 
 __all__ = ["Flash"]
+
+_SHARED = Reason(
+    "shared steps", "the best so far with another value of a step that all paths share"
+)
+_NOTHING_ELSE = Reason("random", "no other path has anything new")
 
 
 class Flash(Optimizer):
@@ -75,10 +81,11 @@ class Flash(Optimizer):
             if phase == 3:
                 return self._tuned(rng)
             if phase == 2 and (variant := self._variant()) is not None:
+                self._because = _SHARED
                 return Query(variant)
-            paths = self._design_left(rng) if phase == 1 else self._ranked_paths(rng)
-            return Query(self._configuration(paths, rng))
+            return Query(self._designed(rng) if phase == 1 else self._most_promising(rng))
         except SpaceExhausted:
+            self._because = _NOTHING_ELSE
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _phase(self, budget: Budget) -> int:
@@ -104,20 +111,43 @@ class Flash(Optimizer):
             )
         return 3
 
-    def _design_left(self, rng: np.random.Generator) -> list[int]:
-        assert self._decided.design is not None  # noqa: S101 - made by the first ask
-        return rest_of_design(self._decided.design, self.options, self._models, self.history, rng)
+    def _designed(self, rng: np.random.Generator) -> Configuration:
+        """Return the next configuration of the design.
 
-    def _ranked_paths(self, rng: np.random.Generator) -> list[int]:
-        """Return the paths by falling EIPS, those that must wait for all others at the end.
+        Raises:
+            SpaceExhausted: If there is none.
+        """
+        design = self._decided.design
+        assert design is not None  # noqa: S101 - made by the first ask
+        paths = rest_of_design(design, self.options, self._models, self.history, rng)
+        _, configuration = self._first_new(paths, rng)
+        said = f"one of {len(design)} paths that tell most about all {len(self._models.table):,}"
+        self._because = Reason("design", said)
+        return configuration
+
+    def _most_promising(self, rng: np.random.Generator) -> Configuration:
+        """Return a configuration of the path of largest EIPS that need not wait for all others.
 
         These are paths under way, and with default values those that have run: what more values
         of a path are worth is for Phase 3 to find out.
+
+        Raises:
+            SpaceExhausted: If there is none.
         """
-        scores = self._models.scores.log_eips(self.history)
+        log_ei, log_cost = self._models.scores.terms(self.history)
+        scores = log_ei - log_cost
         waits = self.history if self.options.start == "defaults" else self.history.pending
         scores[self._models.table.numbers_of(waits)] -= np.ptp(scores) + 1
-        return ranked(scores, rng)
+        i, configuration = self._first_new(ranked(scores, rng), rng)
+        per_second = "" if self.options.cost == "none" else " per second"
+        phase, gain = f"expected improvement{per_second}", two_digits(float(np.exp(log_ei[i])))
+        gain += " points" if self.objective.unit == "percent" else ""
+        # The other rules divide by what is no time.
+        is_time = self.options.cost == "steps"
+        seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if is_time else ""
+        said = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
+        self._because = Reason(phase, said)
+        return configuration
 
     def _variant(self) -> Configuration | None:
         """Return the best so far with another value of what all paths share, if one is untried.
@@ -135,8 +165,10 @@ class Flash(Optimizer):
             self._decided.shared = shared_choices(self.space, best)
         return variant
 
-    def _configuration(self, paths: Iterable[int], rng: np.random.Generator) -> Configuration:
-        """Return new hyperparameters for the first of the paths that has any.
+    def _first_new(
+        self, paths: Iterable[int], rng: np.random.Generator
+    ) -> tuple[int, Configuration]:
+        """Return the first of the paths that has new hyperparameters, and these.
 
         Raises:
             SpaceExhausted: If none of them has.
@@ -144,9 +176,9 @@ class Flash(Optimizer):
         asked, table = self.history.asked, self._models.table
         for i in paths:
             if self.options.start == "defaults" and table.default(i) not in asked:
-                return table.default(i)
+                return i, table.default(i)
             try:
-                return new_configuration(self.space, asked, rng, table.paths[i])
+                return i, new_configuration(self.space, asked, rng, table.paths[i])
             except SpaceExhausted:
                 continue
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
@@ -155,7 +187,8 @@ class Flash(Optimizer):
         """Return the next query of Phase 3."""
         if self._decided.subspace is None:
             self._prune(rng)
-        return self._tuning.propose(self.history, rng)
+        query, self._because = self._tuning.propose(self.history, rng)
+        return query
 
     def _prune(self, rng: np.random.Generator) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""

@@ -41,7 +41,12 @@ class PathScores:
         What is cached counts at its load time. Pending paths are taken to return what the model
         expects.
         """
-        return self._log_eips(history, self._xi, once=True)
+        log_ei, log_cost = self.terms(history)
+        return log_ei - log_cost
+
+    def terms(self, history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ln of the expected improvement, and of what divides it, of shape (B,) each."""
+        return self._terms(history, self._xi, once=True)
 
     def log_eips_of_many_runs(self, history: History) -> NDArray[np.float64]:
         """Return `log_eips` of many runs with other values, with xi = 0, shape (B,).
@@ -49,13 +54,16 @@ class PathScores:
         Nothing is cached for them, and a path that is expensive but good must stay: the paper's
         logarithm of the time is taken.
         """
-        return self._log_eips(history, 0.0, once=False)
+        log_ei, log_cost = self._terms(history, 0.0, once=False)
+        return log_ei - log_cost
 
     def seconds(self, history: History) -> NDArray[np.float64]:
         """Return predicted seconds of the next run of each path, shape (B,)."""
         return self._cost.seconds(history, self._is_new(history))
 
-    def _log_eips(self, history: History, xi: float | None, *, once: bool) -> NDArray[np.float64]:
+    def _terms(
+        self, history: History, xi: float | None, *, once: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved
         trials, losses = told_losses(history, self._objective, failure_cost)
@@ -68,7 +76,7 @@ class PathScores:
         best = float(history.losses.min())
         log_ei = log_expected_improvement(model.mean(self._table.one_hot), deviation, best, margin)
         seconds = np.array([t.cost_seconds for t in trials])
-        return log_ei - self._log_cost(history, seen, seconds, once=once)
+        return log_ei, self._log_cost(history, seen, seconds, once=once)
 
     def _log_cost(
         self,

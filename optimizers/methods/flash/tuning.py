@@ -11,6 +11,7 @@ from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
 from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, LogCost
 from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.query import Query
@@ -48,18 +49,24 @@ class Tuning:
         self._space, self._subspace = space, subspace
         self._objective, self._options, self._cost = objective, options, cost
 
-    def propose(self, history: History, rng: np.random.Generator) -> Query:
-        """Return the next query.
+    def propose(self, history: History, rng: np.random.Generator) -> tuple[Query, Reason]:
+        """Return the next query, and why.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
         """
         outside = self._options.outside
-        search = self._outside if outside and rng.random() < outside else self._inside
+        is_outside = rng.random() < outside if outside else False
+        search = self._outside if is_outside else self._inside
         if isinstance(search, ForestSearch):
             power = self._options.cost_power or 0.0
-            return search.propose(history, rng, self._log_cost(history, search.candidates, power))
-        return search.propose(history, rng)
+            log_cost = self._log_cost(history, search.candidates, power)
+            query, reason = search.propose(history, rng, log_cost)
+        else:
+            query, reason = search.propose(history, rng)
+        surrogate = "forest" if isinstance(search, ForestSearch) else "densities"
+        where = "in the whole space" if is_outside else "among the paths that were kept"
+        return query, Reason(surrogate, f"{reason.text}, {where}")
 
     def _log_cost(self, history: History, space: CandidateSpace, power: float) -> LogCost | None:
         """Return ln of what divides the expected improvement of candidates.

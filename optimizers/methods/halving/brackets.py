@@ -55,12 +55,14 @@ class Bracket:
     Attributes:
         plan: How it begins.
         eta: One in so many goes on.
+        number: Its place among all brackets, from 0.
         runs: By rung from the plan's first one, the trials in the order of asking.
         is_closed: Whether it begins no more, though it is not full.
     """
 
     plan: Plan
     eta: int
+    number: int = 0
     runs: list[list[int]] = field(default_factory=list)
     is_closed: bool = False
 
@@ -135,12 +137,18 @@ class Brackets:
         """The rung on which the next new configuration begins."""
         return self._open().plan.first
 
+    def number_of(self, configuration: Configuration) -> int:
+        """Return the number of a configuration's bracket, from 0; a new one begins in the next."""
+        known = self._places.get(configuration)
+        return (known[0] if known else self._open()).number
+
     def _open(self) -> Bracket:
         """Return the bracket that takes the next new configuration."""
         if self._brackets and self._brackets[-1].takes_more:
             return self._brackets[-1]
         plan = self._plan(len(self._brackets))
-        return Bracket(plan, self._eta, [[] for _ in range(plan.first, self._n_rungs)])
+        runs: list[list[int]] = [[] for _ in range(plan.first, self._n_rungs)]
+        return Bracket(plan, self._eta, len(self._brackets), runs)
 
     def _enter(self, trial: Trial) -> None:
         configuration = trial.query.configuration

@@ -14,6 +14,7 @@ from prefect_tune.optimizers.methods.halving.brackets import Brackets, Plan
 from prefect_tune.optimizers.methods.halving.declaration import HALVING
 from prefect_tune.optimizers.methods.halving.fidelities import choose_rungs
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
@@ -40,6 +41,7 @@ class Halving(Optimizer):
         super().__init__(space, seed, objective, **options)
         self.rungs, self._reason = choose_rungs(space, self.objective, self.options)
         self.brackets = Brackets(len(self.rungs), self.options.eta, self.plan)
+        self._drawn = ""
 
     def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets are alike
         """Return how the bracket of that number begins."""
@@ -51,6 +53,7 @@ class Halving(Optimizer):
         Raises:
             SpaceExhausted: If there is none.
         """
+        self._drawn = "drawn at random"
         return new_configuration(self.space, self.history.asked, rng)
 
     @property
@@ -102,7 +105,7 @@ class Halving(Optimizer):
         nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
         if budget.trials_left != 0:
             try:
-                return self.rungs.query(self.begin(rng), self.brackets.first_rung)
+                return self._asked(self.begin(rng), self.brackets.first_rung, self._drawn)
             except SpaceExhausted as exhausted:
                 nothing_new = exhausted
         if (run := self.brackets.promotion(self.history, closing=True)) is not None:
@@ -113,4 +116,11 @@ class Halving(Optimizer):
 
     def _go_on(self, run: Trial) -> Query:
         configuration = run.query.configuration
-        return self.rungs.query(configuration, self.brackets.rung_above(configuration))
+        rung = self.brackets.rung_above(configuration)
+        return self._asked(configuration, rung, "among the best of the rung below")
+
+    def _asked(self, configuration: Configuration, rung: int, why: str) -> Query:
+        """Return the query of a configuration on a rung, from 0, and say why."""
+        bracket, n_rungs = self.brackets.number_of(configuration) + 1, len(self.rungs)
+        self._because = Reason(f"bracket {bracket}, rung {rung + 1} of {n_rungs}", why)
+        return self.rungs.query(configuration, rung)

@@ -18,6 +18,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.jopt.declaration import JOPT
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
@@ -27,6 +28,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 __all__ = ["Jopt"]
 
 Array = NDArray[np.float64]
+
+_START = Reason("random start", "too few results for a Gaussian process")
+_NOTHING_ELSE = Reason("random", "all that the Gaussian process proposes was asked for")
 
 
 class Jopt(Optimizer):
@@ -41,6 +45,7 @@ class Jopt(Optimizer):
         asked = self.history.asked
         n_told = len(self.history.complete) + len(self.history.failed)
         if n_told < self.options.n_startup or not self.history.complete:
+            self._because = _START
             return new_configuration(self.space, asked, rng)
         trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
         search = self._search
@@ -55,8 +60,14 @@ class Jopt(Optimizer):
         acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
         ranked = search.ranked(acquisition, observed[np.argsort(mine, kind="stable")], rng)
         for configuration in search.new_configurations(ranked, asked):
+            self._because = Reason("expected improvement", self._said(number))
             return configuration
+        self._because = _NOTHING_ELSE
         return new_configuration(self.space, asked, rng)
+
+    def _said(self, number: int) -> str:  # noqa: ARG002
+        """Return why for a configuration that is to improve on the target of that number."""
+        return "largest expected improvement by a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
         """Return what is learned of trials, shape (n, t), and which target is to be improved."""

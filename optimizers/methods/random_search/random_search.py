@@ -8,6 +8,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 
@@ -24,4 +25,5 @@ class RandomSearch(Optimizer):
     method: ClassVar[Method] = RANDOM_SEARCH
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        self._because = Reason("random", "drawn from the whole space")
         return Query(new_configuration(self.space, self.history.asked, rng))

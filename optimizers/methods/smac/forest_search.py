@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.acquisitions.log_normal_improvement import log_normal_improvement
 from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.candidates import Candidates
 from prefect_tune.optimizers.space.neighbours import neighbours
@@ -41,6 +42,14 @@ LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
 """Of candidates and their features."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
+_START = Reason("random start", "too few results for a forest")
+_INTERLEAVED = Reason("random interleaving", "drawn at random in between")
+_IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
+_PER_SECOND = Reason(
+    "expected improvement per second",
+    "largest expected improvement per second by a random forest",
+)
+_NOTHING_ELSE = Reason("random", "all that the forest proposes was asked for")
 
 
 class ForestSearch:
@@ -69,8 +78,8 @@ class ForestSearch:
         history: History,
         rng: np.random.Generator,
         log_cost: LogCost | None = None,
-    ) -> Query:
-        """Return the next query.
+    ) -> tuple[Query, Reason]:
+        """Return the next query, and why.
 
         Args:
             history: The trials so far.
@@ -83,14 +92,16 @@ class ForestSearch:
         asked = history.asked
         n_told = len(history.complete) + len(history.failed)
         is_random = rng.random() < self.options.random_share
-        if n_told < self.options.n_startup or not history.complete or is_random:
-            return Query(new_configuration(self.proposed, asked, rng))
+        if n_told < self.options.n_startup or not history.complete:
+            return Query(new_configuration(self.proposed, asked, rng)), _START
+        if is_random:
+            return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
         ranked = self._ranked(history, rng, log_cost)
         for row in range(len(ranked)):
             configuration = self.candidates.decode(ranked, row)
             if configuration is not None and configuration not in asked:
-                return Query(configuration)
-        return Query(new_configuration(self.proposed, asked, rng))
+                return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
+        return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
 
     def _ranked(
         self,

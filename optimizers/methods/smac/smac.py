@@ -10,6 +10,7 @@ from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.smac.declaration import SMAC
 from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -25,8 +26,10 @@ class Smac(Optimizer):
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         if not len(self.history):
             path = sample_configuration(self.space, rng).path
+            self._because = Reason("default values", "default values of a random path")
             return Query(default_configuration(self.space, path))
-        return self._search.propose(self.history, rng)
+        query, self._because = self._search.propose(self.history, rng)
+        return query
 
     @cached_property
     def _search(self) -> ForestSearch:

@@ -18,6 +18,7 @@ from optuna.trial import TrialState as OptunaState
 from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions
 from prefect_tune.optimizers.methods.tpe.dimensions import Dimensions, Group, to_value
 from prefect_tune.optimizers.methods.tpe.optuna_study import new_trial, study_of
+from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.conditions import active_hyperparameters
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
 from prefect_tune.optimizers.space.query import Query
@@ -34,6 +35,9 @@ __all__ = ["ParzenSearch"]
 
 _DRAWS = 20
 """Draws that cannot run or were asked for before, until the prior is drawn from."""
+_START = Reason("random start", "too few results for densities")
+_LIKELY = Reason("density ratio", "more like the good results than like the others")
+_NOTHING_ELSE = Reason("random", "all that the densities propose was asked for")
 
 
 class ParzenSearch:
@@ -54,8 +58,8 @@ class ParzenSearch:
         self._dimensions = Dimensions(space)
         self._known: dict[int, FrozenTrial] = {}
 
-    def propose(self, history: History, rng: np.random.Generator) -> Query:
-        """Return the next query.
+    def propose(self, history: History, rng: np.random.Generator) -> tuple[Query, Reason]:
+        """Return the next query, and why.
 
         Raises:
             SpaceExhausted: If nothing is left to propose.
@@ -63,7 +67,7 @@ class ParzenSearch:
         asked, n_known = history.asked, self.options.n_known
         n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
         if n_told < self.options.n_startup:
-            return Query(new_configuration(self.space, asked, rng))
+            return Query(new_configuration(self.space, asked, rng)), _START
         n_best = n_known // 4
         known = history if n_told <= n_known else history.abridged(n_best, n_known - n_best)
         study, trial = self._study(known), new_trial(len(history))
@@ -81,8 +85,8 @@ class ParzenSearch:
                 and self.space.is_feasible(configuration.path)
                 and is_allowed(self.space, configuration)
             ):
-                return Query(configuration)
-        return Query(new_configuration(self.space, asked, rng))
+                return Query(configuration), _LIKELY
+        return Query(new_configuration(self.space, asked, rng)), _NOTHING_ELSE
 
     def _draw(self, sampler: TPESampler, study: optuna.Study, trial: FrozenTrial) -> Configuration:
         def suggest(group: Group, *, together: bool) -> dict[str, Any]:

@@ -21,7 +21,8 @@ class Tpe(Optimizer):
     method: ClassVar[Method] = TPE
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
-        return self._search.propose(self.history, rng)
+        query, self._because = self._search.propose(self.history, rng)
+        return query
 
     @cached_property
     def _search(self) -> ParzenSearch:

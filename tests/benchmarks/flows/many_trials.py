@@ -23,6 +23,7 @@ from inputs import write_table
 from machine import Goals, describe
 from studies import problem_of
 
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -61,6 +62,11 @@ class Worker:
     @property
     def n_running(self) -> int:
         return len(self.under_way)
+
+    @property
+    def standing(self) -> tuple[RunningTrial, ...]:
+        running = (t.query.configuration.path for t in self.under_way)
+        return tuple(RunningTrial(0, path, 1.0, 9.0) for path in running)
 
     def has_room(self) -> bool:
         return not self.under_way

@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from worlds import mixed_space
 
 from prefect_tune.deployments.views import artifact, comparison, console, live, store, study, trials
 from prefect_tune.deployments.views.console import PlainConsole, bold, line
+from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.deployments.views.plain import echo, shown
+from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.progress import Progress
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
@@ -101,7 +104,7 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_live_header_shows_failures_and_notes_as_they_are(text: str) -> None:
+def test_live_lines_show_failures_notes_steps_and_phases_as_they_are(text: str) -> None:
     out = io.StringIO()
     plain = PlainConsole(file=out, force_terminal=True, highlight=False, width=2_000)
     query = Query(default_configuration(mixed_space(), ("unit", "svm")))
@@ -110,12 +113,14 @@ def test_the_live_header_shows_failures_and_notes_as_they_are(text: str) -> None
         study=text, metric=text, unit="", n_trials=1, n_failed=1, n_running=0, trials_total=2,
         seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,
     )  # fmt: skip
-    with Live(console=plain, transient=True, auto_refresh=False) as shown_live:
-        header = live._Header(shown_live)
-        header.note(text)
-        header.ended(failed, progress)
-        header.tick(progress)
-    assert out.getvalue().count(shown(text)) >= 3
+    running = RunningTrial(4, (text, text), 1.0, 9.0, text, 0)
+    with Live(lines := LiveLines(), console=plain, transient=True, auto_refresh=False):
+        terminal = live._Terminal(plain, lines)
+        terminal.note(text)
+        terminal.ended(failed, progress)
+        terminal.tick(replace(progress, running=(running,), phase=text))
+        plain.print(lines)
+    assert out.getvalue().count(shown(text)) >= 6
     assert text == shown(text) or text not in out.getvalue()
 
 

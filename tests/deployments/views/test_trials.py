@@ -1,4 +1,4 @@
-from prefect_tune.deployments.views.trials import print_trials
+from prefect_tune.deployments.views.trials import first_trials, print_trials
 
 CONFIGURATION = {
     "rescale": {"algorithm": "minmax", "hyperparameters": {}},
@@ -33,7 +33,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
     header, waiting, line = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["trial", "state", "of", "loss"]
     assert waiting.split()[:3] == ["0", "waiting", "all"]
-    assert "stopped  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
+    assert "in part  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
 
 
 def test_a_failed_trial_says_where_and_why(capsys) -> None:
@@ -50,6 +50,29 @@ def test_a_trial_whose_training_could_not_go_on_says_why(capsys) -> None:
     print_trials([{**TRIAL, "state": "complete", "evaluation": evaluation}])
     said = " ".join(capsys.readouterr().out.split())
     assert said.endswith(trouble)
+
+
+def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:
+    other = {"rescale": {"algorithm": "none", "hyperparameters": {}}}
+    rows = [
+        TRIAL,
+        {**TRIAL, "number": 1, "query": {"configuration": other}},
+        {**TRIAL, "number": 2},
+    ]
+    assert first_trials(rows) == {2: 0}
+    print_trials(rows, first=first_trials(rows))
+    header, first, second, third = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["trial", "goes", "on", "state"]
+    assert first.split()[:2] == ["0", "waiting"]
+    assert second.split()[:2] == ["1", "waiting"]
+    assert third.split()[:4] == ["2", "from", "0", "waiting"]
+
+
+def test_a_failed_trial_says_where_prefect_shows_it(capsys) -> None:
+    failure = {"step": None, "fold": None, "message": "it died", "cost_seconds": 0.5}
+    url = "http://server/runs/task-run/" + "a" * 36
+    print_trials([{**TRIAL, "state": "failed", "failure": failure}], links={0: url})
+    assert url in capsys.readouterr().out.split()
 
 
 def test_no_trials_are_said(capsys) -> None:

@@ -1,5 +1,6 @@
 """A study between its ledger and its optimizer: what happens is in the ledger first, and stays."""
 
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,13 @@ from time import sleep
 from typing import Any
 
 import pytest
+import sklearn
 from services import Postgres
 from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
+from prefect_tune.flows.results.timeline import moments_of
 from prefect_tune.flows.study import clock as clock_module
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
@@ -121,6 +124,47 @@ def test_what_happens_is_in_the_ledger(store, enter) -> None:
     first, second = ledger.trials(name)
     assert (first["state"], first["attempts"], first["failure"]) == ("waiting", 1, None)
     assert second["evaluation"]["constraints"] == {"model_size_bytes": 7.0}
+
+
+def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        trial = study.start(study.ask(Budget()))
+        study.tell(trial.completed(evaluation(3.0)), "run 0")
+        run(study, 4.0)
+    asked, told, _, without = study.ledger.events(name)
+    assert asked.body["reason"] == {"phase": "random", "text": "drawn from the whole space"}
+    assert told.body["task_run_id"] == "run 0"
+    assert "task_run_id" not in without.body
+    assert [m.task_run_id for m in moments_of(store, name).values()] == ["run 0", ""]
+
+
+def test_its_incumbents_so_far_and_task_runs_are_known_to_whoever_opens_it_next(
+    store, enter
+) -> None:
+    name = enter()
+    with Study.opened(store, name) as study, study.session():
+        for number, loss in enumerate((4.0, 5.0, 3.0)):
+            trial = study.start(study.ask(Budget()))
+            study.tell(trial.completed(evaluation(loss)), f"run {number}")
+    assert [point.loss for point in study.curve.points] == [4.0, 3.0]
+    with Study.opened(store, name) as again:
+        assert again.curve.points == study.curve.points
+        assert again.task_run_ids == {0: "run 0", 1: "run 1", 2: "run 2"}
+        run(again, 2.0)
+        assert [point.loss for point in again.curve.points] == [4.0, 3.0, 2.0]
+
+
+def test_the_versions_of_the_session_that_ran_last_are_kept(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        study.note_versions()
+    versions = Study(store, name).result["versions"]
+    assert versions["python"] == platform.python_version()
+    assert versions["scikit-learn"] == sklearn.__version__
+    assert set(versions) >= {
+        "prefect-tune", "numpy", "scipy", "pandas", "prefect", "dask", "ConfigSpace",
+    }  # fmt: skip
 
 
 def test_what_a_failed_trial_took_is_known_when_it_is_run_again_also_by_another_process(

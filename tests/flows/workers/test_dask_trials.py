@@ -145,18 +145,37 @@ def test_the_trial_of_a_killed_worker_is_lost_and_no_other(slow) -> None:
     assert states(of_trials) == {"Crashed": 1, "Cancelled": 1}  # the other one with the flow
 
 
-def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
+def test_where_a_trial_stands_is_known_while_it_runs(slow) -> None:
     def body(trials: DaskTrials) -> None:
+        start(trials, slow, 7)
+        (before,) = trials.standing
+        assert (before.number, before.limit_seconds, before.step) == (7, LIMITS.seconds, "")
+        assert before.path == draw(slow, 7).configuration.path
+        at = wait_for(lambda: trials.standing[0].step and trials.standing[0])
+        assert at.step in [step.name for step in slow.problem.find_space().steps]
+        assert at.fold in (0, 1, 2)
+        assert before.seconds <= at.seconds < LIMITS.seconds
+        trials.cut("it is known")
+        assert trials.standing == ()
+
+    in_flow(slow, body)
+
+
+def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
+    def body(trials: DaskTrials) -> str:
         start(trials, slow, 0)
         (ended,) = collected(trials, 1)
         assert ended.failure is not None
         assert ended.failure.kind == "timeout"
         wait_for(trials.has_room)
+        return ended.task_run_id
 
-    _, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
+    task_run_id, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
     (run,) = [r for r in task_runs(flow_run_id) if r.name == "trial 0"]
     assert run.state_name == "TimedOut"
-    assert "took more than 0.5 s (raise the limit with --trial-timeout)" in run.state.message
+    said = "took more than 0.5 s (raise the limit with --trial-timeout); see prefect-tune show"
+    assert run.state.message.endswith(f"{said} test --trial 0")
+    assert str(run.id) == task_run_id
 
 
 def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -> None:

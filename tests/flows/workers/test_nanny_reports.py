@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import distributed
 import pytest
-from pools import SERVED, SLEEP, client_of, noted, with_children
+from pools import SERVED, SLEEP, client_of, noted, stepping, with_children
 from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
+from prefect_tune.tasks.worker.scheduler_marks import mark_of
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 LIMITS = TrialLimits(seconds=0.5)
@@ -85,6 +87,37 @@ def test_trials_of_other_flow_runs_and_after_the_body_are_left_alone(client) -> 
     with limits_kept(client, ours, LIMITS):
         client.submit(noted, uuid4(), theirs, 0.8, pure=False).result(timeout=60)
     client.submit(noted, uuid4(), ours, 0.8, pure=False).result(timeout=60)
+
+
+def test_the_step_that_a_trial_is_at_is_reported_once(client) -> None:
+    client.wait_for_workers(1, timeout=60)
+    flow_run_id, trial = uuid4(), uuid4()
+    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
+        future = client.submit(noted, trial, flow_run_id, 2.0, pure=False)
+        reports.follow(trial, future)
+        since = monotonic()
+        step = wait_for(lambda: reports.step_of(trial))
+        assert (step.step, step.fold) == ("fit model", 1)
+        assert since - 1.0 < step.started < monotonic()
+        future.result(timeout=60)
+        assert len(said_of(client, flow_run_id)) == 1
+        reports.forget(trial)
+        assert reports.step_of(trial) is None
+
+
+def test_steps_that_change_quickly_are_reported_twice_a_second(client) -> None:
+    flow_run_id, trial = uuid4(), uuid4()
+    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
+        future = client.submit(stepping, trial, flow_run_id, 2.0, pure=False)
+        reports.follow(trial, future)
+        since = monotonic()
+        future.result(timeout=60)
+        assert 1 <= len(said_of(client, flow_run_id)) <= 1 + 2 * (monotonic() - since)
+
+
+def said_of(client: distributed.Client, flow_run_id: UUID) -> list[Any]:
+    """All that nannies have said of the trials of a flow run."""
+    return list(client.get_events(mark_of(str(flow_run_id), client.id)))
 
 
 def test_without_a_report_none_is_waited_for_longer_than_a_moment(client, monkeypatch) -> None:

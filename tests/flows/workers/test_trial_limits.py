@@ -137,6 +137,9 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
     hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
     assert hung.state_name == "TimedOut"
     assert hung.state.message.startswith("fit model, fold 0: took more than 12 s")
+    for number in (trials[fate][0]["number"] for fate in ("hangs", "eats", "dies")):
+        end = f"; see prefect-tune show hostile --trial {number}"
+        assert of_trials[f"trial {number}"].state.message.endswith(end)
 
 
 def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:

@@ -70,7 +70,7 @@ def asked_for(n: int, **options: Any) -> list[tuple[str, ...]]:
         query = (
             Query(sample_configuration(SPACE, rng))
             if number < 12
-            else search.propose(history, np.random.default_rng([3, number]))
+            else search.propose(history, np.random.default_rng([3, number]))[0]
         )
         outcome = steps_of(query, seen, {"step0.a0": 60.0, "step0.a1": 0.5})
         history.record(Trial(number, query).started().completed(outcome))
@@ -89,7 +89,7 @@ def test_failures_count_as_the_option_says(phase3: str) -> None:
     """With the worst finished loss a part that fails is avoided."""
     search, history = tuning(phase3=phase3), History()
     for number in range(40):
-        query = search.propose(history, np.random.default_rng([4, number]))
+        query, _ = search.propose(history, np.random.default_rng([4, number]))
         loss = None if query.configuration.path[0] == "a0" else 10.0 + number % 3
         history.record(told(number, query, loss))
     late = [t.query.configuration.path[0] for t in history][15:]
@@ -118,7 +118,7 @@ def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
     search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
     history = history_of(12)
     paths = {
-        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(12)
+        search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(12)
     }
     assert {path[0] for path in paths} == {"a1"}
 
@@ -130,6 +130,6 @@ def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: 
     search = Tuning(SPACE, part, Objective(), given, PathCost(SPACE, list(SPACE.paths())))
     history = history_of(12)
     paths = [
-        search.propose(history, np.random.default_rng(s)).configuration.path for s in range(20)
+        search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(20)
     ]
     assert least <= sum(path[0] == "a0" for path in paths) <= most

@@ -41,7 +41,7 @@ def valley(n: int = 40) -> History:
 
 
 def first_numbers(search: ForestSearch, history: History, n: int = 12) -> NDArray[np.float64]:
-    asked = (search.propose(history, np.random.default_rng(i)).configuration for i in range(n))
+    asked = (search.propose(history, np.random.default_rng(i))[0].configuration for i in range(n))
     return np.array([float(dict(c["step0"].values)["h0"]) for c in asked])
 
 
@@ -125,7 +125,7 @@ def test_of_two_equal_candidates_the_cheap_one_is_asked_for_first() -> None:
         return 20.0 * (candidates.units[:, 0] > 0.5)
 
     search = search_of(counted_space((1,), 2))
-    asked = [search.propose(history, np.random.default_rng(i), log_cost) for i in range(12)]
+    asked = [search.propose(history, np.random.default_rng(i), log_cost)[0] for i in range(12)]
     assert all(dict(q.configuration["step0"].values)["h0"] < 0.5 for q in asked)
 
 
@@ -155,7 +155,7 @@ def test_local_search_starts_at_the_best_observed() -> None:
     history.record(told(60, Query(peak), 1.0))
     kept = set(peak["step0"].values)
     search = search_of(space)
-    asked = [search.propose(history, np.random.default_rng(i)).configuration for i in range(12)]
+    asked = [search.propose(history, np.random.default_rng(i))[0].configuration for i in range(12)]
     assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 3
 
 
@@ -175,7 +175,7 @@ def test_only_the_part_that_may_be_proposed_is() -> None:
         history.record(told(number, query, 1.0 if is_outside else 40.0 + rng.random()))
     part = space.restricted_to({"step0": ["a1", "a2"], "step1": ["a0", "a1", "a2"]})
     search = search_of(space, part)
-    asked = [search.propose(history, np.random.default_rng(i)).configuration for i in range(12)]
+    asked = [search.propose(history, np.random.default_rng(i))[0].configuration for i in range(12)]
     assert {c.path[0] for c in asked} <= {"a1", "a2"}
 
 
@@ -186,7 +186,7 @@ def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended
         rng = np.random.default_rng(seed)
         rng.random()  # what decides
         drawn = new_configuration(search.proposed, history.asked, rng)
-        asked = search.propose(history, np.random.default_rng(seed))
+        asked, _ = search.propose(history, np.random.default_rng(seed))
         return asked.configuration == drawn
 
     space = counted_space((1,), 2)

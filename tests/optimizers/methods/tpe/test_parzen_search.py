@@ -16,7 +16,7 @@ def search_of(space: Space, **options: Any) -> ParzenSearch:
 
 
 def proposals(search: ParzenSearch, history: History, n: int = 40) -> list[Configuration]:
-    return [search.propose(history, np.random.default_rng(i)).configuration for i in range(n)]
+    return [search.propose(history, np.random.default_rng(i))[0].configuration for i in range(n)]
 
 
 def line(*numbers: float) -> Query:
@@ -61,10 +61,10 @@ def test_the_prior_is_drawn_from_until_so_many_have_ended() -> None:
     search = search_of(space, n_startup=3)
     for number, loss in enumerate((3.0, None, 5.0)):
         prior = new_configuration(space, history.asked, np.random.default_rng(9))
-        assert search.propose(history, np.random.default_rng(9)).configuration == prior
+        assert search.propose(history, np.random.default_rng(9))[0].configuration == prior
         history.record(told(number, Query(prior), loss))
     prior = new_configuration(space, history.asked, np.random.default_rng(9))
-    assert search.propose(history, np.random.default_rng(9)).configuration != prior
+    assert search.propose(history, np.random.default_rng(9))[0].configuration != prior
 
 
 def test_proposals_are_drawn_from_where_losses_were_small() -> None:

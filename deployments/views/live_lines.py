@@ -1,0 +1,160 @@
+"""The lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
+
+From the top: where the study stands; its incumbents, when it will end, and what its method is at;
+the trials under way, the longest running first; and the last failures.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
+from time import monotonic
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from prefect_tune.deployments.views.console import bold, line
+from prefect_tune.deployments.views.standing import standing
+from prefect_tune.flows.following.block_curve import block_curve
+from prefect_tune.flows.following.running_trial import RunningTrial
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.units import format_seconds
+
+__all__ = ["LiveLines"]
+
+_MOST_FAILURES = 2
+_BAR = 8
+_CURVE, _LEAST_CURVE = 24, 6
+_STEP = 28
+"""Characters of a step with its fold, at most."""
+_WIDE = 80
+"""Columns from which the fold of a trial, and its limit, are written out."""
+_NEAR = 0.8
+"""Share of its limit from which a trial stands out."""
+
+
+class LiveLines:
+    """Lines that rich draws anew, twice a second and below each line that is printed.
+
+    Args:
+        clock: A monotonic clock: between two reports of the flow, seconds go on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._progress: Progress | None = None
+        self._at = 0.0
+        self._failures: deque[str] = deque(maxlen=_MOST_FAILURES)
+
+    def show(self, progress: Progress) -> None:
+        """Take where the study stands."""
+        self._progress, self._at = progress, self._clock()
+
+    def fail(self, text: str) -> None:
+        """Take the reason of a failed trial."""
+        self._failures.append(_one_line(text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the lines."""
+        progress, room = self._progress, max(console.size.height - 1, 1)
+        if progress is None:
+            return
+        width, is_plain = options.max_width, options.ascii_only
+        header = _header(progress, console, width, max(room // 4, 1))
+        room -= len(header)
+        rest = [_status(progress, width, is_plain=is_plain)] if room else []
+        room -= len(rest)
+        # With little room a failure can be looked up later, a trial under way cannot.
+        n_failures = min(len(self._failures), max(room - min(len(progress.running), 3), 0))
+        rest += self._running(progress, room - n_failures, width, is_plain=is_plain)
+        if n_failures:
+            rest += [line((text, "yellow")) for text in list(self._failures)[-n_failures:]]
+        for text in rest:
+            text.truncate(width, overflow="ellipsis")
+        yield from (*header, *(text for text in rest if text.plain))
+
+    def _running(self, progress: Progress, room: int, width: int, *, is_plain: bool) -> list[Text]:
+        """Return a line for each trial under way that has room, the longest running first."""
+        since, n_running = self._clock() - self._at, len(progress.running)
+        n_shown = n_running if n_running <= room else max(room - 1, 0)
+        trials = nlargest(n_shown, progress.running, key=lambda trial: trial.seconds)
+        steps = [_step(trial, has_fold=width >= _WIDE) for trial in trials]
+        step_width = min(max(map(len, steps), default=0), _STEP)
+        lines = [
+            _trial(trial, f"{step:<{step_width}.{step_width}}", since, width, is_plain=is_plain)
+            for trial, step in zip(trials, steps, strict=True)
+        ]
+        if n_running > n_shown and room > 0:
+            lines.append(line(f"and {n_running - n_shown} more"))
+        return lines
+
+
+def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:
+    """Return the curve, the end, and the phase, as far as each is known."""
+    end = _end(progress)
+    phase = progress.phase
+    curve = ""
+    if len(progress.curve) > 1:
+        first, last = f"{progress.curve[0].loss:.3g} ", f" {progress.curve[-1].loss:.3g}"
+        taken = sum(len(part) + 3 for part in (end, phase) if part) + len(first) + len(last)
+        n = max(min(_CURVE, width - taken), _LEAST_CURVE)
+        curve = first + block_curve(progress.curve, progress.seconds, n, is_plain=is_plain) + last
+    return line(_one_line(" · ".join(filter(None, (curve, end, phase)))))
+
+
+def _end(progress: Progress) -> str:
+    """Return when the trials will be done; empty where time ends the search, which is said."""
+    left = progress.seconds_left
+    if left is None:
+        return ""
+    by_clock = progress.seconds_total
+    if by_clock is not None and left >= by_clock - progress.seconds - 1:
+        return ""
+    return f"done in about {format_seconds(left)}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text without breaks: each line is counted."""
+    return text.replace("\n", " ").replace("\t", " ")
+
+
+def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
+    """Return where the study stands, in so many lines at most."""
+    said = line(bold(standing(progress)))
+    lines = list(said.wrap(console, width))
+    if len(lines) <= most:
+        return lines
+    for text in lines:
+        text.rstrip()
+    last = Text(" ").join(lines[most - 1 :])
+    last.truncate(width, overflow="ellipsis")
+    return [*lines[: most - 1], last]
+
+
+def _step(trial: RunningTrial, *, has_fold: bool) -> str:
+    if not trial.step:
+        return "starting"
+    step = _one_line(trial.step)
+    return f"{step}, fold {trial.fold}" if has_fold else step
+
+
+def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain: bool) -> Text:
+    seconds, limit = trial.seconds + since, trial.limit_seconds
+    share = min(seconds / limit, 1.0) if limit > 0 else 1.0
+    full, empty = ("#", ".") if is_plain else ("█", "░")
+    n_full = round(share * _BAR)
+    bar = full * n_full + empty * (_BAR - n_full), "yellow" if share >= _NEAR else "cyan"
+    of = f" of {format_seconds(limit)}" if width >= _WIDE else ""
+    start = f"trial {trial.number:>3}  {step}  {format_seconds(seconds):>6}  "
+    path = _path(trial.path, width - len(start) - _BAR - len(of) - 2, is_plain=is_plain)
+    return line(start, bar, f"{of}  ", (path, "dim"))
+
+
+def _path(path: Sequence[str], room: int, *, is_plain: bool) -> str:
+    """Return the algorithms of a path that do something; where not all have room, the last ones."""
+    dots = "..." if is_plain else "…"
+    path = [_one_line(algorithm) for algorithm in path if algorithm != "none"]
+    for n_left_out in range(len(path)):
+        text = " > ".join([dots, *path[n_left_out:]] if n_left_out else path)
+        if len(text) <= room:
+            return text
+    return path[-1] if path else ""

@@ -1,0 +1,190 @@
+"""A study in a page of markdown: what leads, how it stands, what failed, and how to go on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prefect_tune.flows.flow_run_page.curve_picture import curve_picture
+from prefect_tune.flows.flow_run_page.failure_reasons import FailureReason
+from prefect_tune.flows.flow_run_page.plain_text import escaped
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.optimizers.space.rendering import fidelity_text
+
+__all__ = ["Account", "short", "summary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """All that a page says of a study.
+
+    Attributes:
+        progress: Where it stands.
+        method: Name of the method.
+        space: Name of the space.
+        data: Name of the data.
+        chance_loss: Loss of guessing; None where there is none.
+        state: running, complete, interrupted or failed.
+        failures: Why trials have failed, the most frequent reason first.
+        result: Its summary once it has ended, as `show --json` prints it.
+    """
+
+    progress: Progress
+    method: str
+    space: str
+    data: str
+    chance_loss: float | None
+    state: str = "running"
+    failures: Sequence[FailureReason] = ()
+    result: Mapping[str, Any] | None = None
+
+    @property
+    def unit(self) -> str:
+        """The unit of losses, as it stands behind them."""
+        return " %" if self.progress.unit == "percent" else ""
+
+    @property
+    def metric(self) -> str:
+        """The name of losses."""
+        return loss_name(self.progress.metric)
+
+
+def summary(account: Account) -> str:
+    """Return the page."""
+    parts = _best, _curve, _pipeline, _standing, _failures, _commands
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(account))))
+
+
+def short(account: Account) -> str:
+    """Return the same in a line."""
+    progress = account.progress
+    said = [_trials(progress)]
+    if progress.incumbent is not None:
+        loss = f"{progress.incumbent.loss:.4g}{account.unit}"
+        said.insert(0, f"best {escaped(account.metric)} {loss}{_of(progress)}")
+    if progress.seconds_left is not None and account.state == "running":
+        said.append(f"done in about {format_seconds(progress.seconds_left)}")
+    return " · ".join(said)
+
+
+def _best(account: Account) -> Iterator[str]:
+    best, unit = account.progress.incumbent, account.unit
+    if best is None:
+        yield "## No trial leads yet"
+        return
+    metric = escaped(account.metric)
+    yield f"## Best {metric}: {best.loss:.4g}{unit}"
+    said = [f"trial {best.number}{_of(account.progress)}"]
+    result = account.result or {}
+    alone, whole = result.get("single_best_test_loss"), result.get("test_loss")
+    if alone is not None:
+        said.append(f"on the test rows **{alone:.4g}{unit}**")
+    if account.chance_loss is not None:
+        said.append(f"guessing: {account.chance_loss:.4g}{unit}")
+    yield " · ".join(said)
+    ensemble = result.get("ensemble")
+    if ensemble and whole is not None and len(ensemble["members"]) > 1:
+        of = counted(len(ensemble["members"]), "trial")
+        yield ""
+        yield f"model: {ensemble['kind']} ensemble of {of}, on the test rows **{whole:.4g}{unit}**"
+
+
+def _of(progress: Progress) -> str:
+    """Return of what the loss of the incumbent is, in brackets; empty if of all."""
+    if progress.incumbent is None:
+        return ""
+    fidelity = fidelity_text(progress.incumbent.query.to_json())
+    return f" ({fidelity})" if fidelity else ""
+
+
+def _curve(account: Account) -> Iterator[str]:
+    progress = account.progress
+    title = f"best {account.metric}{account.unit}{_of(progress)}"
+    if picture := curve_picture(progress.curve, progress.seconds, title):
+        yield picture
+
+
+def _pipeline(account: Account) -> Iterator[str]:
+    best = account.progress.incumbent
+    if best is None:
+        return
+    rows = []
+    for step, choice in best.query.configuration.to_json().items():
+        values = (f"{name} = {_value(v)}" for name, v in choice["hyperparameters"].items())
+        rows.append((step, choice["algorithm"], ", ".join(values)))
+    yield from _table(("step", "algorithm", "values"), rows)
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _standing(account: Account) -> Iterator[str]:
+    progress = account.progress
+    phase = f": {progress.phase}" if progress.phase and account.state == "running" else ""
+    total = progress.seconds_total
+    time = format_seconds(progress.seconds) + (f" of {format_seconds(total)}" if total else "")
+    saved = format_seconds(max(progress.seconds_saved, 0.0))
+    rows = [
+        ("state", f"{account.state}{phase}"),
+        ("trials", _trials(progress)),
+        ("time", time),
+        ("cache", f"{progress.cache_hits:,} steps served, {saved} saved"),
+        ("searched", f"{account.space} by {account.method}, on {account.data}"),
+    ]
+    yield from _table(("study", progress.study), rows)
+
+
+def _trials(progress: Progress) -> str:
+    """Return how many trials there are, of configurations where those may take several."""
+    said = f"{progress.n_trials:,}"
+    if progress.can_go_on:
+        n_full = progress.n_trials - progress.n_stopped - progress.n_failed
+        said += f" trials: {n_full:,} in full, {progress.n_stopped:,} in part"
+    else:
+        said += f" of {progress.trials_total:,} trials" if progress.trials_total else " trials"
+    said += f", {progress.n_failed:,} failed"
+    if progress.can_go_on:
+        of = f" of {progress.trials_total:,}" if progress.trials_total else ""
+        said += f"; {progress.n_begun:,}{of} configurations begun"
+    return said
+
+
+def _failures(account: Account) -> Iterator[str]:
+    if not account.failures:
+        return
+    yield "### Failed trials"
+    yield ""
+    yield "| reason | trials | last |"
+    yield "|---|---|---|"
+    for reason in account.failures:
+        last = f"trial\N{NO-BREAK SPACE}{reason.last}"
+        shown = f"[{last}]({reason.url})" if reason.url else last
+        yield f"| {escaped(reason.text)} | {reason.n_trials:,} | {shown} |"
+
+
+def _commands(account: Account) -> Iterator[str]:
+    study = account.progress.study
+    commands = [f"prefect-tune show {study}", f"prefect-tune trials {study}"]
+    if account.failures:
+        commands += [f"prefect-tune trials {study} --failed", f"prefect-tune retry {study}"]
+    if (account.result or {}).get("incumbent"):
+        commands.append(f"prefect-tune export {study} model.pkl")
+    yield "### To go on"
+    yield ""
+    yield "```sh"
+    yield from commands
+    yield "```"
+    yield ""
+    yield (
+        f"The same command with `--study {study}` continues it, with a larger `--budget` or more "
+        "`--trials`."
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    titles = list(map(escaped, head))
+    yield f"| {' | '.join(titles)} |"
+    yield "|" + "---|" * len(titles)
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"

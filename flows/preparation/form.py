@@ -1,0 +1,93 @@
+"""The form in which Prefect asks for a flow's parameters, made of the table of options.
+
+Prefect takes types, defaults and descriptions from a function and its docstring. Choices, bounds
+and sections are added to the types' JSON schema, which its server checks before a run is made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, cleandoc, signature
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from prefect_tune.flows.preparation.options import OPTIONS, Option
+
+__all__ = ["documented"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "argument": {"type": "string"},
+    "text": {"type": "string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "whole": {"type": "integer"},
+    "number": {"type": "number"},
+    "switch": {"type": "boolean"},
+    "choice": {"type": "boolean"},
+    "assignments": {"type": "object"},
+}
+"""JSON schemas of the kinds of options."""
+
+
+def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS) -> Callable[P, R]:
+    """Describe the options among a function's parameters in its docstring and its annotations."""
+    known = {n: p for n, p in signature(function).parameters.items() if n in options}
+    described = "\n".join(f"    {name}: {options[name].help}" for name in known)
+    function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
+    for name, parameter in known.items():
+        function.__annotations__[name] = _annotated(parameter, options[name])
+    return function
+
+
+def _annotated(parameter: Parameter, option: Option) -> Any:
+    """Return the type of a parameter with what its form should have."""
+    shown: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
+    is_optional = parameter.default is None
+    if is_optional and option.default in option.known and not option.is_open:
+        shown["default"] = option.default  # chosen already: no study has another one of its own
+    field = Field(json_schema_extra=shown)
+    return Annotated[parameter.annotation, _Shown(option, is_optional), field]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Puts an option in place of the JSON schema of a type, as of when that is made.
+
+    Methods and formats may be registered late.
+
+    Attributes:
+        option: The option.
+        is_optional: Whether it may be left to its default.
+    """
+
+    option: Option
+    is_optional: bool
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema."""
+        alternatives = list(_alternatives(self.option))
+        if self.is_optional:
+            alternatives.append({"title": "default", "type": "null"})
+        if len(alternatives) > 1:
+            return {"anyOf": alternatives}
+        return {name: value for name, value in alternatives[0].items() if name != "title"}
+
+
+def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
+    """Yield schemas of the kinds of values that an option takes; their titles are tabs."""
+    known = option.known
+    if known:
+        yield {"title": "choose", "type": "string", "enum": list(known)}
+    if option.or_whole:
+        yield {"title": "number", "type": "integer", **option.bounds}
+    if not known or option.is_open:
+        limits = {} if option.or_whole else dict(option.bounds)
+        schema = {"title": "other" if known else "set", **_TYPES[option.kind], **limits}
+        if option.examples:
+            schema["examples"] = list(option.examples)
+        yield schema

@@ -1,0 +1,173 @@
+"""Prefect's own pages of a study, in a real browser: its run, its steps, its artifacts."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from command_line import CommandLine
+from inputs import write_table
+from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.urls import url_for
+from prefect_api import artifacts, flow_runs
+from processes import SECRETS
+
+from prefect_tune.flows.tuning import tune
+from prefect_tune.optimizers import METHODS
+
+SPACE = """
+from ConfigSpace import ConfigurationSpace, Float
+from sklearn.base import BaseEstimator, ClassifierMixin
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+class Fails(ClassifierMixin, BaseEstimator):
+    def __init__(self, x=1.0):
+        self.x = x
+
+    def fit(self, X, y):
+        raise ValueError("<img src=http://evil.example/x.png> no model")
+
+    def predict(self, X):
+        raise NotImplementedError
+
+works = Algorithm(
+    id="works",
+    estimator="sklearn.linear_model.LogisticRegression",
+    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-3, 1e3), log=True)]),
+    flags=Flags(stochastic=True),
+)
+fails = Algorithm(
+    id="fails",
+    estimator=Fails,
+    hyperparameters=ConfigurationSpace(space=[Float("x", (0.0, 1.0))]),
+)
+space = Space("half", (IMPUTE, ENCODE, Step("fit model", (works, fails))))
+"""
+STUDY = "seen"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def run(server, tmp_path_factory) -> CommandLine:  # noqa: ARG001 - the flow goes there
+    folder = tmp_path_factory.mktemp("seen")
+    (folder / "half.py").write_text(SPACE)
+    command = CommandLine(folder / "home")
+    done = command(
+        *("run", write_table(folder), "--target", "target", "--space", f"{folder}/half.py:space"),
+        *("--method", "random", "--no-race", "--trials", 5, "--study", STUDY, "--workers", 1),
+    )
+    assert done.exit_code == 0, done.stderr
+    return command
+
+
+@pytest.fixture(scope="module")
+def flow_run_id(run) -> UUID:  # noqa: ARG001 - it has run
+    (found,) = [r for r in flow_runs() if f"study:{STUDY}" in r.tags]
+    assert set(found.tags) == {f"study:{STUDY}", "method:random"}
+    return found.id
+
+
+@pytest.fixture(scope="module")
+def deployment_id(server) -> UUID:  # noqa: ARG001 - it is made there
+    made = tune.to_deployment(name="form", entrypoint_type=EntrypointType.MODULE_PATH).apply()
+    return UUID(str(made))
+
+
+@pytest.fixture(scope="module")
+def page(server, flow_run_id, deployment_id) -> Iterator[Any]:  # noqa: ARG001 - made before it
+    """A browser whose user has signed in; it runs an event loop, in which flows run otherwise."""
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=60_000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 1200})
+        page.set_default_timeout(60_000)
+        page.goto(server.removesuffix("/api"))
+        page.fill("input[type=password]", SECRETS[server])
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/dashboard*")
+        yield page
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(server) -> str:
+    return server.removesuffix("/api") + "/v2"
+
+
+def shows(page: Any, *texts: str) -> None:
+    from playwright.sync_api import expect
+
+    for text in texts:
+        expect(page.locator("body")).to_contain_text(text)
+
+
+def test_the_run_shows_its_steps_cached_ones_too_and_its_artifacts(page, pages, flow_run_id):
+    page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=TaskRuns")
+    shows(page, f"{STUDY} (random)", f"study:{STUDY}", "method:random")
+    shows(page, "trial 4", "fit model", "encode", "Cached")
+    page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=Artifacts")
+    shows(page, *(f"{STUDY}-{part}" for part in ("progress", "summary", "trials")))
+
+
+def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
+    page, pages, flow_run_id
+) -> None:
+    from playwright.sync_api import expect
+
+    (summary,) = [a for a in artifacts(flow_run_id) if a.key == f"{STUDY}-summary"]
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto(f"{pages}/artifacts/artifact/{summary.id}")
+    shows(page, "Best error: ", "on the test rows", "no model", f"prefect-tune retry {STUDY}")
+    picture = page.locator("img[src^='data:image/svg']")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.complete && image.naturalWidth") == 640
+    assert not [url for url in requested if "evil" in url]
+    failed = page.get_by_role("link", name=re.compile(r"trial.\d")).first
+    number = failed.inner_text()[len("trial ") :]
+    page.goto(failed.get_attribute("href"))
+    shows(page, f"trial {number}", "Failed", f"see prefect-tune show {STUDY} --trial {number}")
+
+
+def test_the_table_has_a_row_for_each_trial_and_the_progress_is_done(
+    page, pages, flow_run_id
+) -> None:
+    found = {a.key: a.id for a in artifacts(flow_run_id)}
+    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-trials']}")
+    shows(page, "all 5 trials, the newest first", "complete", "failed", "works")
+    assert page.locator("tbody tr").count() == 5
+    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-progress']}")
+    shows(page, "100")
+
+
+def test_the_command_says_where_prefect_shows_a_failed_trial(
+    run, server, page, monkeypatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", server)
+    said = "".join(run("trials", STUDY, "--failed").stdout.split())
+    found = re.findall(rf"{server.removesuffix('/api')}/runs/task-run/([0-9a-f-]{{36}})", said)
+    assert found
+    url = url_for("task-run", obj_id=found[0])
+    assert url in said
+    page.goto(url)
+    shows(page, "trial ", "Failed", "no model")
+
+
+def test_the_form_of_a_deployment_has_choices_descriptions_and_sections(
+    page, pages, deployment_id
+) -> None:
+    page.goto(f"{pages}/deployments/deployment/{deployment_id}/run")
+    shows(page, "Data: target", "Search: method", "Budget: trials", "Where: workers")
+    shows(page, "How to search: flash, admm", "[default: flash]", "Time in all")
+    page.get_by_text("choose", exact=True).nth(2).click()
+    page.get_by_text("Select", exact=True).first.click()
+    page.get_by_role("option", name="fabolas", exact=True).wait_for()
+    assert [option.inner_text() for option in page.get_by_role("option").all()] == list(METHODS)

@@ -1,0 +1,151 @@
+"""A page follows its study whatever the server does."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from processes import wait_for
+from worlds import mixed_space, told
+
+from prefect_tune.flows.flow_run_page import page as module
+from prefect_tune.flows.flow_run_page.page import FlowRunPage
+from prefect_tune.flows.flow_run_page.publishing import Page
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.workers.server_pace import OutageNote
+from prefect_tune.optimizers import Query, Trial
+from prefect_tune.optimizers.space.configuration import default_configuration
+
+QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
+PROGRESS = Progress(
+    study="s", metric="error", unit="percent", n_trials=0, n_failed=0, n_running=0,
+    trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
+    seconds_saved=0.0,
+)  # fmt: skip
+
+
+class Heard:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.trials: list[int] = []
+        self.n_ticks = 0
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
+        self.trials.append(trial.number)
+
+    def tick(self, progress: Progress) -> None:  # noqa: ARG002
+        self.n_ticks += 1
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", str(uuid4()))
+    monkeypatch.setattr(module, "_LEAST_SECONDS", 0.01)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+def page_of(heard: Heard, *trials: Trial) -> FlowRunPage:
+    study: Any = SimpleNamespace(
+        name="s",
+        plan=SimpleNamespace(method="random", space="small", data_name="d", chance_loss=None),
+        trials={trial.number: trial for trial in trials},
+        task_run_ids={},
+    )
+    return FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """One that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(100)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+
+
+def test_a_server_that_never_answers_holds_up_nothing(heard, silent_server) -> None:
+    with temporary_settings({PREFECT_API_URL: silent_server}):
+        page = page_of(heard)
+        page.start()
+        for number in range(50):
+            page.ended(told(number, QUERY, 5.0), PROGRESS)
+            page.tick(PROGRESS)
+        page.end(0.1)
+    assert heard.trials == list(range(50))
+    assert heard.n_ticks == 50
+
+
+def test_that_the_server_is_away_is_said_once(heard, silent_server) -> None:
+    gone = silent_server.replace("127.0.0.1", "127.0.0.2")  # where nobody listens
+    with temporary_settings({PREFECT_API_URL: gone}):
+        page = page_of(heard)
+        page.start()
+        wait_for(lambda: page.tick(PROGRESS) or heard.notes)
+        for _ in range(3):
+            page.tick(PROGRESS)
+        page.end(10.0)
+    (said,) = heard.notes
+    assert said.startswith("the Prefect server does not answer (")
+    assert said.endswith("); the study goes on")
+
+
+class Shown:
+    """A publisher that remembers."""
+
+    def __init__(self) -> None:
+        self.pages: list[dict[str, Page]] = []
+
+    def publish(self, *pages: Page) -> None:
+        self.pages.append({page.key: page for page in pages})
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def shown(monkeypatch) -> Shown:
+    shown = Shown()
+    monkeypatch.setattr(module, "Publisher", lambda _: shown)
+    return shown
+
+
+def test_trials_of_earlier_sessions_are_there_from_the_start(heard, shown) -> None:
+    page = page_of(heard, told(0, QUERY, 5.0), told(1, QUERY, None), Trial(2, QUERY))
+    page.start()
+    page.end(10.0)
+    assert '"trial": 1' in shown.pages[-1]["s-trials"].data
+    assert '"trial": 2' not in shown.pages[-1]["s-trials"].data
+    assert "### Failed trials" in shown.pages[-1]["s-summary"].data
+
+
+def test_the_last_update_has_the_state_and_the_result(heard, shown) -> None:
+    page = page_of(heard)
+    page.start()
+    wait_for(lambda: shown.pages)
+    assert "| state | running |" in shown.pages[0]["s-summary"].data
+    page.tick(replace(PROGRESS, n_begun=3, n_running=1, can_go_on=True))
+    wait_for(lambda: shown.pages[-1]["s-progress"].data == 50.0)
+    page.state, page.result = "complete", {"incumbent": None, "test_loss": None}
+    page.end(10.0)
+    assert "| state | complete |" in shown.pages[-1]["s-summary"].data
+    assert shown.pages[-1]["s-progress"].data == 100.0
+
+
+def test_one_that_is_not_told_how_it_ended_was_interrupted(heard, shown) -> None:
+    page = page_of(heard)
+    page.start()
+    page.end(10.0)
+    assert "| state | interrupted |" in shown.pages[-1]["s-summary"].data
