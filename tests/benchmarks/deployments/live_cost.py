@@ -5,7 +5,8 @@
 Runs the same study twice on a terminal of its own, with live lines and with `--quiet`, in pairs
 whose order alternates, and compares the trials per second between the first outcome and the last,
 and the CPU of the flow's own process. What a pair differs by is the display and the machine's mood:
-the spread of the pairs says how much of it is the latter.
+the spread of the pairs says how much of it is the latter. Before that, the CPU of one refresh is
+taken alone, of which there are two a second.
 """
 
 import argparse
@@ -18,9 +19,11 @@ import tempfile
 import termios
 from contextlib import suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from statistics import geometric_mean, mean, stdev
 from threading import Thread
+from time import process_time
 
 import psutil
 from inputs import write_table
@@ -28,6 +31,11 @@ from machine import Goals, describe
 from processes import COMMAND, environment, server_of
 
 from prefect_tune import local_server
+from prefect_tune.deployments.views.console import PlainConsole
+from prefect_tune.deployments.views.live_lines import LiveLines
+from prefect_tune.flows.following.incumbent_curve import CurvePoint
+from prefect_tune.flows.following.running_trial import RunningTrial
+from prefect_tune.flows.progress import Progress
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 SPACE = """
@@ -45,6 +53,7 @@ space = Space("null", (Step("fit model", (guess,)),))
 """
 GOAL = 1.01
 """A study without the display, as a multiple of one with it, in trials per second."""
+REFRESHES = 200
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,30 @@ def run(home: Path, data: Path, server: str, study: str, *arguments: str) -> Run
     return Run(rate, cpu_seconds, len(b"".join(written)))
 
 
+def refresh_seconds(n_running: int) -> float:
+    """Return the CPU of drawing the lines of so many trials under way."""
+    path = ("aggregate", "keep_sparse", "none", "none", "none", "gradient_boosting")
+    running = tuple(
+        RunningTrial(n, path, 3.0 + n, 60.0, "construct features", n % 3) for n in range(n_running)
+    )
+    curve = tuple(CurvePoint(float(at), 50.0 - at) for at in range(40))
+    progress = Progress(
+        study="s", metric="error", unit="percent", n_trials=900, n_failed=3, n_running=n_running,
+        trials_total=1_000, seconds=60.0, seconds_total=600.0, incumbent=None, cache_hits=900,
+        seconds_saved=9.0, running=running, phase="expected improvement per second",
+        seconds_left=30.0, curve=curve,
+    )  # fmt: skip
+    lines = LiveLines()
+    lines.show(progress)
+    lines.fail("trial 7  failed  fit model: took more than 60 s " * 2)
+    console = PlainConsole(file=StringIO(), force_terminal=True, width=100, height=30)
+    console.print(lines)
+    before = process_time()
+    for _ in range(REFRESHES):
+        console.print(lines)
+    return (process_time() - before) / REFRESHES
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=6)
@@ -117,6 +150,9 @@ def main() -> None:
             *("--ensemble", "single", "--drop", "colour", "--trials", str(n_trials)),
         )
         print(describe(), flush=True)
+        for n_running in (2, 16, 64):
+            share = 100 * 2 * refresh_seconds(n_running)
+            goals.at_most(f"two refreshes a second, {n_running} trials, % of a core", share, 1)
         with local_server() as server:
             assert server_of(home)  # and thereby know its secret
             pairs = []
