@@ -56,8 +56,6 @@ async def _run_until_signal(runner: Runner) -> None:
     Raises:
         EndedBySignal: When it has come, and the runner has ended.
     """
-    running = asyncio.create_task(runner.start())
-    await asyncio.sleep(0)  # it takes SIGTERM first
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     numbers: list[int] = []
 
@@ -65,9 +63,12 @@ async def _run_until_signal(runner: Runner) -> None:
         numbers.append(number)
         came.set()
 
+    # The runner takes SIGTERM when it starts, and would end as if nobody had asked it to.
+    runner.handle_sigterm = lambda *_: loop.call_soon_threadsafe(end, signal.SIGTERM)  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, end, number)
+    running = asyncio.create_task(runner.start())
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
     running.cancel()

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["compare", "standings"]
 
 
-_REPORT = click.option("--report", metavar="FILE", help="Also write a report, an HTML file.")
+_REPORT = click.option(
+    "--report",
+    metavar="FILE",
+    help="Also write a report, an HTML file.",
+    shell_complete=complete_files,
+)
 
 
 @click.command(cls=grouped_by(COMPARE_OPTIONS))

@@ -2,6 +2,7 @@
 
 import click
 
+from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import print_json
@@ -11,8 +12,13 @@ __all__ = ["report"]
 
 
 @click.command()
-@click.argument("study")
-@click.option("--out", metavar="FILE", help="The HTML file.  [default: STUDY.html]")
+@click.argument("study", shell_complete=complete_studies)
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="The HTML file.  [default: STUDY.html]",
+    shell_complete=complete_files,
+)
 @JSON
 @STORE
 @DATABASE

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.completing import complete_studies
+from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
 from prefect_tune.deployments.commands.output import (
@@ -86,7 +86,12 @@ def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:
 @click.command()
 @click.argument("study", shell_complete=complete_studies)
 @click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
-@click.option("--out", metavar="FILE", help="Write them as a table (.parquet or .csv).")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="Write them as a table (.parquet or .csv).",
+    shell_complete=complete_files,
+)
 @JSON
 @STORE
 @DATABASE

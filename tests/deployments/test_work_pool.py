@@ -40,3 +40,4 @@ def test_a_worker_of_a_pool_runs_the_deployment(server, tmp_path) -> None:
         assert run.state_name == "Completed"
         client.delete_flow_run(run.id)  # the server is that of all tests
         client.delete_deployment(run.deployment_id)
+        client.delete_work_pool("local")

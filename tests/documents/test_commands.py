@@ -88,7 +88,8 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
         patched.chdir(folder)
         opened = Session(folder, server)
         yield opened
-        opened.run("prefect deployment delete tune/healthcare")  # the server is that of all tests
+        for left in ("deployment delete tune/healthcare", "--no-prompt work-pool delete local"):
+            opened.run(f"prefect {left}")  # the server is that of all tests
 
 
 @pytest.mark.parametrize("command", HERE)

@@ -192,9 +192,10 @@ def test_ranks_are_of_tools_that_have_answers_before_the_end(capsys) -> None:
         reached.end()
 
 
-def test_the_figures_of_the_readme_are_those_of_the_recorded_runs() -> None:
+@pytest.mark.parametrize("page", ["README.md", "deployments/docs/pages/using/comparing.md"])
+def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page) -> None:
     frame = pd.read_parquet(RECORDED)
-    text = (Path(__file__).parents[2] / "README.md").read_text().split("### Beside other tools")[1]
+    text = (Path(__file__).parents[2] / page).read_text().split("## Beside other tools")[1]
     shown = [line.strip("|").split("|") for line in text.split("\n\n")[2].splitlines()[2:]]
     ranks = [mean_ranks(losses) for losses in at_stages(frame, "test_loss").values()]
     final = frame[(frame["model"] == "answer") & (frame["stage"] == frame["budget"])]

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
-from urllib.error import URLError
-from urllib.request import urlopen
 from uuid import uuid4
 
+import psutil
 from processes import wait_for
 from sqlalchemy import create_engine, text
 
@@ -61,26 +60,26 @@ class Postgres:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """URL of a server that speaks S3."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(lambda: _answers(url))
-        yield url
-    finally:
-        process.kill()
-        process.wait()
+    for _ in range(5):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_for(lambda: process.poll() is not None or _listens(process, port))  # noqa: B023
+            if process.poll() is None:  # else another process has taken the port
+                yield f"http://127.0.0.1:{port}"
+                return
+        finally:
+            process.kill()
+            process.wait()
+    raise RuntimeError("no port for the S3 server in 5 attempts")
 
 
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=5):  # noqa: S310 - our own loopback URL
-            return True
-    except (URLError, OSError):
-        return False
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    connections = psutil.Process(process.pid).net_connections("tcp")
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)

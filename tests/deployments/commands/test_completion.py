@@ -138,7 +138,8 @@ def parameters(group: click.Group) -> dict[str, click.Parameter]:
 
 
 def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
-    named = {"study", "method", "methods", "space", "metric", "file", "out", "curves", "labels"}
+    named = {"study", "method", "methods", "space", "metric", "file", "out", "curves", "labels",
+             "report"}  # fmt: skip
     of_studies = {"study rm name"}
     lacking = {
         at

@@ -21,6 +21,13 @@ def violations(page) -> list[str]:
     return [f"{v['id']}: {node['html'][:200]}" for v in found for node in v["nodes"]]
 
 
+def wait_for_theme(page, theme: str) -> None:
+    """The browser tells the page of the system's theme, and that it has printed, when it may."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("html")).to_have_attribute("data-theme", theme)
+
+
 @contextmanager
 def dark(page) -> Iterator[None]:
     """The page in the dark, as its reader chose."""
@@ -80,6 +87,7 @@ def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(made_up
 
     light = seen()
     page.emulate_media(color_scheme="dark")
+    wait_for_theme(page, "dark")
     dark_one = seen()
     assert (light[0], dark_one[0]) == ("light", "dark")
     assert light[1] != dark_one[1]
@@ -87,6 +95,7 @@ def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(made_up
     switch.click()
     assert seen() == light
     page.emulate_media(color_scheme="light")
+    wait_for_theme(page, "light")
     switch.click()
     assert seen() == dark_one
     switch.click()
@@ -157,7 +166,7 @@ def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
     with dark(page):
         pdf = page.pdf(format="A4")
         assert page.evaluate("window.theme") == "light"
-        assert page.locator("html").get_attribute("data-theme") == "dark"
+        wait_for_theme(page, "dark")
     widths = page.evaluate("window.widths")
     assert set(widths) == {640}
     assert len(widths) >= page.locator(".figure").count()

@@ -21,7 +21,7 @@ from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.objective.metric import metric_named
 
 KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "switch": "bool"}
-OUTPUT = {"as_json", "json_lines", "quiet", "keep_server"}
+OUTPUT = {"as_json", "json_lines", "quiet", "keep_server", "report"}
 
 
 @pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, COMPARE_OPTIONS)])

@@ -93,6 +93,8 @@ def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
         if event.body["number"] == 2:
             more = {"reason": reason} if event.kind == "ask" else {"task_run_id": "abc"}
             event.body.update(more)  # type: ignore[attr-defined]
+        else:
+            event.body.pop("reason", None)  # type: ignore[attr-defined]
     monkeypatch.setattr(Ledger, "each_event", lambda *_: iter(events))
     found = explained_trial(ended.store, "s", 2)
     assert found["reason"] == reason
