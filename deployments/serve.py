@@ -26,6 +26,8 @@ from prefect_tune.flows.tuning import tune
 
 __all__ = ["serve_deployments"]
 
+_START_SECONDS = 10.0
+
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
     """Serve the deployments until interrupted.
@@ -63,14 +65,21 @@ async def _run_until_signal(runner: Runner) -> None:
         numbers.append(number)
         came.set()
 
+    def end_by_sigterm(*_: Any) -> None:
+        loop.call_soon_threadsafe(end, signal.SIGTERM)
+
     # The runner takes SIGTERM when it starts, and would end as if nobody had asked it to.
-    runner.handle_sigterm = lambda *_: loop.call_soon_threadsafe(end, signal.SIGTERM)  # type: ignore[method-assign]
+    runner.handle_sigterm = end_by_sigterm  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, end, number)
     running = asyncio.create_task(runner.start())
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
+    with suppress(TimeoutError):  # one that has not started leaves what it has begun
+        async with asyncio.timeout(_START_SECONDS):
+            while not (runner.started or running.done()):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.05)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from command_line import CommandLine
 from documents.inputs_of_documents import write_inputs
 from documents.pages import ADDING, Document, files
-from services import Postgres, s3_server
+from services import Postgres, bucket_at, s3_server
 
 from prefect_tune.optimizers.registry import _METHODS
 
@@ -98,15 +98,8 @@ def test_a_method_is_added_as_the_page_says(tmp_path) -> None:
 @pytest.fixture
 def services(tmp_path_factory) -> Iterator[str]:
     """A bucket, and the URL of an empty database."""
-    import s3fs
-
     postgres = Postgres(tmp_path_factory.mktemp("postgres"))
-    with s3_server() as url, pytest.MonkeyPatch.context() as patched:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patched.setenv(name, "test")
-        patched.setenv("AWS_ENDPOINT_URL", url)
-        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        s3fs.S3FileSystem().mkdir("bucket")
+    with s3_server() as url, bucket_at(url):
         yield postgres.new_database()
     postgres.stop()
 

@@ -11,6 +11,7 @@ from time import sleep
 from uuid import uuid4
 
 import psutil
+import pytest
 from processes import wait_for
 from sqlalchemy import create_engine, text
 
@@ -55,6 +56,22 @@ class Postgres:
 
     def stop(self) -> None:
         self._server.cleanup()
+
+
+@contextmanager
+def bucket_at(url: str) -> Iterator[str]:
+    """Name of an empty bucket of a server that speaks S3; the environment says where that is."""
+    import s3fs
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patched.setenv(name, "test")
+        patched.setenv("AWS_ENDPOINT_URL", url)
+        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()  # they would know the server before this one
+        s3fs.S3FileSystem().mkdir("bucket")
+        yield "bucket"
+        s3fs.S3FileSystem.clear_instance_cache()
 
 
 @contextmanager

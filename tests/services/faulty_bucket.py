@@ -9,9 +9,7 @@ from http.server import BaseHTTPRequestHandler
 from time import sleep
 from urllib.parse import urlsplit
 
-import pytest
-
-from services import s3_server
+from services import bucket_at, s3_server
 
 
 class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -92,16 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def faulty_bucket() -> Iterator[FaultyProxy]:
     """An empty bucket `bucket` behind a proxy; the environment says where it is."""
-    import s3fs
-
-    with s3_server() as url, FaultyProxy(url) as proxy, pytest.MonkeyPatch.context() as patched:
+    with s3_server() as url, FaultyProxy(url) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patched.setenv(name, "test")
-        patched.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_address[1]}")
-        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("bucket")
-        yield proxy
+        with bucket_at(f"http://127.0.0.1:{proxy.server_address[1]}"):
+            yield proxy
         proxy.shutdown()
-        s3fs.S3FileSystem.clear_instance_cache()

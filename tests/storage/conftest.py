@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services import Postgres, s3_server
+from services import Postgres, bucket_at, s3_server
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
 
@@ -29,12 +29,5 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def bucket() -> Iterator[str]:
     """Name of an empty bucket; the environment says where its server is."""
-    import s3fs
-
-    with s3_server() as url, pytest.MonkeyPatch.context() as patched:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patched.setenv(name, "test")
-        patched.setenv("AWS_ENDPOINT_URL", url)
-        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        s3fs.S3FileSystem().mkdir("bucket")
-        yield "bucket"
+    with s3_server() as url, bucket_at(url) as name:
+        yield name
