@@ -116,7 +116,7 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
 def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
     data = tmp_path / "slow.parquet"
     table(10_000).to_parquet(data, index=False)
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 80)
+    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 40)
     home = tmp_path / "home"
     environment = {"PREFECT_TUNE_HOME": str(home)}
     with external_cluster(tmp_path / "dask", **environment) as external:
@@ -133,7 +133,7 @@ def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server)
     said += rest
     assert process.returncode == 0, said
     summary = json.loads(printed)
-    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 80, 0)
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 40, 0)
     assert said.count("has 2 threads") == 1
     assert "left; the trial waits again" in said
 
