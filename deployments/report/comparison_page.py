@@ -24,7 +24,6 @@ from prefect_tune.flows.units import counted, format_seconds
 
 __all__ = ["comparison_page"]
 
-_MOST_DATA_SETS = 12
 _MOST_STUDIES = 6
 Row = Mapping[str, Any]
 

@@ -45,7 +45,6 @@ class Progress:
         fidelity: Of what each is, where not of all; empty otherwise.
         phase: The phase of the method in which each was asked for; empty where not known.
         leads: Who led from when on.
-        is_order_only: Whether the ledger does not have the seconds; they count the trials then.
     """
 
     number: Sequence[int] = ()
@@ -56,7 +55,6 @@ class Progress:
     fidelity: Sequence[str] = ()
     phase: Sequence[str] = ()
     leads: Sequence[Lead] = ()
-    is_order_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +98,20 @@ class ProgressPass:
             study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
         )
         events = [(n, seconds, lead) for n, seconds, lead in told if n in self._trials]
-        is_order_only = any(seconds is None for _, seconds, _ in events)
-        times = _rising(
-            position if is_order_only else seconds
-            for position, (_, seconds, _) in enumerate(events, 1)
-        )
+        times = _rising(seconds for _, seconds, _ in events)
         numbers = [number for number, _, _ in events]
         said = [lead for _, _, lead in events]
         is_said = any(lead is not None for lead in said)
         leads = self._leads(times, said if is_said else self._best_so_far(numbers))
         last = dict(zip(numbers, times, strict=True))
         in_order = sorted(last, key=lambda number: last[number])
-        return self._columns(in_order, last, leads, is_order_only, _phases(ledger, study))
+        return self._columns(in_order, last, leads, _phases(ledger, study))
 
     def _columns(
         self,
         numbers: Sequence[int],
         seconds: Mapping[int, float],
         leads: Sequence[Lead],
-        is_order_only: bool,
         phases: Mapping[int, str],
     ) -> Progress:
         ended = [self._trials[number] for number in numbers]
@@ -131,7 +124,6 @@ class ProgressPass:
             [trial.fidelity for trial in ended],
             [phases.get(number, "") for number in numbers],
             leads,
-            is_order_only,
         )
 
     def _best_so_far(self, numbers: Sequence[int]) -> list[int | None]:

@@ -31,9 +31,7 @@ def progress_section(report: StudyReport) -> Iterator[Section]:
     if not any(loss is not None for loss in progress.loss):
         return
     words = LossWords(report.summary["metric"])
-    figures = [_figure(report, words, is_time=False)]
-    if not progress.is_order_only:
-        figures = [_figure(report, words, is_time=True), *figures]
+    figures = [_figure(report, words, is_time=is_time) for is_time in (True, False)]
     finding = _finding(report, words)
     yield Section("progress", "How the loss fell", finding, [*figures, _table(report)])
 
@@ -43,16 +41,12 @@ def _finding(report: StudyReport, words: LossWords) -> str:
     if not leads:
         return "No trial has led yet: none both ran in full and met all constraints."
     last, first = leads[-1], leads[0]
-    said = f"Trial {last.trial} has led since {_when(report.progress, last.seconds, last.told)}"
+    said = f"Trial {last.trial} has led since {format_seconds(last.seconds)}"
     said = f"{said} with {words.of(last.loss)}"
     if len(leads) == 1:
         return f"{said}."
     times = "once" if len(leads) == 2 else f"{len(leads) - 1} times"
     return f"{said}; the lead changed {times}, from {words.of(first.loss)}."
-
-
-def _when(progress: Progress, seconds: float, told: int) -> str:
-    return f"evaluation {told:,}" if progress.is_order_only else format_seconds(seconds)
 
 
 def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
@@ -167,7 +161,7 @@ def _table(report: StudyReport) -> Table:
     rows = [
         [
             str(lead.trial),
-            "-" if progress.is_order_only else format_seconds(lead.seconds),
+            format_seconds(lead.seconds),
             f"{lead.told:,}",
             words.of(lead.loss),
             "" if gain is None else f"{gain:+.3g}",
