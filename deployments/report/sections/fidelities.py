@@ -121,9 +121,8 @@ def _over_time(report: StudyReport) -> Figure:
         "xaxis": axis("seconds", rangemode="tozero"),
         "yaxis": axis("", type="category", categoryorder="array", categoryarray=categories),
     }
-    height = 130 + 28 * len(levels)
-    seen = _first_whole(report)
-    return Figure("levels-time", "Fidelity over time", plot([trace], **layout), height, finding=seen)
+    height, title, seen = 130 + 28 * len(levels), "Fidelity over time", _first_whole(report)
+    return Figure("levels-time", title, plot([trace], **layout), height, finding=seen)
 
 
 def _first_whole(report: StudyReport) -> str:

@@ -12,6 +12,7 @@ from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 from prefect_tune.deployments.report.html import page_html
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
 from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.flows.reporting.progress import Lead
 from prefect_tune.flows.reporting.study_report import StudyReport
 
 
@@ -162,6 +163,30 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
     assert 1990 < n_shown < 2010
     assert figure.note.startswith(f"{n_shown:,} of 4,970 evaluations are shown. Partial losses")
     assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
+
+
+def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:
+    some, part = full(), "epochs 1 of 9"
+    leads = [Lead(0.0, 1, 0, 20.0, part), Lead(0.7, 2, 1, 12.5, part), Lead(1.4, 3, 2, 30.0),
+             Lead(7.0, 11, 10, 26.0)]  # fmt: skip
+    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
+    section = next(s for s in page.sections if s.id == "progress")
+    assert section.finding == (
+        "Trial 10 has led since 7.0s with 26 %; the lead changed 3 times, among full evaluations "
+        "from 30 %."
+    )
+    of_trials, table = section.parts[1], section.parts[2]
+    line = next(t for t in of_trials.plot["data"] if t["name"] == "best so far")
+    assert line["x"] == [1, 2, 3, 3, 3, 11, 5000]
+    assert line["y"] == [20.0, 12.5, 12.5, None, 30.0, 26.0, 26.0]  # None is a gap
+    assert len(line["hovertext"]) == len(line["x"])
+    assert table.columns[3] == "fidelity"
+    assert [row[3:] for row in table.rows] == [
+        [part, "20 %", ""], [part, "12.5 %", "-7.5"], ["full", "30 %", ""], ["full", "26 %", "-4"]
+    ]  # fmt: skip
+    whole = next(s for s in study_page(some).sections if s.id == "progress").parts[2]
+    assert "fidelity" not in whole.columns
+    assert [row[-1] for row in whole.rows] == ["", "-7.5"]
 
 
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
