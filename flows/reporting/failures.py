@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.storage.privacy.masking import masked
 
 __all__ = ["FailureGroup", "FailuresPass"]
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+_LONGEST_MESSAGE = 2_000
+"""Characters; `show` has the whole of a longer one."""
 _LONGEST_TRACEBACK = 20_000
 """Characters; of a longer one the end is kept, where the reason is."""
 
@@ -21,8 +24,8 @@ class FailureGroup:
     Attributes:
         kind: `error`, `timeout`, `memory` or `crashed`.
         step: The step that failed, if known.
-        message: Of the first of them.
-        traceback: Likewise; empty where there is none.
+        message: Of the first of them, without passwords; of a long one the beginning.
+        traceback: Likewise, of a long one the end; empty where there is none.
         trials: Their numbers.
         seconds: What they took in all.
     """
@@ -46,10 +49,11 @@ class FailuresPass:
         if trial.state != TrialState.FAILED:
             return
         failure = trial.document["failure"]
-        kind, step, message = failure["kind"], failure["step"], failure["message"]
+        kind, step, message = failure["kind"], failure["step"], masked(failure["message"])
+        message = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
         alike = kind, step, _NUMBER.sub("#", message)
         if alike not in self._groups:
-            traceback = failure.get("traceback", "")[-_LONGEST_TRACEBACK:]
+            traceback = masked(failure.get("traceback", ""))[-_LONGEST_TRACEBACK:]
             self._groups[alike] = FailureGroup(kind, step, message, traceback)
         self._groups[alike].trials.append(trial.number)
         self._groups[alike].seconds += trial.cost_seconds

@@ -99,6 +99,15 @@ def test_of_a_very_long_traceback_the_end_is_kept() -> None:
     assert group.traceback.endswith("end")
 
 
+def test_of_a_very_long_message_the_beginning_is_kept() -> None:
+    url = "postgresql://me:secret@host/d"
+    long = "x" * 1_980 + url + "y" * 10**6
+    [group] = taken(FailuresPass(), broken(0, long), broken(1, long + "z")).found()
+    assert group.trials == [0, 1]
+    assert 2_000 <= len(group.message) <= 2_001
+    assert "secret"[:3] not in group.message  # masked before it is cut
+
+
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
 def test_the_front_is_what_nothing_beats_in_one_without_losing_in_the_other(pairs) -> None:
     trials = [
