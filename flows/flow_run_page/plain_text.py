@@ -5,7 +5,7 @@ Names of columns and algorithms, and messages of failures, may hold anything.
 
 import re
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.flows.visible import shown
 
 __all__ = ["cell", "escaped"]
 
@@ -36,5 +36,5 @@ def cell(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text without passwords, in one line."""
-    return " ".join(masked(text).split())
+    """Return a text in one line, without passwords and with steering characters spelt out."""
+    return shown(" ".join(text.split()))
