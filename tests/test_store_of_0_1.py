@@ -12,6 +12,7 @@ import json
 import pickle
 import shutil
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ from finished.programs import fold_losses
 
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.retrying import retry
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.tuning import tune
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 ARCHIVE = Path(__file__).parent / "data" / "store_of_0_1.tar.xz"
 STUDIES = ("flashed", "admmed", "picky", "cut", "versus-0-random", "versus-0-flash-r-5")
@@ -179,6 +184,18 @@ def test_failed_trials_are_run_again(old, before) -> None:
             assert trial["query"] == former["query"]
             assert trial["attempts"] == former["attempts"] + 1
             assert trial["failure"]["message"] == "ValueError: picky"
+
+
+@pytest.mark.parametrize("study", ["flashed", "admmed", "picky"])
+def test_who_led_is_known_when_a_study_goes_on(old, before, study) -> None:
+    """The events of 0.1 do not name who led."""
+    with closing(ArtifactStore(StoreAddress(str(old.home / "store")))) as store:
+        plan = StudyPlan.from_stored(find_study(store, study))
+        space = plan.problem.find_space()
+        curve = replayed_study(store, Ledger(store.database), study, plan, space).curve
+        assert curve.points[-1].loss == before[study]["show"]["incumbent"]["loss"]
+        seconds = [seconds for seconds, _ in curve.points]
+        assert seconds == sorted(seconds)
 
 
 @pytest.mark.parametrize("study", ["flashed", "admmed", "picky"])

@@ -24,7 +24,6 @@ from prefect_tune.flows.units import counted, format_seconds
 
 __all__ = ["comparison_page"]
 
-_MOST_DATA_SETS = 12
 _MOST_STUDIES = 6
 Row = Mapping[str, Any]
 
@@ -64,7 +63,7 @@ def _budget(of: DataSetCurves) -> str:
 
 def _alert(document: Row) -> str:
     n_blocks, n_methods = document["n_blocks"], len(document["methods"])
-    if least_p_value(n_blocks, n_methods) <= SIGNIFICANCE:
+    if n_methods == 1 or least_p_value(n_blocks, n_methods) <= SIGNIFICANCE:
         return ""
     return (
         f"With {counted(n_blocks, 'block')} no difference between {n_methods} methods can be "
@@ -86,11 +85,9 @@ def _leader(document: Row) -> Answer:
     ]
     tied = [row["method"] for row in rows[1:] if row["is_tied_with_best"]]
     under = "mean rank by the test loss at the end; less is better"
-    said = (
-        f"= not significantly behind: {', '.join(tied)}"
-        if tied
-        else "all others are significantly behind"
-    )
+    said = "the only method" if len(rows) == 1 else "all others are significantly behind"
+    if tied:
+        said = f"= not significantly behind: {', '.join(tied)}"
     parts = [Text([said], is_quiet=True)]
     return Answer("best", "Who leads", rows[0]["method"], under, bars, parts, more="ranks")
 
@@ -111,7 +108,7 @@ def _loss(document: Row) -> Answer:
 
 def _sure(report: ComparisonReport) -> Answer:
     document = report.standings
-    first = min(document["methods"], key=lambda row: row["expected_rank"])["method"]
+    first = document["methods"][0]["method"]  # the one that leads
     lines = []
     for pair in pairs_of(document, first):
         better = probability(pair)

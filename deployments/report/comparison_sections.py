@@ -1,6 +1,7 @@
 """The sections of the report of a comparison."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prefect_tune.deployments.report.comparison_figures import (
@@ -79,6 +80,8 @@ def _ranks_finding(document: Row) -> str:
     rows = document["methods"]
     tied = [row["method"] for row in rows[1:] if row["is_tied_with_best"]]
     said = f"At the end {rows[0]['method']} has the least mean rank, {rows[0]['average_rank']:.2f}"
+    if len(rows) == 1:
+        return f"{said}; it is the only method."
     if not tied:
         return f"{said}, and all others are significantly behind."
     return (
@@ -125,26 +128,16 @@ def _how_ranked() -> Text:
 
 
 def _tests_finding(report: ComparisonReport) -> str:
-    firsts: dict[str, int] = {}
-    for of in report.data_sets:
-        medians = [
-            (m, c.method) for c in of.curves for m in [_median(c.test_losses)] if m is not None
-        ]
-        if medians:
-            best = min(medians)[1]
-            firsts[best] = firsts.get(best, 0) + 1
+    document = report.standings
+    firsts = Counter[str]()
+    for of in document.get("data_sets") or [document]:
+        medians = [(row["median_test_loss"], row["method"]) for row in of["methods"]]
+        known = [(loss, method) for loss, method in medians if loss is not None]
+        firsts.update([min(known)[1]] if known else [])
     if not firsts:
         return "Nothing was tested yet."
-    said = ", ".join(
-        f"{m} on {counted(n, 'data set')}" for m, n in sorted(firsts.items(), key=lambda p: -p[1])
-    )
+    said = ", ".join(f"{method} on {counted(n, 'data set')}" for method, n in firsts.most_common())
     return f"Least median test loss: {said}. Each point is a repeat."
-
-
-def _median(losses: Sequence[float | None]) -> float | None:
-    known = sorted(float("inf") if loss is None else loss for loss in losses)
-    middle = known[len(known) // 2] if known else float("inf")
-    return None if middle == float("inf") else middle
 
 
 def _test_table(of: DataSetCurves) -> Table:
@@ -156,11 +149,11 @@ def _test_table(of: DataSetCurves) -> Table:
 
 
 def _pairs_finding(document: Row) -> str:
-    first = min(document["methods"], key=lambda row: row["expected_rank"])["method"]
+    first = document["methods"][0]["method"]
     pairs = pairs_of(document, first)
     clear = [pair["other"] for pair in pairs if probability(pair) > 0.9]
     if not clear:
-        return f"{first} is ahead, of none with a probability above 0.9."
+        return f"{first} leads, but is better than none with a probability above 0.9."
     return f"{first} is better than {', '.join(clear)} with a probability above 0.9."
 
 

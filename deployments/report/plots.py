@@ -18,7 +18,7 @@ __all__ = [
     "plain",
     "plot",
     "points",
-    "short",
+    "shortened",
     "staircase",
     "texts",
     "visible_losses",
@@ -45,8 +45,23 @@ def plain(text: str) -> str:
     return escape(shown(text), quote=False)
 
 
-def short(text: str) -> str:
-    """Return a text for an axis: the middle of a long one is left out."""
+def shortened(labels: Sequence[str]) -> list[str]:
+    """Return texts for an axis: the middle of a long one is left out.
+
+    Those that differ there alone get a number: Plotly takes equal texts for one place.
+    """
+    alike: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        alike.setdefault(_short(label), []).append(label)
+    places = {
+        label: short if len(of) == 1 else f"{short} ({k})"
+        for short, of in alike.items()
+        for k, label in enumerate(of, 1)
+    }
+    return [places[label] for label in labels]
+
+
+def _short(text: str) -> str:
     is_long = len(text) > _LONGEST_LABEL
     return plain(f"{text[:_KEPT]}…{text[-_KEPT:]}" if is_long else text)
 
@@ -142,7 +157,7 @@ def bar(
         "type": "bar",
         "orientation": "h",
         "name": plain(name),
-        "y": [short(label) for label in labels],
+        "y": shortened(labels),
         "x": numbers(values),
         "marker": {"color": paint},
         "hovertext": texts(hover),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefect_tune.deployments.views.console import UNITS
-from prefect_tune.deployments.views.markdown import code, escaped, table
+from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import values_text
 

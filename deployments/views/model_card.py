@@ -16,7 +16,7 @@ from prefect_tune.deployments.views.card_tables import (
     search_lines,
 )
 from prefect_tune.deployments.views.loading_code import loading_code
-from prefect_tune.deployments.views.markdown import code, escaped, table
+from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.units import counted
 
 __all__ = ["model_card"]

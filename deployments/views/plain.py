@@ -1,33 +1,14 @@
-"""Texts as people may see them: without passwords, and without what would steer their terminal.
+"""Lines of a terminal, which hold only what people may see. Light to import."""
 
-Names of columns and studies and messages of failures are other people's. Light to import.
-"""
-
-import unicodedata
 from typing import Any
 
 import click
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.flows.visible import shown
 
 __all__ = ["echo", "shown"]
-
-_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of characters that are not seen, but do something."""
-_HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "\N{SOFT HYPHEN}"}
-
-
-def shown(text: str) -> str:
-    """Return a text with stars for passwords, and with steering characters spelt out."""
-    return "".join(map(_visible, masked(text)))
 
 
 def echo(text: Any, *, err: bool = False) -> None:
     """Print a line to standard output or standard error."""
     click.echo(shown(str(text)), err=err)
-
-
-def _visible(character: str) -> str:
-    if character in _HARMLESS or unicodedata.category(character) not in _STEERING:
-        return character
-    return character.encode("unicode_escape").decode()

@@ -7,7 +7,6 @@ them: what is compared is the rank of a method among all methods of the same dat
 
 from collections.abc import Sequence
 from itertools import permutations
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
+from prefect_tune.flows.quartiles import finite, quartiles
 
 __all__ = [
     "CURVE_COLUMNS",
@@ -214,14 +214,6 @@ def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> dict[st
 
 def _quartiles(name: str, losses: pd.Series) -> dict[str, Any]:
     """Median and quartiles; a replicate that has found nothing is worse than all others."""
-    known = losses.astype(float).fillna(np.inf).to_numpy()
-    with np.errstate(invalid="ignore"):  # between inf and inf
-        low, median, high = np.quantile(known, (0.25, 0.5, 0.75), method="linear")
-    return {
-        f"median_{name}": _finite(median),
-        f"quartiles_{name}": [_finite(low), _finite(high)],
-    }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if isfinite(value) else None
+    known = np.asarray(losses.astype(float).fillna(np.inf), dtype=np.float64)
+    low, median, high = map(finite, quartiles(known))
+    return {f"median_{name}": median, f"quartiles_{name}": [low, high]}

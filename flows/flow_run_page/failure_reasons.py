@@ -1,6 +1,6 @@
 """Why trials have failed, counted by reason."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from prefect_tune.flows.flow_run_page.trials_table import reason_of, shortened
 from prefect_tune.flows.study.explanations import alike
@@ -33,25 +33,29 @@ class FailureReasons:
     """The reasons of all failed trials; many different ones are counted together."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, FailureReason] = {}
+        self._failed: dict[str, dict[int, tuple[str, str]]] = {}
         self._of: dict[int, str] = {}
 
     def add(self, trial: Trial, url: str) -> None:
         """Take a trial that has ended; where it ended before, that failure counts no more."""
         if (former := self._of.pop(trial.number, None)) is not None:
-            counted = self._reasons[former]
-            self._reasons[former] = replace(counted, n_trials=counted.n_trials - 1)
+            del self._failed[former][trial.number]
+            if not self._failed[former]:
+                del self._failed[former]
         if trial.failure is None:
             return
         reason = reason_of(trial)
         key, text = alike(reason), shortened(reason)
-        if key not in self._reasons and len(self._reasons) >= _MOST_REASONS:
+        if key not in self._failed and len(self._failed.keys() - {_OTHER}) >= _MOST_REASONS:
             key = text = _OTHER
-        n_before = self._reasons[key].n_trials if key in self._reasons else 0
-        self._reasons[key] = FailureReason(text, n_before + 1, trial.number, url)
+        self._failed.setdefault(key, {})[trial.number] = text, url
         self._of[trial.number] = key
 
     def all(self) -> list[FailureReason]:
         """Return the reasons, the most frequent first."""
-        found = (reason for reason in self._reasons.values() if reason.n_trials)
+        found = []
+        for trials in self._failed.values():
+            last = next(reversed(trials))
+            text, url = trials[last]
+            found.append(FailureReason(text, len(trials), last, url))
         return sorted(found, key=lambda reason: (-reason.n_trials, reason.text))

@@ -5,11 +5,13 @@ Names of columns and algorithms, and messages of failures, may hold anything.
 
 import re
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.flows import markdown
+from prefect_tune.flows.visible import shown
 
 __all__ = ["cell", "escaped"]
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:/@])")
+_MORE = re.compile(r"([()+\-.:/@])")
+"""Characters that mean something at the start of a line or in an address."""
 _NOTHING = "\N{ZERO WIDTH SPACE}"
 _LOOK_ALIKES = str.maketrans({"*": "∗", "`": "'"})
 _ACTIVE = re.compile(r"(?<=[<\]&~])|(?<![A-Za-z0-9])(?=_)")
@@ -22,7 +24,8 @@ def escaped(text: str) -> str:
     >>> escaped("a_b <img src=x>")
     'a\\_b \\<img src=x\\>'
     """
-    return _NOTHING.join(_MARKUP.sub(r"\\\1", part) for part in _LINK.split(_line(text)))
+    parts = (markdown.escaped(part) for part in _LINK.split(_line(text)))
+    return _NOTHING.join(_MORE.sub(r"\\\1", part) for part in parts)
 
 
 def cell(text: str) -> str:
@@ -36,5 +39,5 @@ def cell(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text without passwords, in one line."""
-    return " ".join(masked(text).split())
+    """Return a text in one line, without passwords and with steering characters spelt out."""
+    return shown(" ".join(text.split()))

@@ -7,6 +7,7 @@ from typing import Any
 from prefect_tune.flows.flow_run_page.curve_picture import curve_picture
 from prefect_tune.flows.flow_run_page.failure_reasons import FailureReason
 from prefect_tune.flows.flow_run_page.plain_text import escaped
+from prefect_tune.flows.markdown import table
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import fidelity_text
@@ -155,12 +156,12 @@ def _failures(account: Account) -> Iterator[str]:
         return
     yield "### Failed trials"
     yield ""
-    yield "| reason | trials | last |"
-    yield "|---|---|---|"
+    rows = []
     for reason in account.failures:
         last = f"trial\N{NO-BREAK SPACE}{reason.last}"
         shown = f"[{last}]({reason.url})" if reason.url else last
-        yield f"| {escaped(reason.text)} | {reason.n_trials:,} | {shown} |"
+        rows.append((escaped(reason.text), f"{reason.n_trials:,}", shown))
+    yield from table(("reason", "trials", "last"), rows)
 
 
 def _commands(account: Account) -> Iterator[str]:
@@ -182,9 +183,5 @@ def _commands(account: Account) -> Iterator[str]:
     )
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    titles = list(map(escaped, head))
-    yield f"| {' | '.join(titles)} |"
-    yield "|" + "---|" * len(titles)
-    for row in rows:
-        yield f"| {' | '.join(map(escaped, row))} |"
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    return table(list(map(escaped, head)), [list(map(escaped, row)) for row in rows])

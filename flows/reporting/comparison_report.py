@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from prefect_tune.flows.quartiles import finite, quartiles
 
 __all__ = ["ComparisonReport", "DataSetCurves", "MethodCurve", "MethodWork", "comparison_report"]
 
@@ -129,9 +130,10 @@ def _of_data_set(curves: pd.DataFrame, methods: Sequence[str]) -> DataSetCurves:
 def _curve(method: str, curves: pd.DataFrame, shares: NDArray[np.float64]) -> MethodCurve:
     replicates = [rows for _, rows in curves.groupby("study", sort=False)]
     losses = np.array([_best_losses(rows, shares) for rows in replicates])
-    low, median, high = _quartiles(losses.reshape(-1, len(shares)))
+    found = quartiles(losses.reshape(-1, len(shares)))
+    low, median, high = ([finite(value) for value in row] for row in found)
     tested = [
-        _finite(float(rows["test_loss"].astype("Float64").fillna(np.nan).iloc[-1]))
+        finite(float(rows["test_loss"].astype("Float64").fillna(np.nan).iloc[-1]))
         for rows in replicates
     ]
     return MethodCurve(method, low, median, high, tested)
@@ -154,13 +156,6 @@ def _spent(rows: pd.DataFrame) -> NDArray[np.float64]:
     return np.maximum.accumulate(spent.to_numpy(dtype=np.float64) / float(budget))
 
 
-def _quartiles(losses: NDArray[np.float64]) -> list[list[float | None]]:
-    """Return quartiles over the replicates at each share; inf counts as worse than all others."""
-    with np.errstate(invalid="ignore"):  # between inf and inf
-        found = np.quantile(losses, (0.25, 0.5, 0.75), axis=0)
-    return [[_finite(float(value)) for value in row] for row in found]
-
-
 def _work(method: str, curves: pd.DataFrame) -> MethodWork:
     ended = curves[curves["trial"].notna()]
     asking = curves.groupby("study")["ask_seconds"].max()
@@ -171,7 +166,3 @@ def _work(method: str, curves: pd.DataFrame) -> MethodWork:
         float(ended["cost_seconds"].sum()),
         float(asking.sum()),
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None

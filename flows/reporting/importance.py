@@ -66,12 +66,12 @@ class ImportancePass:
         problem = self._plan.problem
         try:
             space = problem.find_space()
-            if space.digest != problem.space_digest:
-                return Importance(len(known), reason="this version knows the space otherwise")
-            configurations = _Read([k.configuration for k in known], space)
-            return importance_of(space, configurations, losses, self._plan.chance_loss)
         except Exception as error:  # a user's space may be gone, or need what is not installed
             return Importance(len(known), reason=f"the space cannot be had: {error}")
+        if space.digest != problem.space_digest:
+            return Importance(len(known), reason="this version knows the space otherwise")
+        configurations = _Read([k.configuration for k in known], space)
+        return importance_of(space, configurations, losses, self._plan.chance_loss)
 
 
 class _Read(Sequence[Configuration]):

@@ -1,7 +1,9 @@
 """How a study went: its trials in the order in which they ended, and what led meanwhile."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 from prefect_tune.flows.study.documents import TrialDocument
@@ -21,15 +23,19 @@ class Lead:
 
     Attributes:
         seconds: Of the study, when it was told.
-        told: How many outcomes were known then, itself included.
+        told: How many trials had ended then, itself included; one that ran again counts where it
+            ended last.
         trial: Its number.
-        loss: Its loss; that of all folds, rows and epochs unless the method said it otherwise.
+        loss: Its loss.
+        fidelity: Of what that is, where not of all; empty otherwise. Only losses of the same can be
+            compared.
     """
 
     seconds: float
     told: int
     trial: int
     loss: float | None
+    fidelity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,6 @@ class Progress:
         fidelity: Of what each is, where not of all; empty otherwise.
         phase: The phase of the method in which each was asked for; empty where not known.
         leads: Who led from when on.
-        is_order_only: Whether the ledger does not have the seconds; they count the trials then.
     """
 
     number: Sequence[int] = ()
@@ -56,7 +61,6 @@ class Progress:
     fidelity: Sequence[str] = ()
     phase: Sequence[str] = ()
     leads: Sequence[Lead] = ()
-    is_order_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,59 +103,76 @@ class ProgressPass:
         told = ledger.event_values(
             study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
         )
-        events = [(n, seconds, lead) for n, seconds, lead in told if n in self._trials]
-        is_order_only = any(seconds is None for _, seconds, _ in events)
-        times = _rising(
-            position if is_order_only else seconds
-            for position, (_, seconds, _) in enumerate(events, 1)
-        )
-        numbers = [number for number, _, _ in events]
-        said = [lead for _, _, lead in events]
-        is_said = any(lead is not None for lead in said)
-        leads = self._leads(times, said if is_said else self._best_so_far(numbers))
-        last = dict(zip(numbers, times, strict=True))
-        in_order = sorted(last, key=lambda number: last[number])
-        return self._columns(in_order, last, leads, is_order_only, _phases(ledger, study))
+        times = _rising(seconds for _, seconds, _ in told)
+        numbers = [number for number, _, _ in told]
+        last = {number: position for position, number in enumerate(numbers)}
+        in_order = sorted(last.keys() & self._trials, key=last.__getitem__)
+        n_unsaid = _n_unsaid(ledger, study)
+        led = [
+            *self._best_so_far(numbers[:n_unsaid], last),
+            *(lead for _, _, lead in told[n_unsaid:]),
+        ]
+        leads = self._leads(times, _n_ended([last[number] for number in in_order], len(told)), led)
+        seconds = [times[last[number]] for number in in_order]
+        return self._columns(in_order, seconds, leads, _phases(ledger, study))
 
     def _columns(
         self,
         numbers: Sequence[int],
-        seconds: Mapping[int, float],
+        seconds: Sequence[float],
         leads: Sequence[Lead],
-        is_order_only: bool,
         phases: Mapping[int, str],
     ) -> Progress:
         ended = [self._trials[number] for number in numbers]
         return Progress(
             numbers,
-            [seconds[number] for number in numbers],
+            seconds,
             [trial.loss for trial in ended],
             [trial.cost_seconds for trial in ended],
             [trial.state for trial in ended],
             [trial.fidelity for trial in ended],
             [phases.get(number, "") for number in numbers],
             leads,
-            is_order_only,
         )
 
-    def _best_so_far(self, numbers: Sequence[int]) -> list[int | None]:
-        """Return who led after each told trial, where the ledger does not say; 0.1 did not."""
+    def _best_so_far(self, numbers: Sequence[int], last: Mapping[int, int]) -> list[int | None]:
+        """Return who led after each told trial, where the ledger does not say."""
         best: tuple[float, int] | None = None
         found: list[int | None] = []
-        for number in numbers:
-            trial = self._trials[number]
-            if trial.may_lead and trial.loss is not None:
+        for position, number in enumerate(numbers):
+            # What a trial is now it was not yet when it failed.
+            trial = self._trials.get(number) if last[number] == position else None
+            if trial is not None and trial.may_lead and trial.loss is not None:
                 best = min(best or (inf, 0), (trial.loss, number))
             found.append(None if best is None else best[1])
         return found
 
-    def _leads(self, times: Sequence[float], incumbents: Sequence[int | None]) -> list[Lead]:
+    def _leads(
+        self, times: Sequence[float], n_ended: Sequence[int], incumbents: Sequence[int | None]
+    ) -> list[Lead]:
         leads: list[Lead] = []
-        for told, (seconds, number) in enumerate(zip(times, incumbents, strict=True), 1):
+        for seconds, n, number in zip(times, n_ended, incumbents, strict=True):
+            known = None if number is None else self._trials.get(number)
             if number is not None and (not leads or number != leads[-1].trial):
-                known = self._trials.get(number)
-                leads.append(Lead(seconds, told, number, known.loss if known else None))
+                loss, fidelity = (known.loss, known.fidelity) if known else (None, "")
+                leads.append(Lead(seconds, max(n, 1), number, loss, fidelity))
         return leads
+
+
+def _n_unsaid(ledger: Ledger, study: str) -> int:
+    """Return how many trials were told before the ledger said who led: 0.1 did not say it."""
+    told = (event.body for event in ledger.each_event(study) if event.kind == Told.kind)
+    return sum(1 for _ in takewhile(lambda body: "incumbent" not in body, told))
+
+
+def _n_ended(lasts: Sequence[int], n_told: int) -> list[int]:
+    """Return how many trials had ended, for the last time, after each event that told one.
+
+    Args:
+        lasts: Positions of the last event of each trial, in order.
+        n_told: How many events there are.
+    """
+    return [bisect_right(lasts, position) for position in range(n_told)]
 
 
 def _phases(ledger: Ledger, study: str) -> dict[int, str]:

@@ -1,6 +1,5 @@
 """Where the time went by step: what was made, what the cache served and saved, what is gone."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from prefect_tune.flows.study.documents import TrialDocument
@@ -49,8 +48,7 @@ class StepTimesPass:
     def add(self, trial: TrialDocument) -> None:
         """Take a trial."""
         self._steps = self._steps or {step: StepTime(step) for step in trial.configuration}
-        failure: Mapping[str, Sequence[Mapping[str, float]]] = trial.document["failure"] or {}
-        costs = (*trial.steps, *failure.get("steps", ()))
+        costs = trial.all_steps
         names = list(dict.fromkeys(str(cost["step"]) for cost in costs))
         for place, name in enumerate(names):
             if name not in self._steps:

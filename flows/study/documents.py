@@ -94,6 +94,11 @@ class TrialDocument:
         return steps
 
     @property
+    def all_steps(self) -> Sequence[Mapping[str, Any]]:
+        """The cost of each step of each fold, of a failed trial of those that had ended."""
+        return (*self.steps, *(self.document["failure"] or {}).get("steps", ()))
+
+    @property
     def cost_seconds(self) -> float:
         """Wall time spent on it; 0 before it has ended."""
         outcome = self.document["evaluation"] or self.document["failure"] or {}

@@ -1,9 +1,12 @@
-"""Why a study has no model, in one line."""
+"""Why a study has no model, in one line; and which failures are alike. Light to import."""
 
 import re
+from typing import TYPE_CHECKING
 
-from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.study.study import Study
 
 __all__ = ["alike", "most_frequent_failure", "nearest_miss"]
 
@@ -15,7 +18,7 @@ def alike(reason: str) -> str:
     return _NUMBER.sub("#", reason)
 
 
-def most_frequent_failure(study: Study) -> str:
+def most_frequent_failure(study: "Study") -> str:
     """Return why trials failed: the reason that most of them share."""
     reasons: dict[str, list[str]] = {}
     for trial in study.trials.values():
@@ -32,7 +35,7 @@ def most_frequent_failure(study: Study) -> str:
     )
 
 
-def nearest_miss(study: Study) -> str:
+def nearest_miss(study: "Study") -> str:
     """Return which constraints no trial meets; empty if one meets all, or none is complete."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible

@@ -1,11 +1,11 @@
 """A study's optimizer and trials, brought back from the ledger."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prefect_tune.flows.following.incumbent_curve import IncumbentCurve
-from prefect_tune.flows.study.documents import documents_of
+from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.trials import StudyTrials
@@ -17,6 +17,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
@@ -80,7 +81,7 @@ def replayed_study(
         optimizer.begin_with(start, plan.start_name)
     if plan.race:
         optimizer = Racing(optimizer)
-    events = _Events(space)
+    events = _Events(space, [bounded.constraint for bounded in plan.bounds])
     with documents_of(study):
         happened = list(events.read(ledger, study))
     replay(optimizer, happened, ledger.memo(study))
@@ -100,14 +101,16 @@ class _Events:
 
     Args:
         space: What the study searches.
+        constraints: Met by an incumbent.
 
     Attributes:
         ask_seconds: Seconds of each ask read so far.
         task_run_ids: By number, the task runs of the trials told so far.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, constraints: Sequence[Constraint]) -> None:
         self._space = space
+        self._standing = Standing(constraints)
         self._queries: dict[int, Query] = {}
         self.ask_seconds: list[float] = []
         self.task_run_ids: dict[int, str] = {}
@@ -143,7 +146,11 @@ class _Events:
         """Take what is noted with a trial besides itself, some of which 0.1 did not note."""
         if task_run_id := told.get("task_run_id"):
             self.task_run_ids[told["number"]] = task_run_id
-        best = told.get("incumbent")
+        if "incumbent" in told:
+            best = told["incumbent"]
+        else:
+            self._standing.add(TrialDocument(told))
+            best = None if self._standing.incumbent is None else self._standing.incumbent.number
         if best is not None and (not self._led or self._led[-1][1] != best):
             # A killed process may have forgotten some seconds of its session.
             since = self._led[-1][0] if self._led else 0.0

@@ -85,7 +85,7 @@ class _Summed:
         standing: The best of them.
         states: How many are in each state.
         configurations: Those begun.
-        keys: Of all that their steps made or were served.
+        keys: Of all that their steps made or were served, of failed trials too.
         hits: Steps of folds that were served; a passthrough counts as neither hit nor miss.
         misses: Steps of folds that were made.
         seconds_saved: What hits saved.
@@ -116,7 +116,7 @@ class _Summed:
         self.cost_seconds += trial.cost_seconds
         if trial.number == said:
             self.said = trial
-        for step in trial.steps:
+        for step in trial.all_steps:
             self.keys.add(step["key"])
             if step["hit"]:
                 self.hits += 1

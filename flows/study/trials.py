@@ -19,7 +19,7 @@ class Totals:
         failed: Those of them that have failed.
         stopped: Those of them with a loss that are not the whole evaluation.
         cost_seconds: What they took.
-        cache_hits: Steps of folds that were served from the cache.
+        cache_hits: Steps of folds that were served from the cache, of failed trials too.
         seconds_saved: What that saved.
     """
 
@@ -36,7 +36,8 @@ class Totals:
         self.failed += times * (trial.state == TrialState.FAILED)
         self.stopped += times * (trial.state == TrialState.STOPPED)
         self.cost_seconds += times * trial.cost_seconds
-        for step in trial.evaluation.steps if trial.evaluation else ():
+        outcome = trial.evaluation or trial.failure
+        for step in outcome.steps if outcome else ():
             if step.hit:
                 self.cache_hits += times
                 self.seconds_saved += times * (step.seconds - step.load_seconds)

@@ -49,6 +49,9 @@ def effects(
     were: only the others are predicted again, so the work grows with what is active in a pipeline
     and not with the hyperparameters of the space.
 
+    A model that predicts the same everywhere has no variance to split, and is left out; if all
+    do, there are no effects.
+
     Args:
         space: The space.
         predict: Predictions of s models, for instance one per bootstrap of the trials.
@@ -57,10 +60,18 @@ def effects(
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
     f_a, f_b = predict(draws.features_a()), predict(draws.features_b())
+    varying = np.flatnonzero(np.ptp(np.hstack((f_a, f_b)), axis=1) > 0)
+    if not len(varying):
+        return []
+    f_a, f_b = f_a[varying], f_b[varying]
+
+    def varied(features: NDArray[np.float64]) -> NDArray[np.float64]:
+        return predict(features)[varying]
+
     found = []
     for start in range(0, len(inputs), _AT_ONCE):
         positions = range(start, min(start + _AT_ONCE, len(inputs)))
-        f_ab = _with_one_of_b(space, draws, predict, f_a, positions)
+        f_ab = _with_one_of_b(space, draws, varied, f_a, positions)
         split = sobol_indices(func={"f_A": f_a, "f_B": f_b, "f_AB": f_ab}, n=n)
         shares = split.first_order, split.total_order
         main, total = (np.reshape(share, (len(f_a), len(positions))) for share in shares)

@@ -38,7 +38,7 @@ class Importance:
     Attributes:
         n_configurations: How many configurations it is learned from.
         bound: Losses above it count as it; None where there are too few.
-        r2: Out-of-bag R2 of the forests; None likewise.
+        r2: Out-of-bag R2 of the forests; None where there are none that tell losses apart.
         effects: The largest total first; empty if nothing can be said.
         reason: Why nothing can be said; empty if something can.
     """
@@ -83,6 +83,8 @@ def importance_of(
         reason = "a forest cannot predict their losses well enough"
         return Importance(n, bound, forests.r2, reason=reason)
     found = effects(candidates, forests.predict, seed)
+    if not found:
+        return Importance(n, bound, reason="the forests predict the same loss everywhere")
     return Importance(n, bound, forests.r2, tuple(found))
 
 

@@ -30,8 +30,7 @@ def fidelities_section(report: StudyReport) -> Iterator[Section]:
         return
     parts: list[Figure | Table] = []
     if is_partial:
-        parts += [_levels(found), _levels_table(report)]
-        parts += _over_time(report)
+        parts += [_levels(found), _levels_table(report), _over_time(report)]
     if found.curves:
         parts += [_curves(found, words), _curves_table(found, words)]
     yield Section("fidelities", "Partial evaluations", _finding(found), parts)
@@ -103,10 +102,8 @@ def _levels_table(report: StudyReport) -> Table:
     return Table("Fidelities", columns, rows)
 
 
-def _over_time(report: StudyReport) -> Iterator[Figure]:
+def _over_time(report: StudyReport) -> Figure:
     progress, levels = report.progress, [level.text for level in report.fidelities.levels]
-    if progress.is_order_only:
-        return
     place = {text: k for k, text in enumerate(levels)}
     shown = thinned([float(place[text]) for text in progress.fidelity])
     trace = {
@@ -124,9 +121,8 @@ def _over_time(report: StudyReport) -> Iterator[Figure]:
         "xaxis": axis("seconds", rangemode="tozero"),
         "yaxis": axis("", type="category", categoryorder="array", categoryarray=categories),
     }
-    height = 130 + 28 * len(levels)
-    seen = _first_whole(report)
-    yield Figure("levels-time", "Fidelity over time", plot([trace], **layout), height, finding=seen)
+    height, title, seen = 130 + 28 * len(levels), "Fidelity over time", _first_whole(report)
+    return Figure("levels-time", title, plot([trace], **layout), height, finding=seen)
 
 
 def _first_whole(report: StudyReport) -> str:

@@ -1,6 +1,7 @@
 """How much each choice matters for the loss."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
 from prefect_tune.deployments.report.plots import axis, bar, plot
@@ -11,7 +12,7 @@ from prefect_tune.optimizers.importance.effects import Effect
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.importance.prior_draws import Input
 
-__all__ = ["importance_section", "input_name"]
+__all__ = ["importance_section", "input_names"]
 
 _MOST_BARS = 14
 _LEAST_SHARE = 0.002
@@ -28,12 +29,25 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
         yield Section("importance", "What mattered", _unknown(found, words))
         return
     shown = [e for e in found.effects if e.total >= _LEAST_SHARE][:_MOST_BARS]
-    parts: list[Part] = [_figure(shown), _table(found.effects), _how(found, words)]
-    yield Section("importance", "What mattered", _finding(found, shown), parts)
+    names = input_names(effect.input for effect in found.effects)
+    parts: list[Part] = [_figure(shown, names), _table(found.effects, names), _how(found, words)]
+    yield Section("importance", "What mattered", _finding(found, shown, names), parts)
 
 
-def input_name(chosen: Input) -> str:
-    """Return what people call an input of the space."""
+def input_names(inputs: Iterable[Input]) -> dict[Input, str]:
+    """Return what people call the inputs of a space, each by another name.
+
+    The step is named where several have the same algorithm.
+    """
+    names = {chosen: _name(chosen) for chosen in inputs}
+    times = Counter(names.values())
+    return {
+        chosen: name if times[name] == 1 else f"{name} ({chosen.step})"
+        for chosen, name in names.items()
+    }
+
+
+def _name(chosen: Input) -> str:
     if chosen.hyperparameter is None:
         return f"algorithm of {chosen.step}"
     return f"{chosen.hyperparameter} of {chosen.algorithm}"
@@ -51,19 +65,21 @@ def _unknown(found: Importance, words: LossWords) -> str:
     )
 
 
-def _finding(found: Importance, shown: Sequence[Effect]) -> str:
+def _finding(found: Importance, shown: Sequence[Effect], names: Mapping[Input, str]) -> str:
     first = shown[0]
     share = f"{100 * first.total:.0f} % (± {100 * first.total_deviation:.0f})"
-    others = [_the(effect.input) for effect in shown[1:3] if effect.total >= 0.05]
+    others = [_the(effect.input, names) for effect in shown[1:3] if effect.total >= 0.05]
     then = (
         f"; next {'comes' if len(others) == 1 else 'come'} {' and '.join(others)}" if others else ""
     )
-    said = f"{_the(first.input)} mattered most, with {share} of the variance of the loss{then}"
+    said = (
+        f"{_the(first.input, names)} mattered most, with {share} of the variance of the loss{then}"
+    )
     return f"{said[0].upper()}{said[1:]}. {_trust(found)}"
 
 
-def _the(chosen: Input) -> str:
-    return f"the {input_name(chosen)}" if chosen.hyperparameter is None else input_name(chosen)
+def _the(chosen: Input, names: Mapping[Input, str]) -> str:
+    return f"the {names[chosen]}" if chosen.hyperparameter is None else names[chosen]
 
 
 def _trust(found: Importance) -> str:
@@ -75,8 +91,8 @@ def _trust(found: Importance) -> str:
     )
 
 
-def _figure(shown: Sequence[Effect]) -> Figure:
-    labels = [input_name(effect.input) for effect in shown]
+def _figure(shown: Sequence[Effect], names: Mapping[Input, str]) -> Figure:
+    labels = [names[effect.input] for effect in shown]
     traces = []
     for name, paint, share, deviation in (
         ("with interactions", "var(--c1)", "total", "total_deviation"),
@@ -105,10 +121,10 @@ def _figure(shown: Sequence[Effect]) -> Figure:
     return Figure("importance-shares", "Shares by choice", plot(traces, **layout), height)
 
 
-def _table(effects: Sequence[Effect]) -> Table:
+def _table(effects: Sequence[Effect], names: Mapping[Input, str]) -> Table:
     rows = [
         [
-            input_name(effect.input),
+            names[effect.input],
             f"{100 * effect.main:.1f} ± {100 * effect.main_deviation:.1f}",
             f"{100 * effect.total:.1f} ± {100 * effect.total_deviation:.1f}",
         ]

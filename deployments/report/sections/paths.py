@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
-from prefect_tune.deployments.report.plots import axis, plot, points, short, visible_losses
+from prefect_tune.deployments.report.plots import axis, plot, points, shortened, visible_losses
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.paths import StepUse, Use
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -52,7 +52,7 @@ def _figure(steps: Sequence[StepUse], words: LossWords) -> Iterator[Figure]:
     rows = [row for row in _rows(steps) if row[2].best_loss is not None]
     if not rows:
         return
-    labels = [[short(step) for step, _, _ in rows], [short(a) for _, a, _ in rows]]
+    labels = [shortened([step for step, _, _ in rows]), shortened([a for _, a, _ in rows])]
     hover = [
         f"{a}: {counted(use.n, 'configuration')}, {use.n_full} in full, {use.n_failed} failed; "
         f"best {words.of(use.best_loss)} (trial {use.best_trial}), "

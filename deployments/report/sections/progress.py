@@ -1,7 +1,6 @@
 """How the loss fell, over time and over trials."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
@@ -15,7 +14,7 @@ from prefect_tune.deployments.report.plots import (
 )
 from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
 from prefect_tune.deployments.report.wording import LossWords
-from prefect_tune.flows.reporting.progress import Progress
+from prefect_tune.flows.reporting.progress import Lead, Progress
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.optimizers.trials.state import TrialState
@@ -31,9 +30,7 @@ def progress_section(report: StudyReport) -> Iterator[Section]:
     if not any(loss is not None for loss in progress.loss):
         return
     words = LossWords(report.summary["metric"])
-    figures = [_figure(report, words, is_time=False)]
-    if not progress.is_order_only:
-        figures = [_figure(report, words, is_time=True), *figures]
+    figures = [_figure(report, words, is_time=is_time) for is_time in (True, False)]
     finding = _finding(report, words)
     yield Section("progress", "How the loss fell", finding, [*figures, _table(report)])
 
@@ -42,17 +39,20 @@ def _finding(report: StudyReport, words: LossWords) -> str:
     leads = report.progress.leads
     if not leads:
         return "No trial has led yet: none both ran in full and met all constraints."
-    last, first = leads[-1], leads[0]
-    said = f"Trial {last.trial} has led since {_when(report.progress, last.seconds, last.told)}"
-    said = f"{said} with {words.of(last.loss)}"
+    last = leads[-1]
+    said = f"Trial {last.trial} has led since {format_seconds(last.seconds)}"
+    said = f"{said} with {words.of(last.loss)}{_bracketed(last.fidelity)}"
     if len(leads) == 1:
         return f"{said}."
     times = "once" if len(leads) == 2 else f"{len(leads) - 1} times"
-    return f"{said}; the lead changed {times}, from {words.of(first.loss)}."
-
-
-def _when(progress: Progress, seconds: float, told: int) -> str:
-    return f"evaluation {told:,}" if progress.is_order_only else format_seconds(seconds)
+    said = f"{said}; the lead changed {times}"
+    alike = [lead for lead in leads if lead.fidelity == last.fidelity]
+    if len(alike) == len(leads):
+        return f"{said}, from {words.of(leads[0].loss)}."
+    of = last.fidelity or "full evaluations"
+    if len(alike) == 1:
+        return f"{said}, until then among other fidelities."
+    return f"{said}, among {of} from {words.of(alike[0].loss)}."
 
 
 def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
@@ -104,13 +104,28 @@ def _clouds(
 def _led(
     progress: Progress, end: float, words: LossWords, *, is_time: bool
 ) -> Iterator[dict[str, Any]]:
+    """Yield the line of who led, with a gap where the losses before cannot be compared."""
     leads = progress.leads
-    if leads:
-        xs = [lead.seconds if is_time else lead.told for lead in leads]
-        ys = [lead.loss for lead in leads]
-        labels = [f"trial {lead.trial}: {words.of(lead.loss)}, leads from here" for lead in leads]
-        labels.append(f"trial {leads[-1].trial} at the end")
-        yield staircase("best so far", [*xs, end], [*ys, ys[-1]], "var(--c3)", labels=labels)
+    if not leads:
+        return
+    xs: list[float] = []
+    ys: list[float | None] = []
+    labels: list[str] = []
+    for former, lead in zip((None, *leads), leads, strict=False):
+        x, of = (lead.seconds if is_time else lead.told), _bracketed(lead.fidelity)
+        if former is not None and former.fidelity != lead.fidelity:
+            xs += [x, x]
+            ys += [former.loss, None]
+            labels += [f"trial {former.trial} until here", ""]
+        xs.append(x)
+        ys.append(lead.loss)
+        labels.append(f"trial {lead.trial}{of}: {words.of(lead.loss)}, leads from here")
+    labels.append(f"trial {leads[-1].trial} at the end")
+    yield staircase("best so far", [*xs, end], [*ys, ys[-1]], "var(--c3)", labels=labels)
+
+
+def _bracketed(fidelity: str) -> str:
+    return f" ({fidelity})" if fidelity else ""
 
 
 def _range(report: StudyReport) -> list[float]:
@@ -154,25 +169,34 @@ def _guessing(chance: float) -> dict[str, Any]:
 
 
 def _label(progress: Progress, i: int, words: LossWords) -> str:
-    fidelity = f" ({progress.fidelity[i]})" if progress.fidelity[i] else ""
+    of = _bracketed(progress.fidelity[i])
     phase = f"; {progress.phase[i]}" if progress.phase[i] else ""
     cost = format_seconds(progress.cost_seconds[i])
-    return f"trial {progress.number[i]}{fidelity}: {words.of(progress.loss[i])} in {cost}{phase}"
+    return f"trial {progress.number[i]}{of}: {words.of(progress.loss[i])} in {cost}{phase}"
 
 
 def _table(report: StudyReport) -> Table:
     progress, words = report.progress, LossWords(report.summary["metric"])
     leads = progress.leads
-    gains = [None, *((b.loss or 0) - (a.loss or 0) for a, b in pairwise(leads))]
+    is_partial = any(lead.fidelity for lead in leads)
     rows = [
         [
             str(lead.trial),
-            "-" if progress.is_order_only else format_seconds(lead.seconds),
+            format_seconds(lead.seconds),
             f"{lead.told:,}",
+            *([lead.fidelity or "full"] if is_partial else []),
             words.of(lead.loss),
-            "" if gain is None else f"{gain:+.3g}",
+            _gain(former, lead),
         ]
-        for lead, gain in zip(leads, gains, strict=False)
+        for former, lead in zip((None, *leads), leads, strict=False)
     ]
-    columns = ["#trial", "#since", "#evaluations", f"#{words.name}", "#change"]
+    of = ["fidelity"] if is_partial else []
+    columns = ["#trial", "#since", "#evaluations", *of, f"#{words.name}", "#change"]
     return Table("Incumbents", columns, rows)
+
+
+def _gain(former: Lead | None, lead: Lead) -> str:
+    """Return by how much the loss changed; empty where the two cannot be compared."""
+    if former is None or former.fidelity != lead.fidelity or former.loss is None:
+        return ""
+    return "" if lead.loss is None else f"{lead.loss - former.loss:+.3g}"

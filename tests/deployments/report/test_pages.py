@@ -10,8 +10,11 @@ from reports import made_up as made_up_reports
 from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
 from prefect_tune.deployments.report.html import page_html
+from prefect_tune.deployments.report.lighter import lighter_pages
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
 from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.flows.reporting.paths import StepUse
+from prefect_tune.flows.reporting.progress import Lead
 from prefect_tune.flows.reporting.study_report import StudyReport
 
 
@@ -162,6 +165,71 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
     assert 1990 < n_shown < 2010
     assert figure.note.startswith(f"{n_shown:,} of 4,970 evaluations are shown. Partial losses")
     assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
+
+
+def test_a_page_that_would_be_too_large_is_a_lighter_one_and_says_so(everything) -> None:
+    some = full()
+    assert "a lighter one" not in everything.text
+    phases = [f"{'p' * 2_000}{k}" for k in range(len(some.progress.number))]
+    large = replace(some, progress=replace(some.progress, phase=phases))
+    html = page_html(study_page(large))
+    assert len(html.encode()) < 5_000_000
+    page = Parsed(html)
+    assert "This page is a lighter one" in page.text
+    assert "This page shows fewer of the points" in page.text
+    assert "Traceback of trial" not in page.text
+    figures = [json.loads(s) for s in page.scripts if s.lstrip().startswith("{")]
+    [_, cloud, *_] = figures[0]["data"]
+    assert 200 < len(cloud["x"]) == len(cloud["y"]) == len(cloud["hovertext"]) < 500
+    assert min(y for y in cloud["y"]) == 12.5  # the best is among them
+
+
+def test_whatever_the_names_are_the_page_stays_small() -> None:
+    some = full()
+    names = {
+        f"{k}{'n' * 100_000}": use for k, use in enumerate(some.paths.steps[0].algorithms.values())
+    }
+    many = {f"{name}{k}": use for k in range(20) for name, use in names.items()}
+    paths = replace(some.paths, steps=[StepUse("rescale", many), *some.paths.steps[1:]])
+    html = page_html(study_page(replace(some, paths=paths)))
+    assert len(html.encode()) < 5_000_000
+
+
+def test_a_gap_of_a_line_stays_where_points_are_left_out() -> None:
+    leads = [Lead(float(k), k + 1, k, 30.0 - k / 50, "" if k > 500 else "folds 1 of 3")
+             for k in range(1_000)]  # fmt: skip
+    some = full()
+    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
+    for lighter in list(lighter_pages(page))[:2]:
+        figure = next(s for s in lighter.sections if s.id == "progress").parts[0]
+        line = next(t for t in figure.plot["data"] if t["name"] == "best so far")
+        assert line["y"].count(None) == 1
+        assert (line["x"][0], line["x"][-1]) == (0.0, pytest.approx(some.progress.seconds[-1]))
+        assert len(line["x"]) == len(line["y"]) == len(line["hovertext"]) < 410
+
+
+def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:
+    some, part = full(), "epochs 1 of 9"
+    leads = [Lead(0.0, 1, 0, 20.0, part), Lead(0.7, 2, 1, 12.5, part), Lead(1.4, 3, 2, 30.0),
+             Lead(7.0, 11, 10, 26.0)]  # fmt: skip
+    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
+    section = next(s for s in page.sections if s.id == "progress")
+    assert section.finding == (
+        "Trial 10 has led since 7.0s with 26 %; the lead changed 3 times, among full evaluations "
+        "from 30 %."
+    )
+    of_trials, table = section.parts[1], section.parts[2]
+    line = next(t for t in of_trials.plot["data"] if t["name"] == "best so far")
+    assert line["x"] == [1, 2, 3, 3, 3, 11, 5000]
+    assert line["y"] == [20.0, 12.5, 12.5, None, 30.0, 26.0, 26.0]  # None is a gap
+    assert len(line["hovertext"]) == len(line["x"])
+    assert table.columns[3] == "fidelity"
+    assert [row[3:] for row in table.rows] == [
+        [part, "20 %", ""], [part, "12.5 %", "-7.5"], ["full", "30 %", ""], ["full", "26 %", "-4"]
+    ]  # fmt: skip
+    whole = next(s for s in study_page(some).sections if s.id == "progress").parts[2]
+    assert "fidelity" not in whole.columns
+    assert [row[-1] for row in whole.rows] == ["", "-7.5"]
 
 
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:

@@ -54,6 +54,13 @@ def test_a_cell_has_nothing_but_its_words_and_no_escapes_that_would_be_seen(text
     assert cell("fit model: ValueError at x=0.5") == "fit model: ValueError at x=0.5"
 
 
+def test_what_steers_what_shows_it_is_spelt_out() -> None:
+    for shown in (escaped, cell):
+        said = shown("\u202egnp.exe \x1b[2J\x9b2J")
+        assert not {"\u202e", "\x1b", "\x9b"} & set(said)
+        assert "u202e" in said
+
+
 def test_passwords_are_not_shown() -> None:
     for shown in (escaped, cell):
         assert "s3cret" not in shown("postgresql://user:s3cret@host/db is away")

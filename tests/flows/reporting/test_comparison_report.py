@@ -1,39 +1,19 @@
 """Curves of compared methods over the budget, by hand."""
 
-import pandas as pd
 import pytest
-
-from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
-from prefect_tune.flows.reporting.comparison_report import comparison_report
-
-COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "metric": "error",
-          "seed": 0, "ask_seconds": 0.5, "cost_seconds": 2.0}  # fmt: skip
-
-
-def replicate(method: str, repeat: int, losses: list[float | None], test: float) -> list[dict]:
-    """A trial each ten seconds of forty, which has failed where there is no loss."""
-    budget = {"budget_seconds": 40.0, "budget_trials": None}
-    common = {**COMMON, **budget, "method": method, "repeat": repeat, "study": f"{repeat}-{method}"}
-    rows, best = [{**common, "trials": 0, "seconds": 0.0}], None
-    for n, loss in enumerate(losses, 1):
-        best = loss if best is None else min(best, loss or best)
-        rows.append(
-            {**common, "trial": n, "trials": n, "seconds": 10.0 * n, "loss": loss, "incumbent": n,
-             "incumbent_loss": best, "test_loss": test, "failure": None if loss else "error"}
-        )  # fmt: skip
-    return rows
+from reports.compared import replicate, report_of
 
 
 @pytest.fixture
 def report():
-    rows = [
-        *replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
-        *replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
-        *replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
-        *replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
-    ]
-    curves = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
-    return comparison_report(standings(curves), curves)
+    return report_of(
+        [
+            replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
+            replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
+            replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
+            replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
+        ]
+    )
 
 
 def at(report, method: int, what: str, share: float) -> float | None:

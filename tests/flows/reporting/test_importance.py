@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from reports.told_trials import PLAN, documents, ended
 
 from prefect_tune.flows.reporting import importance as module
@@ -50,3 +51,12 @@ def test_of_a_space_that_is_not_to_be_had_the_reason_is_said() -> None:
         for document in documents([ended(0, 1.0)]):
             subject.add(document)
         assert said in subject.found().reason
+
+
+def test_a_fault_of_the_mathematics_is_not_taken_for_one_of_the_space(monkeypatch) -> None:
+    def faulty(*_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(module, "importance_of", faulty)
+    with pytest.raises(ZeroDivisionError, match="a fault of ours"):
+        ImportancePass(PLAN).found()

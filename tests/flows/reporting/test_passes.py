@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step
+from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step, told
 
 from prefect_tune.flows.reporting.failures import FailuresPass
 from prefect_tune.flows.reporting.fidelities import FidelitiesPass
@@ -11,6 +11,8 @@ from prefect_tune.flows.reporting.members import MembersPass
 from prefect_tune.flows.reporting.paths import PathsPass
 from prefect_tune.flows.reporting.step_times import StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.optimizers import Evaluation, Trial
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -59,6 +61,24 @@ def test_steps_are_added_up_in_the_order_in_which_they_run(tmp_path) -> None:
     store.close()
 
 
+def test_what_the_cache_saved_is_the_same_wherever_it_is_said(tmp_path) -> None:
+    served = step("impute", 3.0, hit=True)
+    trials = [
+        ended(0, 1.0, steps=(step("impute"), step("fit model"))),
+        broken(1, "no", steps=(served, step("rescale"))),
+        ended(2, 1.0, steps=(served, step("fit model"))),
+    ]
+    store = told(tmp_path, *((trial, 1.0, 0) for trial in trials))
+    summed = summarize(store, "s")["cache"]
+    steps = taken(StepTimesPass(), *trials).found(store.index, "s")
+    live = StudyTrials(trials).totals
+    store.close()
+    saved = sum(of.saved_seconds for of in steps)
+    assert summed["seconds_saved"] == saved == live.seconds_saved == 5.5
+    assert summed["hits"] == sum(of.served for of in steps) == live.cache_hits == 2
+    assert summed["misses"] == sum(of.made for of in steps) == 4
+
+
 def test_failures_with_other_numbers_are_of_one_reason() -> None:
     trials = [
         broken(0, "column 3 is empty", step="encode", traceback="first"),
@@ -77,6 +97,15 @@ def test_of_a_very_long_traceback_the_end_is_kept() -> None:
     [group] = taken(FailuresPass(), broken(0, "no", traceback="x" * 10**6 + "end")).found()
     assert len(group.traceback) == 20_000
     assert group.traceback.endswith("end")
+
+
+def test_of_a_very_long_message_the_beginning_is_kept() -> None:
+    url = "postgresql://me:secret@host/d"
+    long = "x" * 1_980 + url + "y" * 10**6
+    [group] = taken(FailuresPass(), broken(0, long), broken(1, long + "z")).found()
+    assert group.trials == [0, 1]
+    assert 2_000 <= len(group.message) <= 2_001
+    assert "secret"[:3] not in group.message  # masked before it is cut
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))

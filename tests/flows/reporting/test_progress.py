@@ -2,7 +2,7 @@
 
 from reports.told_trials import LIMITED, PLAN, broken, documents, ended, told
 
-from prefect_tune.flows.reporting.progress import Progress, ProgressPass
+from prefect_tune.flows.reporting.progress import Lead, Progress, ProgressPass
 from prefect_tune.storage import Ledger
 
 
@@ -26,8 +26,8 @@ def test_trials_stand_in_the_order_in_which_they_ended(tmp_path) -> None:
     assert list(progress.state) == ["stopped", "complete", "failed"]
     assert list(progress.fidelity) == ["folds 1 of 3", "", ""]
     assert set(progress.phase) == {"first"}
-    leads = [(lead.seconds, lead.told, lead.trial, lead.loss) for lead in progress.leads]
-    assert leads == [(1.0, 1, 1, 7.0), (2.5, 2, 0, 5.0)]
+    leads = [Lead(1.0, 1, 1, 7.0, "folds 1 of 3"), Lead(2.5, 2, 0, 5.0)]
+    assert progress.leads == leads  # as the method said it, and of what each loss is
 
 
 def test_who_led_is_what_the_method_had_chosen_even_if_its_loss_is_larger(tmp_path) -> None:
@@ -41,7 +41,7 @@ def test_where_the_ledger_does_not_say_it_is_the_best_that_meets_the_limits(tmp_
     b = ended(1, 1.0, constraints={"latency_us": 99.0})
     c = ended(2, 4.0, constraints={"latency_us": 9.0})
     events = ((a, 1.0, None), (b, 2.0, None), (c, 3.0, None))
-    progress = found(told(tmp_path, *events, is_lead_kept=False), a, b, c, plan=LIMITED)
+    progress = found(told(tmp_path, *events, n_unsaid=3), a, b, c, plan=LIMITED)
     assert [(lead.trial, lead.told) for lead in progress.leads] == [(0, 1), (2, 3)]
 
 
@@ -50,7 +50,29 @@ def test_a_trial_that_ran_again_is_where_it_ended_last(tmp_path) -> None:
     store = told(tmp_path, (failed, 1.0, None), (other, 2.0, 1), (again, 3.0, 0))
     progress = found(store, again, other)
     assert list(progress.number) == [1, 0]
-    assert [(lead.trial, lead.seconds) for lead in progress.leads] == [(1, 2.0), (0, 3.0)]
+    leads = [(lead.trial, lead.seconds, lead.told) for lead in progress.leads]
+    assert leads == [(1, 2.0, 1), (0, 3.0, 2)]  # each at its own place among the trials
+
+
+def test_of_trials_that_ended_at_the_same_time_the_one_told_last_is_last(tmp_path) -> None:
+    failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
+    store = told(tmp_path, (failed, 3.0, None), (other, 3.0, 1), (again, 3.0, 0))
+    assert list(found(store, again, other).number) == [1, 0]
+
+
+def test_a_study_of_0_1_that_goes_on_keeps_who_led_before(tmp_path) -> None:
+    failed, a, b = broken(0, "no"), ended(1, 5.0), ended(2, 4.0)
+    again, c = ended(0, 1.0), ended(3, 6.0)
+    events = ((failed, 1.0, None), (a, 2.0, None), (b, 3.0, None), (c, 4.0, 2), (again, 5.0, 0))
+    progress = found(told(tmp_path, *events, n_unsaid=3), again, a, b, c)
+    leads = [(lead.trial, lead.seconds) for lead in progress.leads]
+    assert leads == [(1, 2.0), (2, 3.0), (0, 5.0)]
+
+
+def test_who_does_not_lead_by_what_the_method_says_does_not(tmp_path) -> None:
+    a, b = ended(0, 5.0), ended(1, 6.0)
+    progress = found(told(tmp_path, (a, 1.0, None), (b, 2.0, 1)), a, b)
+    assert [lead.trial for lead in progress.leads] == [1]
 
 
 def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(tmp_path) -> None:

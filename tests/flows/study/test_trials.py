@@ -26,7 +26,7 @@ def trial(number: int, state: str) -> Trial:
     if state == "running":
         return waiting.started()
     if state == "failed":
-        return waiting.started().failed(Failure("error", "no", cost_seconds=0.25))
+        return waiting.started().failed(Failure("error", "no", cost_seconds=0.25, steps=STEPS[:1]))
     return waiting.started().ended(Evaluation(1.0, cost_seconds=3.0, steps=STEPS))
 
 
@@ -46,8 +46,8 @@ def test_sums_are_those_of_adding_up_whatever_happened_before(happened) -> None:
         failed=n_failed,
         stopped=n_ended - n_complete,
         cost_seconds=3.0 * n_ended + 0.25 * n_failed,
-        cache_hits=n_ended,
-        seconds_saved=1.5 * n_ended,
+        cache_hits=len(told),
+        seconds_saved=1.5 * len(told),
     )
     waiting = [n for n, t in sorted(expected.items()) if t.state == "waiting"]
     assert [t.number for t in trials.waiting] == waiting

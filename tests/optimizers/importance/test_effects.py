@@ -108,6 +108,19 @@ def test_the_deviation_is_that_of_the_models() -> None:
         assert found[name].main_deviation == pytest.approx(0.5, abs=0.02)
 
 
+def test_models_that_learned_a_constant_do_not_count() -> None:
+    space = CandidateSpace(Space("pair", (Step("model", (algorithm("m", "a", "b"),)),)))
+
+    def models(features):
+        a = features[:, 1]
+        return np.array([np.full(len(a), 0.3), a, np.full(len(a), 7.0)])
+
+    found = by_name(effects(space, models))
+    assert found["a"].total == pytest.approx(1.0, abs=0.02)
+    assert found["a"].total_deviation == pytest.approx(0.0, abs=0.02)
+    assert effects(space, lambda features: np.ones((3, len(features)))) == []
+
+
 def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
     """Of 40 models with 3 hyperparameters each one is active: 5 predictions for each draw."""
     models = tuple(algorithm(f"m{k}", f"a{k}", f"b{k}", f"c{k}") for k in range(40))

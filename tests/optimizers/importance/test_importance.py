@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from ConfigSpace import ConfigurationSpace, Float
 
+from prefect_tune.optimizers.importance.bagged_forests import BaggedForests
 from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -54,6 +55,16 @@ def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
     assert unclear.r2 < 0.2
     same = importance_of(SPACE, drawn(50), np.ones(50))
     assert same.reason == "all losses are the same"
+
+
+def test_where_the_forests_tell_no_losses_apart_there_is_nothing_to_attribute(monkeypatch) -> None:
+    monkeypatch.setattr(
+        BaggedForests, "predict", lambda self, X: np.ones((len(self._forests), len(X)))
+    )
+    configurations = drawn(200)
+    found = importance_of(SPACE, configurations, [u(c) for c in configurations])
+    assert found.effects == ()
+    assert found.reason == "the forests predict the same loss everywhere"
 
 
 def test_useless_corners_do_not_hide_the_rest() -> None:

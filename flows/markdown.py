@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from prefect_tune.deployments.views.plain import shown
+from prefect_tune.flows.visible import shown
 
 __all__ = ["code", "escaped", "table"]
 
