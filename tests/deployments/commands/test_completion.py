@@ -13,8 +13,9 @@ from click.shell_completion import ShellComplete
 from command_line import CommandLine
 
 from prefect_tune.deployments.command import main
-from prefect_tune.deployments.commands.completing import BY_OPTION, SPACES
+from prefect_tune.deployments.commands.completing import BY_OPTION
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
+from prefect_tune.tasks.catalogue.space_names import SPACE_NAMES
 
 BIN = Path(sys.executable).parent
 ASK_BASH = """
@@ -105,6 +106,14 @@ def test_values_are_completed(home, line, incomplete, expected) -> None:
     assert completed(home, line, incomplete) == expected
 
 
+@pytest.mark.parametrize("store", ["s3://bucket/store", "file:///store", "block:main"])
+def test_what_is_no_folder_is_not_looked_into(home, store, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(home / "store", tmp_path / store)  # where it would be, were it a folder
+    assert completed(home, f"show --store {store}", "") == []
+    assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
+
+
 @pytest.mark.parametrize("damage", ["no store", "no database", "another format"])
 def test_where_no_names_can_be_read_there_are_none(home, damage) -> None:
     index = home / "store" / "index.sqlite"
@@ -152,9 +161,9 @@ def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
 
 
 def test_all_spaces_are_named() -> None:
-    from prefect_tune.tasks.catalogue.spaces import SPACES as KNOWN
+    from prefect_tune.tasks.catalogue.spaces import _WHOLE_SPACES
 
-    assert sorted(SPACES) == sorted(KNOWN)
+    assert tuple(_WHOLE_SPACES) == SPACE_NAMES
 
 
 def test_completing_imports_nothing_heavy() -> None:
