@@ -290,7 +290,7 @@ def test_a_space_that_is_another_one_here_is_refused_with_what_it_lacks(
     study = searched(tmp_path, fit=False, **{**small(tmp_path), "trials": 1})
     monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
     monkeypatch.setattr(
-        "prefect_tune.flows.results.again.missing_libraries", lambda _: ("catboost",)
+        "prefect_tune.tasks.catalogue.spaces.missing_libraries", lambda _: ("catboost",)
     )
     with pytest.raises(BadInput, match=r"small of study 's' is another one here, without catboost"):
         again(study.store, "s", 0)
