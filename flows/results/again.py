@@ -1,5 +1,7 @@
 """A trial as a program that evaluates it again without prefect-tune, as far as that can be."""
 
+from collections.abc import Callable
+
 from prefect_tune.flows.results.explained import trial_numbered
 from prefect_tune.flows.results.space_as_run import space_as_run
 from prefect_tune.flows.study.documents import TrialDocument
@@ -15,8 +17,16 @@ from prefect_tune.tasks.study_context import StudyContext
 __all__ = ["again"]
 
 
-def again(store: ArtifactStore, study: str, number: int) -> str:
+def again(
+    store: ArtifactStore, study: str, number: int, note: Callable[[str], None] = lambda _: None
+) -> str:
     """Return the text of a program that evaluates a trial again and prints its losses.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        number: Number of the trial.
+        note: Is told what takes long.
 
     Raises:
         UnknownName: If there is no such study.
@@ -27,6 +37,8 @@ def again(store: ArtifactStore, study: str, number: int) -> str:
     trial = trial_numbered(store, study, number)
     problem = plan.problem
     space = space_as_run(plan, study)
+    if not plan.use_cache:
+        note(f"study {study} kept nothing, so steps before the model run once more now")
     context = StudyContext(
         study, problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
     )
@@ -46,4 +58,5 @@ def _written(study: str, trial: TrialDocument, query: Query, epochs: int | None)
         tuple(evaluation["fold_losses"]) if evaluation else (),
         Epochs(epochs, best or query.epochs or epochs) if epochs else None,
         f"{where}{failure['message']}" if failure else "",
+        (failure["step"] or "") if failure else None,
     )
