@@ -15,11 +15,11 @@ from click.shell_completion import CompletionItem
 from prefect_tune.deployments.commands.method_options import method_options, written
 from prefect_tune.flows.store_options import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
-from prefect_tune.tasks.catalogue.space_names import SPACE_NAMES
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = [
     "BY_OPTION",
+    "SPACES",
     "complete_files",
     "complete_methods",
     "complete_spaces",
@@ -28,6 +28,12 @@ __all__ = [
 
 Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
+SPACES = (
+    "modern", "modern_regression", "healthcare", "modern_healthcare", "flash", "regression",
+    "small", "admm", "admm_large", "svm", "svr", "random_forest", "random_forest_regressor",
+    "gradient_boosting", "gradient_boosting_regressor", "mlp",
+)  # fmt: skip
+"""Names of all spaces; the catalogue that has them loads scikit-learn."""
 _MOST_STUDIES = 200
 _LOCKED_SECONDS = 0.2
 
@@ -48,7 +54,7 @@ def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[Complet
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of spaces, and files, which may hold one."""
-    return _beginning(SPACE_NAMES, incomplete) or _files(incomplete)
+    return _beginning(SPACES, incomplete) or _files(incomplete)
 
 
 def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:

@@ -19,7 +19,6 @@ from prefect_tune.tasks.catalogue.boosted_trees import is_installed
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
-from prefect_tune.tasks.catalogue.space_names import SPACE_NAMES
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
 __all__ = ["DEFAULT_SPACES", "SPACES", "missing_libraries", "space_named"]
@@ -104,7 +103,7 @@ _WHOLE_SPACES: Mapping[str, Space] = {
         MODERN_REGRESSION,
     )
 }
-SPACES: Mapping[str, Space] = {name: _installed(_WHOLE_SPACES[name]) for name in SPACE_NAMES}
+SPACES: Mapping[str, Space] = {name: _installed(space) for name, space in _WHOLE_SPACES.items()}
 """By name, without what needs a library that is not installed."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
