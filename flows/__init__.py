@@ -8,5 +8,6 @@ study, `study` is a study in the ledger, `workers` run its trials, and `comparis
 several methods side by side; `reporting` gathers what is to be said of either. `progress` is what a
 study under way tells its observers, of parts for `following` it, and `flow_run_page` is what
 Prefect shows of it; `interrupts` end it, and where an `event_loop` runs it has a thread of its own.
-`units`, `quartiles`, `visible` texts, `markdown` and `home` serve all.
+`units`, `quartiles`, `visible` texts, `markdown`, `home` and the `store_options` of commands serve
+all.
 """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from prefect_tune.flows.visible import shown
 
-__all__ = ["code", "escaped", "table"]
+__all__ = ["block", "code", "escaped", "table"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters that mean something to Markdown or to HTML in it."""
@@ -28,6 +28,18 @@ def code(text: object) -> str:
     """
     line = " ".join(shown(str(text)).split())
     return escaped(line) if not line or "`" in line or "|" in line else f"`{line}`"
+
+
+def block(lines: Iterable[str], language: str) -> list[str]:
+    """Return lines as a block of code, which no backticks in them end.
+
+    >>> block(["ls"], "sh")
+    ['```sh', 'ls', '```']
+    """
+    each_on_one = [" ".join(shown(line).splitlines()) for line in lines]
+    longest = max(map(len, re.findall("`+", "\n".join(each_on_one))), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *each_on_one, fence]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

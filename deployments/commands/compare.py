@@ -82,7 +82,8 @@ def compare(
         with reported_errors():
             from prefect_tune.flows.comparison.pooling import read_curves
 
-            _write(report, document, read_curves([document["out"]]), is_silent=as_json)
+            curves, words = read_curves([document["out"]]), _store_options(parameters)
+            _write(report, document, curves, words, is_silent=as_json)
 
 
 @click.command()
@@ -105,7 +106,7 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
         document = pooled_standings(curves)
         _print(document, as_json=as_json)
         if report is not None:
-            _write(report, document, read_curves(curves), is_silent=as_json)
+            _write(report, document, read_curves(curves), (), is_silent=as_json)
 
 
 def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
@@ -117,12 +118,25 @@ def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
         print_comparison(document)
 
 
+def _store_options(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the words by which commands find the store that a comparison was made in."""
+    from prefect_tune.flows.preparation.store_address import store_address
+    from prefect_tune.flows.store_options import store_options
+
+    return store_options(store_address(parameters["store"], parameters["database"]))
+
+
 def _write(
-    out: str, document: Mapping[str, Any], curves: "pd.DataFrame", *, is_silent: bool
+    out: str,
+    document: Mapping[str, Any],
+    curves: "pd.DataFrame",
+    store_options: Sequence[str],
+    *,
+    is_silent: bool,
 ) -> None:
-    """Write the report of a comparison, or of several that are pooled."""
+    """Write the report of a comparison, or of several that are pooled, in stores not known."""
     from prefect_tune.deployments.report.comparison_page import comparison_page
     from prefect_tune.flows.reporting.comparison_report import comparison_report
 
-    page = comparison_page(comparison_report(document, curves))
+    page = comparison_page(comparison_report(document, curves), store_options)
     write_page(out, page, f"{page.kind.lower()} {page.title}", is_silent=is_silent)

@@ -13,7 +13,7 @@ from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
 from prefect_tune.deployments.commands.method_options import method_options, written
-from prefect_tune.flows.home import home
+from prefect_tune.flows.store_options import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
@@ -122,7 +122,9 @@ def _files(incomplete: str) -> list[CompletionItem]:
 
 def _study_names(store: str | None) -> list[str]:
     """Return names of the studies in a local store; none where there is none, or it is busy."""
-    index = (Path(store).expanduser() if store else home() / "store") / "index.sqlite"
+    if store is not None and ("://" in store or store.startswith(BLOCK)):
+        return []  # it is no folder, and may take long to answer
+    index = Path(store or default_store()).expanduser() / "index.sqlite"
     try:
         uri = f"{index.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_SECONDS)) as connection:

@@ -95,18 +95,19 @@ def export(
 
     FILE is a pickle (.pkl), which needs prefect-tune only to read patient events, or in the format
     of skops (.skops), which runs nothing when it is loaded. The card is Markdown beside it, with
-    the same name and .md.
+    the same name and .md; a file of that name which is no model card stays, and nothing is written.
     """
     with reported_errors():
         file_format = file_kind(file, _MODELS)
+        beside = Path(file).with_suffix(".md")
+        former = "" if no_card else _former_card(beside)
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.exported import export as export_model
 
             exported = export_model(opened, study, file_format)
-            card = None if no_card else _card(opened, exported, Path(file))
+            card = None if no_card else _card(opened, exported, Path(file).name, former)
         with written(file) as path:
             path.write_bytes(exported.data)
-        beside = Path(file).with_suffix(".md")
         if card is not None:
             with written(str(beside)) as path:
                 path.write_text(card, encoding="utf-8")
@@ -120,15 +121,37 @@ def export(
             print_exported(exported.to_json(), exported.metric, file, shown)
 
 
-def _card(store: "ArtifactStore", exported: "Exported", file: Path) -> str:
-    """Return the model card of a file; of one that stands there, what people wrote is kept."""
+def _former_card(beside: Path) -> str:
+    """Return the model card that stands there; empty if none does.
+
+    Raises:
+        BadInput: If another file stands there, which a card would replace.
+    """
+    from prefect_tune.deployments.views.model_card import is_model_card
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        former = beside.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise BadInput(f"the model card {beside} cannot be read: {error}") from error
+    if not is_model_card(former):
+        raise BadInput(
+            f"{beside} is not a model card of prefect-tune, and the model card would replace it",
+            remedy="give the model another name, or add --no-card",
+        )
+    return former
+
+
+def _card(store: "ArtifactStore", exported: "Exported", file: str, former: str) -> str:
+    """Return the model card of a file; of a former one, what people wrote is kept."""
     from prefect_tune.deployments.views.model_card import model_card
     from prefect_tune.flows.results.card_facts import card_facts
     from prefect_tune.flows.study.command import run_command
     from prefect_tune.flows.study.lookup import find_study
     from prefect_tune.flows.study.plan import StudyPlan
 
-    beside, study = file.with_suffix(".md"), exported.study
-    former = beside.read_text("utf-8", "replace") if beside.is_file() else ""
+    study = exported.study
     command = run_command(StudyPlan.from_stored(find_study(store, study)), study)
-    return model_card(card_facts(store, exported), file.name, command=command, former=former)
+    return model_card(card_facts(store, exported), file, command=command, former=former)

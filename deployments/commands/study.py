@@ -60,7 +60,7 @@ def show(
         elif code:
             from prefect_tune.flows.results.again import again
 
-            text = again(opened, study, trial)
+            text = again(opened, study, trial, lambda said: echo(said, err=True))
             print_json({"study": study, "trial": trial, "code": text}) if as_json else click.echo(
                 text, nl=False
             )

@@ -1,7 +1,7 @@
 """The report of a comparison as a page."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefect_tune.deployments.report.comparison_sections import (
@@ -28,8 +28,13 @@ _MOST_STUDIES = 6
 Row = Mapping[str, Any]
 
 
-def comparison_page(report: ComparisonReport) -> Page:
-    """Return the page of a comparison."""
+def comparison_page(report: ComparisonReport, store_options: Sequence[str] = ()) -> Page:
+    """Return the page of a comparison.
+
+    Args:
+        report: What is reported of it.
+        store_options: Words by which commands find the store of its studies.
+    """
     document = report.standings
     name = document.get("comparison")
     return Page(
@@ -38,7 +43,13 @@ def comparison_page(report: ComparisonReport) -> Page:
         state="",
         facts=list(_facts(report)),
         alert=_alert(document),
-        answers=[_leader(document), _loss(document), _sure(report), _work(report), _next(report)],
+        answers=[
+            _leader(document),
+            _loss(document),
+            _sure(report),
+            _work(report),
+            _next(report, store_options),
+        ],
         sections=list(comparison_sections(report)),
         made=made_now(),
     )
@@ -129,7 +140,7 @@ def _work(report: ComparisonReport) -> Answer:
     )
 
 
-def _next(report: ComparisonReport) -> Answer:
+def _next(report: ComparisonReport, store_options: Sequence[str]) -> Answer:
     document, n_more = report.standings, len(report.studies) - _MOST_STUDIES
     parts: list[Part] = []
     if "comparison" in document:
@@ -137,9 +148,10 @@ def _next(report: ComparisonReport) -> Answer:
         parts.append(Text([f"For more repeats, the same compare command with {again}"]))
     files = document.get("files") or [document["out"]]
     parts.append(Command(shlex.join(["prefect-tune", "standings", *files]), "see it again"))
-    first, *others = report.studies[:_MOST_STUDIES]
-    parts.append(Command(f"prefect-tune report {first}", "look at the study of a replicate"))
-    parts += [Command(f"prefect-tune report {study}") for study in others]
+    reports = [["prefect-tune", "report", study] for study in report.studies[:_MOST_STUDIES]]
+    first, *others = (shlex.join([*words, *store_options]) for words in reports)
+    parts.append(Command(first, "look at the study of a replicate"))
+    parts += map(Command, others)
     if n_more > 0:
         parts.append(Text([f"and {n_more:,} more, one for each replicate"], is_quiet=True))
     return Answer("next", "How to go on", "", parts=parts)

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefect_tune.deployments.views.console import UNITS
-from prefect_tune.flows.markdown import code, escaped, table
+from prefect_tune.flows.markdown import block, code, escaped, table
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import values_text
+from prefect_tune.storage.privacy.masking import masked
 
 __all__ = [
     "MOST_VALUES",
@@ -191,9 +192,7 @@ def search_lines(search: Facts, command: Sequence[str]) -> Iterator[str]:
     yield from table(("", ""), rows)
     if command:
         yield ""
-        yield "```sh"
-        yield shlex.join(command)
-        yield "```"
+        yield from block([shlex.join(map(masked, command))], "sh")
 
 
 def _evaluated(search: Facts) -> str:

@@ -19,8 +19,10 @@ from prefect_tune.deployments.views.loading_code import loading_code
 from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.units import counted
 
-__all__ = ["model_card"]
+__all__ = ["is_model_card", "model_card"]
 
+_TAG = "prefect-tune"
+_HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _USE = "## Intended use"
 _UNKNOWN_USE = (
     "*To be written by whoever puts the model to use: for what and for whom, and for what not. The "
@@ -56,6 +58,17 @@ def model_card(facts: Facts, file: str, *, command: Sequence[str] = (), former: 
     return "\n\n".join(["\n".join(_header(facts, file)), *texts]) + "\n"
 
 
+def is_model_card(text: str) -> bool:
+    """Return whether a text is a model card that was written here: its header has our tag."""
+    found = _HEADER.match(text)
+    try:
+        header = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        return False
+    tags = header.get("tags") if isinstance(header, dict) else None
+    return isinstance(tags, list) and _TAG in tags
+
+
 def _header(facts: Facts, file: str) -> list[str]:
     """Return the YAML header."""
     kind, losses = facts["target"]["kind"], facts["losses"]
@@ -64,7 +77,7 @@ def _header(facts: Facts, file: str) -> list[str]:
     task = f"tabular-{what}"
     header: dict[str, Any] = {
         "library_name": "sklearn",
-        "tags": ["sklearn", "prefect-tune", *(["skops"] if file.endswith(".skops") else []), task],
+        "tags": ["sklearn", _TAG, *(["skops"] if file.endswith(".skops") else []), task],
         "model_format": facts["loading"]["format"],
         "model_file": file,
     }

@@ -1,5 +1,6 @@
 """Studies: one a line, or one summed up."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -191,4 +192,6 @@ def _next_commands(summary: Mapping[str, Any]) -> Iterator[str]:
     study = summary["study"]
     export = f" | export {study} model.pkl" if summary["incumbent"] else ""
     look = f"report {study} | trials {study} | artifacts ls --study {study}"
-    yield f"next: prefect-tune show {study} | {look}{export}"
+    in_store = shlex.join(summary["store_options"])
+    each = f", each with {in_store}" if in_store else ""
+    yield f"next: prefect-tune show {study} | {look}{export}{each}"

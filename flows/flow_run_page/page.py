@@ -6,7 +6,7 @@ moment.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
@@ -22,6 +22,7 @@ from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifac
 from prefect_tune.flows.flow_run_page.summary import Account, short, summary
 from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.store_options import store_options
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
@@ -33,6 +34,8 @@ _SHARE = 0.01
 """Of the time since the start, between two updates."""
 _LAST_SECONDS, _CUT_SECONDS = 10.0, 2.0
 """Longest wait for the last update, and where the flow was cut."""
+_AWAY_SECONDS = 1.0
+"""Longest wait for it where the update before has failed."""
 
 
 @contextmanager
@@ -99,13 +102,13 @@ class FlowRunPage:
             space=plan.space,
             data=plan.data_name,
             chance_loss=plan.chance_loss,
+            store_options=store_options(study.store.address),
         )
         self.state = "interrupted"
         self.result: Mapping[str, Any] | None = None
         self._study, self._observer, self._outage = study, observer, outage
         self._shown, self._lock = _Shown(account), Lock()
-        self._key = _base_name(study.name)
-        self._flow_run_id = UUID(str(flow_run.id))
+        self._key = ""
         self._error: Exception | None = None
         self._ended = Event()
         self._thread = Thread(
@@ -138,7 +141,12 @@ class FlowRunPage:
         self._observer.tick(progress)
 
     def end(self, seconds: float) -> None:
-        """Publish for the last time, and wait for that at most so long."""
+        """Publish for the last time, and wait for that at most so long.
+
+        Where the server was away just now, it is hardly waited for.
+        """
+        if self._error is not None:
+            seconds = min(seconds, _AWAY_SECONDS)
         with self._lock:
             account = self._shown.account
             last = replace(account.progress, running=(), n_running=0, seconds_left=None)
@@ -151,10 +159,13 @@ class FlowRunPage:
             self._outage.say(self._error)
 
     def _take(self, trial: Trial) -> None:
-        task_run = self._study.task_run_ids.get(trial.number)
-        url = (url_for("task-run", obj_id=task_run) if task_run else None) or ""
-        self._shown.table.add(trial, url)
-        self._shown.failures.add(trial, url)
+        """Take a trial; one that cannot be shown is left out."""
+        try:
+            url = _task_run_url(self._study.task_run_ids.get(trial.number))
+            self._shown.table.add(trial, url)
+            self._shown.failures.add(trial, url)
+        except Exception as error:  # a study does not depend on what Prefect shows
+            self._error = error
 
     def _see(self, progress: Progress) -> None:
         with self._lock:
@@ -162,16 +173,23 @@ class FlowRunPage:
 
     def _keep(self) -> None:
         """Publish now and then until the study has ended, and once more."""
-        publisher, since, is_last = Publisher(self._flow_run_id), monotonic(), False
+        try:
+            with closing(Publisher(UUID(str(flow_run.id)))) as publisher:
+                self._publish(publisher)
+        except Exception as error:  # a study does not depend on what Prefect shows
+            self._error = error
+
+    def _publish(self, publisher: Publisher) -> None:
+        since, is_last = monotonic(), False
         while not is_last:
             waits = min(max(_SHARE * (monotonic() - since), _LEAST_SECONDS), _MOST_SECONDS)
             is_last = self._ended.wait(waits)
             try:
+                self._key = self._key or _base_name(self._study.name)
                 publisher.publish(*self._pages())
                 self._error = None
             except Exception as error:  # a study does not depend on what Prefect shows
                 self._error = error
-        publisher.close()
 
     def _pages(self) -> tuple[Page, ...]:
         with self._lock:
@@ -186,6 +204,14 @@ class FlowRunPage:
             Page(artifact_key(self._key, "trials"), "table", json.dumps(rows), listed),
             Page(artifact_key(self._key, "progress"), "progress", _percent(account), said),
         )
+
+
+def _task_run_url(task_run_id: str | None) -> str:
+    """Return where Prefect shows a task run; empty where that is not known."""
+    try:
+        return (url_for("task-run", obj_id=task_run_id) if task_run_id else None) or ""
+    except Exception:  # of settings that name no address; the trial is shown without a link
+        return ""
 
 
 def _base_name(study: str) -> str:

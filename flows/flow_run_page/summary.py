@@ -1,5 +1,6 @@
 """A study in a page of markdown: what leads, how it stands, what failed, and how to go on."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from prefect_tune.flows.flow_run_page.curve_picture import curve_picture
 from prefect_tune.flows.flow_run_page.failure_reasons import FailureReason
 from prefect_tune.flows.flow_run_page.plain_text import escaped
-from prefect_tune.flows.markdown import table
+from prefect_tune.flows.markdown import block, table
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.rendering import fidelity_text
@@ -26,6 +27,7 @@ class Account:
         data: Name of the data.
         chance_loss: Loss of guessing; None where there is none.
         state: running, complete, interrupted or failed.
+        store_options: The words by which a command finds its store.
         failures: Why trials have failed, the most frequent reason first.
         result: Its summary once it has ended, as `show --json` prints it.
     """
@@ -36,6 +38,7 @@ class Account:
     data: str
     chance_loss: float | None
     state: str = "running"
+    store_options: Sequence[str] = ()
     failures: Sequence[FailureReason] = ()
     result: Mapping[str, Any] | None = None
 
@@ -166,16 +169,15 @@ def _failures(account: Account) -> Iterator[str]:
 
 def _commands(account: Account) -> Iterator[str]:
     study = account.progress.study
-    commands = [f"prefect-tune show {study}", f"prefect-tune trials {study}"]
+    asked: list[tuple[str, ...]] = [("show", study), ("trials", study)]
     if account.failures:
-        commands += [f"prefect-tune trials {study} --failed", f"prefect-tune retry {study}"]
+        asked += [("trials", study, "--failed"), ("retry", study)]
     if (account.result or {}).get("incumbent"):
-        commands.append(f"prefect-tune export {study} model.pkl")
+        asked.append(("export", study, "model.pkl"))
     yield "### To go on"
     yield ""
-    yield "```sh"
-    yield from commands
-    yield "```"
+    commands = (shlex.join(["prefect-tune", *words, *account.store_options]) for words in asked)
+    yield from block(commands, "sh")
     yield ""
     yield (
         f"The same command with `--study {study}` continues it, with a larger `--budget` or more "

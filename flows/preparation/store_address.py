@@ -6,17 +6,13 @@ Parameters of a flow run are shown by Prefect to whoever may see the run, so non
 import os
 from pathlib import Path
 
-from prefect_tune.flows.home import home
+from prefect_tune.flows.store_options import BLOCK, DATABASE_VARIABLE, default_store
 from prefect_tune.storage.database import without_password
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.privacy.masking import has_password
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["DATABASE_VARIABLE", "check_no_password", "store_address"]
-
-DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
-"""Environment variable of the flow's process that names the database where no parameter does."""
-_BLOCK = "block:"
+__all__ = ["check_no_password", "store_address"]
 
 
 def store_address(store: str | None, database: str | None) -> StoreAddress:
@@ -34,10 +30,10 @@ def store_address(store: str | None, database: str | None) -> StoreAddress:
             remedy=f"set {DATABASE_VARIABLE} to this URL instead, or name a block that holds it "
             "with --store block:NAME",
         )
-    if store is not None and store.startswith(_BLOCK):
-        return _address_in_block(store.removeprefix(_BLOCK))
+    if store is not None and store.startswith(BLOCK):
+        return _address_in_block(store.removeprefix(BLOCK))
     if store is None:
-        store = str(home() / "store")
+        store = default_store()
     elif "://" not in store:  # workers may have another working folder
         store = str(Path(store).expanduser().absolute())
     return StoreAddress(store, database or os.environ.get(DATABASE_VARIABLE, ""))
@@ -65,6 +61,6 @@ def _address_in_block(name: str) -> StoreAddress:
     try:
         block = ArtifactStoreBlock.load(name)
     except ValueError as error:
-        raise BadInput(str(error), option="store", value=f"{_BLOCK}{name}") from error
+        raise BadInput(str(error), option="store", value=f"{BLOCK}{name}") from error
     assert isinstance(block, ArtifactStoreBlock)  # noqa: S101 - a coroutine only in async code
     return block.address

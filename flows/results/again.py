@@ -1,13 +1,14 @@
 """A trial as a program that evaluates it again without prefect-tune, as far as that can be."""
 
+from collections.abc import Callable
+
 from prefect_tune.flows.results.explained import trial_numbered
+from prefect_tune.flows.results.space_as_run import space_as_run
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import missing_libraries
 from prefect_tune.tasks.reproduction.program import TrialToWrite, program
 from prefect_tune.tasks.reproduction.splitting_text import Shares
 from prefect_tune.tasks.reproduction.steps_text import Epochs
@@ -16,8 +17,16 @@ from prefect_tune.tasks.study_context import StudyContext
 __all__ = ["again"]
 
 
-def again(store: ArtifactStore, study: str, number: int) -> str:
+def again(
+    store: ArtifactStore, study: str, number: int, note: Callable[[str], None] = lambda _: None
+) -> str:
     """Return the text of a program that evaluates a trial again and prints its losses.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        number: Number of the trial.
+        note: Is told what takes long.
 
     Raises:
         UnknownName: If there is no such study.
@@ -27,14 +36,9 @@ def again(store: ArtifactStore, study: str, number: int) -> str:
     plan = StudyPlan.from_stored(find_study(store, study))
     trial = trial_numbered(store, study, number)
     problem = plan.problem
-    space = problem.find_space()
-    if space.digest != problem.space_digest:
-        missing = ", ".join(missing_libraries(problem.space))
-        raise BadInput(
-            f"the space {problem.space} of study {study!r} is another one here"
-            + (f", without {missing}" if missing else ""),
-            remedy="use the version and the packages that made the study",
-        )
+    space = space_as_run(plan, study)
+    if not plan.use_cache:
+        note(f"study {study} kept nothing, so steps before the model run once more now")
     context = StudyContext(
         study, problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
     )
@@ -54,4 +58,5 @@ def _written(study: str, trial: TrialDocument, query: Query, epochs: int | None)
         tuple(evaluation["fold_losses"]) if evaluation else (),
         Epochs(epochs, best or query.epochs or epochs) if epochs else None,
         f"{where}{failure['message']}" if failure else "",
+        (failure["step"] or "") if failure else None,
     )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from prefect_tune.flows.results.space_as_run import space_as_run
 from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.store_options import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -36,6 +38,7 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
     plan = StudyPlan.from_stored(stored)
     trial = trial_numbered(store, study, number)
     others = _Others.of(store, stored, plan, trial)
+    again = ["prefect-tune", "show", study, "--trial", str(number)]
     with documents_of(study):
         evaluation = trial.document["evaluation"] or {}
         return {
@@ -50,15 +53,15 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
             "fidelity": _fidelity(trial, plan),
             "stretches": list(others.stretches),
             **_when(trial, plan, moments_of(store, study).get(number)),
-            "pipeline": list(_pipeline(store, trial, plan)),
+            "pipeline": list(_pipeline(store, study, trial, plan)),
             "cost_seconds": trial.cost_seconds if trial.state.is_told else None,
             "cost_uncached_seconds": evaluation.get("cost_uncached_seconds"),
             "steps": list(_steps(trial)),
             "constraints": list(_constraints(trial, plan)),
             "curve": _curve(evaluation),
-            "failure": _failure(study, trial),
+            "failure": _failure(store, study, trial),
             "in_model": number in _members(stored),
-            "again": shlex.join(["prefect-tune", "show", study, "--trial", str(number), "--code"]),
+            "again": shlex.join([*again, "--code", *store_options(store.address)]),
         }
 
 
@@ -148,13 +151,13 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _pipeline(
-    store: ArtifactStore, trial: TrialDocument, plan: StudyPlan
+    store: ArtifactStore, study: str, trial: TrialDocument, plan: StudyPlan
 ) -> Iterator[dict[str, Any]]:
     """Yield the choice of each step: values beside defaults, ranges, and what the data made of it.
 
     Where the space is not to be had here, only the values are known.
     """
-    space, arguments = _space(plan), _arguments(store, trial)
+    space, arguments = _space(plan, study), _arguments(store, trial)
     for name, choice in trial.configuration.items():
         step = _step(space, name)
         algorithm = _algorithm(step, choice["algorithm"])
@@ -188,10 +191,10 @@ def _value(
     }
 
 
-def _space(plan: StudyPlan) -> Space | None:
-    """Return the space of a study; None if it is not to be had here."""
+def _space(plan: StudyPlan, study: str) -> Space | None:
+    """Return the space of a study as it was in the run; None if it is not to be had here."""
     try:
-        return plan.problem.find_space()
+        return space_as_run(plan, study)
     except Exception:  # whatever a user's file, or a package that is not there, raises
         return None
 
@@ -249,13 +252,16 @@ def _curve(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _failure(study: str, trial: TrialDocument) -> dict[str, Any] | None:
+def _failure(store: ArtifactStore, study: str, trial: TrialDocument) -> dict[str, Any] | None:
     failure = trial.document["failure"]
     if failure is None:
         return None
     retry = ["prefect-tune", "retry", study, "--trial", str(trial.number)]
     told = ("kind", "message", "step", "fold", "traceback")
-    return {**{name: failure[name] for name in told}, "retry": shlex.join(retry)}
+    return {
+        **{name: failure[name] for name in told},
+        "retry": shlex.join([*retry, *store_options(store.address)]),
+    }
 
 
 def _members(stored: StoredStudy) -> set[int]:

@@ -108,11 +108,11 @@ class LoadedStudy:
     def trials_dataframe(self) -> "pd.DataFrame":
         """Return its trials, a row each, with the columns that Optuna's studies have.
 
-        `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC), `duration`,
-        `params_<step>` and `params_<step>__<hyperparameter>`, `user_attrs_...` (losses of folds,
-        measured quantities, seconds with and without the cache, hits, failures),
-        `system_attrs_...`, and `state` in Optuna's words: what ran on less than all of the rows,
-        folds or epochs is PRUNED.
+        `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the last
+        attempt, `duration` (what that took, without the time that it waited), `params_<step>` and
+        `params_<step>__<hyperparameter>`, `user_attrs_...` (losses of folds, measured quantities,
+        seconds with and without the cache, hits, failures), `system_attrs_...`, and `state` in
+        Optuna's words: what ran on less than all of the rows, folds or epochs is PRUNED.
         """
         from prefect_tune.flows.results.trial_table import trial_table  # noqa: PLC0415 - heavy
 
@@ -127,6 +127,9 @@ class LoadedStudy:
             optuna.visualization.plot_optimization_history(study)
 
         Its parameters are the steps, and `step/algorithm/hyperparameter` of each.
+
+        Raises:
+            BadInput: If its space is another one here.
         """
         from prefect_tune.flows.results.optuna_study import optuna_study  # noqa: PLC0415 - heavy
 

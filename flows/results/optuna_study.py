@@ -23,6 +23,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from prefect_tune.flows.results.space_as_run import space_as_run
 from prefect_tune.flows.results.timeline import Moments, moments_of
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
@@ -39,13 +40,15 @@ __all__ = ["distributions_of", "optuna_study"]
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     """Return a study as one of Optuna's that minimises, with its trials, in memory.
 
-    Curves of learning are intermediate values; times are local, as Optuna's are.
+    Curves of learning are intermediate values; times are those of the last attempt, and local, as
+    Optuna's are.
 
     Raises:
         UnknownName: If there is no such study.
+        BadInput: If its space is another one here.
     """
     plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
-    distributions = distributions_of(plan.problem.find_space())
+    distributions = distributions_of(space_as_run(plan, study))
     made = optuna.create_study(study_name=study, direction="minimize")
     with documents_of(study):
         for trial in map(TrialDocument, Ledger(store.database).trials(study)):
@@ -97,9 +100,10 @@ def _trial(
         intermediate_values=dict(enumerate(evaluation.get("curve", ()), 1)),
     )
     if moments is not None and made.state != optuna.trial.TrialState.WAITING:
-        made.datetime_start = datetime.fromtimestamp(moments.asked)  # noqa: DTZ006 - as Optuna's
-        if moments.ended is not None and made.state.is_finished():
-            made.datetime_complete = datetime.fromtimestamp(moments.ended)  # noqa: DTZ006
+        start, complete = moments.span(trial.cost_seconds)
+        made.datetime_start = datetime.fromtimestamp(start)  # noqa: DTZ006 - as Optuna's
+        if complete is not None and made.state.is_finished():
+            made.datetime_complete = datetime.fromtimestamp(complete)  # noqa: DTZ006
     return made
 
 

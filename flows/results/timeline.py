@@ -19,15 +19,30 @@ class Moments:
 
     Attributes:
         asked: When it was asked for, in seconds since 1970.
+        queued: When it was asked for or retried last: since then it may run.
         ended: When it ended last; None while it has not.
         reason: Phase of the method and text, why it was asked for; None where that is not kept.
         task_run_id: Its task run in Prefect; empty where there is none.
     """
 
     asked: float
+    queued: float
     ended: float | None = None
     reason: Mapping[str, Any] | None = None
     task_run_id: str = ""
+
+    def span(self, cost_seconds: float) -> tuple[float, float | None]:
+        """Return when the last attempt began and ended.
+
+        What has not ended begins when it may run; what has ended began as long before as it took,
+        so that neither waiting nor an earlier attempt counts.
+
+        Args:
+            cost_seconds: What it took, where it has ended.
+        """
+        return (
+            (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
+        )
 
 
 def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
@@ -36,10 +51,10 @@ def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
     for event in Ledger(store.database).each_event(study):
         number = event.body["number"]
         if event.kind == "ask":
-            found[number] = Moments(event.at, reason=event.body.get("reason"))
+            found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
         elif event.kind == "tell" and number in found:
             run = event.body.get("task_run_id") or ""
             found[number] = replace(found[number], ended=event.at, task_run_id=str(run))
         elif event.kind == "retry" and number in found:
-            found[number] = replace(found[number], ended=None, task_run_id="")
+            found[number] = replace(found[number], queued=event.at, ended=None, task_run_id="")
     return found

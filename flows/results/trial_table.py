@@ -39,9 +39,9 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
     """Return the trials of a study, a row each, by number.
 
     Columns are those of Optuna: `number`, `value` (the loss), `datetime_start` and
-    `datetime_complete` (UTC), `duration`, `params_<step>` (the algorithm) and
-    `params_<step>__<hyperparameter>`, then what we know besides as `user_attrs_...` and
-    `system_attrs_...`, and `state` in Optuna's words.
+    `datetime_complete` (UTC) of the last attempt, `duration` (what that took, without the time
+    that it waited), `params_<step>` (the algorithm) and `params_<step>__<hyperparameter>`, then
+    what we know besides as `user_attrs_...` and `system_attrs_...`, and `state` in Optuna's words.
 
     Raises:
         UnknownName: If there is no such study.
@@ -106,8 +106,8 @@ def _is_object(column: pd.Series) -> bool:
 
 
 def _row(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
-    start = _time(None if moments is None else moments.asked)
-    complete = _time(None if moments is None else moments.ended)
+    span = (None, None) if moments is None else moments.span(trial.cost_seconds)
+    start, complete = map(_time, span)
     ours, system = attributes_of(trial, plan, moments)
     return {
         "number": trial.number,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prefect_tune.flows.store_options import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.lookup import find_study
@@ -49,6 +50,7 @@ def summarize(
         "metric": plan.metric,
         "space": plan.space,
         "data": plan.source.data,
+        "store_options": store_options(store.address),
         "state": _state(store, stored),
         "n_trials": sum(n for state, n in summed.states.items() if state.is_told),
         "n_stopped": summed.states[TrialState.STOPPED],

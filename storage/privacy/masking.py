@@ -6,11 +6,12 @@ from urllib.parse import urlsplit
 
 __all__ = ["has_password", "masked", "masked_values"]
 
+# Each looks at a character of a token a few times at most, however long that is.
+_WORD = re.compile(r"""[^\s"']+""")
+_RUN = re.compile(r"[a-z0-9+.-]+(?P<is_scheme>://)?", re.IGNORECASE)
+_SCHEME = re.compile(r"\b[a-z]", re.IGNORECASE)
 # Whether `x://a:1/b@c` has a port or a password nobody can tell; digits and a slash are a port.
-_USER = re.compile(
-    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@"']*:)(?!\d{1,5}[/?#])(?P<password>[^\s"']+)(?=@)""",
-    re.IGNORECASE,
-)
+_USER = re.compile(r"[^:/@]*:(?!\d{1,5}[/?#])")
 _TOKEN = re.compile(r"""(?P<before>\bhttps?://)[^\s:/@?#"']+(?=@)""", re.IGNORECASE)
 _QUERY = re.compile(
     r"""(?P<before>(?:[?&;]|%26)(?:[a-z0-9_.-]*[_.-])?"""
@@ -23,7 +24,7 @@ _QUERY = re.compile(
 
 def masked(text: str) -> str:
     """Return a text in which stars stand for the passwords of all URLs."""
-    text = _TOKEN.sub(r"\g<before>***", _USER.sub(r"\g<before>***", text))
+    text = _TOKEN.sub(r"\g<before>***", _WORD.sub(_without_password, text))
     return _QUERY.sub(lambda found: f"{found['before'] or found['also_before']}***", text)
 
 
@@ -43,10 +44,29 @@ def has_password(url: str) -> bool:
 
     What a web server takes before its host is one, also without a colon.
     """
-    if _USER.search(url) is not None or _QUERY.search(url) is not None:
+    if any(_password_start(word[0]) is not None for word in _WORD.finditer(url)):
+        return True
+    if _QUERY.search(url) is not None:
         return True
     try:
         parts = urlsplit(url)
     except ValueError:  # brackets without an address
         return False
     return bool(parts.password) or (parts.scheme in ("http", "https") and bool(parts.username))
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """Return a word in which stars stand for what is between a user's name and the last `@`."""
+    text, start = word[0], _password_start(word[0])
+    return text if start is None else f"{text[:start]}***{text[text.rindex('@') :]}"
+
+
+def _password_start(word: str) -> int | None:
+    """Return where the password of the first URL in a word begins that has one before its host."""
+    end = word.rfind("@")
+    for run in _RUN.finditer(word, 0, max(end, 0)):
+        if run["is_scheme"] and _SCHEME.search(word, run.start(), run.end()):
+            user = _USER.match(word, run.end())
+            if user is not None and user.end() < end:
+                return user.end()
+    return None

@@ -1,6 +1,7 @@
 """The part of a program that has prefect-tune read patient events, and split them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.storage.privacy.masking import masked
@@ -14,6 +15,8 @@ from prefect_tune.tasks.reproduction.written import Imports, written
 __all__ = ["EventReading"]
 
 _DATA = "prefect_tune.tasks.data"
+_URLS = ("labels", "test")
+"""Fields of a source, besides its data, that may be URLs."""
 
 
 class EventReading:
@@ -62,7 +65,7 @@ class EventReading:
         """Yield the lines of the functions that read and split the rows."""
         given = {
             name: value
-            for name, value in self._source.to_json().items()
+            for name, value in self._shown_source().items()
             if name != "data" and value not in (None, [], False)
         }
         arguments = "".join(
@@ -81,6 +84,11 @@ class EventReading:
         yield f"    for fold in range({n_folds}):"
         yield f"        train = parts.training(fold, dataset.strata, {part}, dataset.groups)"
         yield "        yield train, parts.held_out(fold)"
+
+    def _shown_source(self) -> dict[str, Any]:
+        """Return the fields of the source, with stars for passwords in its URLs."""
+        fields = self._source.to_json()
+        return fields | {url: masked(fields[url]) for url in _URLS if fields[url]}
 
 
 def _written(value: object) -> str:

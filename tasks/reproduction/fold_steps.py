@@ -1,7 +1,8 @@
 """The steps of a trial in each of its folds: recipes, seeds, and the shape of their data.
 
 They follow from the shapes of what the steps before made, which the index of a store keeps. Where
-it has none, because the study kept nothing, the steps before the model run once more, here.
+it has none, because the study kept nothing, the steps before the model run once more, here; of a
+trial that failed, those before the step that failed, which may take any time and memory.
 """
 
 from collections.abc import Iterator
@@ -47,34 +48,41 @@ class StepInFold:
     is_reached: bool
 
 
-def steps_in_folds(context: StudyContext, query: Query) -> list[tuple[StepInFold, ...]]:
+def steps_in_folds(
+    context: StudyContext, query: Query, failed_step: str | None = None
+) -> list[tuple[StepInFold, ...]]:
     """Return the steps of a query that do something, in order, each as it is in all the folds.
 
     Args:
         context: The study.
         query: What its trial evaluated, or tried to.
+        failed_step: Name of the step that failed, empty where that is not known; None if none did.
     """
     path_run = PathRun(context, query)
-    if not _is_known(path_run):
+    names = [step.name for step, _, _ in path_run.steps]
+    last = len(names) - 1
+    if failed_step is not None:
+        last = names.index(failed_step) if failed_step in names else 0
+    if not _is_known(path_run, last):
         path_run = PathRun(replace(context, use_cache=False), query)
-        _prepare(path_run)
+        _prepare(path_run, last)
     folds = [_steps(path_run, fold) for fold in path_run.folds]
     return list(zip(*folds, strict=True))
 
 
-def _is_known(path_run: PathRun) -> bool:
-    """Return whether all that reaches any of the steps is known without running one."""
+def _is_known(path_run: PathRun, last: int) -> bool:
+    """Return whether all that reaches the steps up to the last one is known without running one."""
     return all(
         path_run.node_at(fold, position) is not None
-        for position, (_, algorithm, _) in enumerate(path_run.steps)
+        for position, (_, algorithm, _) in enumerate(path_run.steps[: last + 1])
         if not algorithm.is_passthrough
         for fold in path_run.folds
     )
 
 
-def _prepare(path_run: PathRun) -> None:
-    """Run the steps before the model, as far as they can be."""
-    for position in range(len(path_run.steps) - 1):
+def _prepare(path_run: PathRun, last: int) -> None:
+    """Run the steps before the last one, as far as they can be."""
+    for position in range(last):
         try:
             path_run.run(position)
         except StepFailed:

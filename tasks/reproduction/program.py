@@ -42,6 +42,7 @@ class TrialToWrite:
         fold_losses: Its losses; empty if it failed.
         epochs: Its best epoch, and those of a full training; None where none were counted.
         failure: Why it failed, in one line; empty if it did not.
+        failed_step: Name of the step that failed, empty where that is not known; None if none did.
     """
 
     study: str
@@ -50,6 +51,7 @@ class TrialToWrite:
     fold_losses: tuple[float, ...] = ()
     epochs: Epochs | None = None
     failure: str = ""
+    failed_step: str | None = None
 
 
 def program(context: StudyContext, trial: TrialToWrite, source: Source, shares: Shares) -> str:
@@ -67,7 +69,7 @@ def program(context: StudyContext, trial: TrialToWrite, source: Source, shares: 
     problem, query = context.problem, trial.query
     store = open_store(context.store)
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-    in_folds = steps_in_folds(context, query)
+    in_folds = steps_in_folds(context, query, trial.failed_step)
     steps = list(written_steps(in_folds, dataset, trial.epochs))
     last = in_folds[-1][0]
     model, metric = build(last.recipe, last.seed), problem.find_metric()

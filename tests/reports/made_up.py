@@ -36,6 +36,7 @@ SUMMARY: dict[str, Any] = {
     "study": "made-up", "method": "flash", "metric": "error", "space": "small",
     "data": f"s3://me:secret@bucket/{NASTY}", "state": "complete", "n_trials": N, "n_stopped": 40,
     "n_failed": 30, "n_waiting": 0, "n_begun": N - 40,
+    "store_options": [],
     "incumbent": {
         "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
         "configuration": CONFIGURATION,

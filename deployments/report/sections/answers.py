@@ -162,20 +162,24 @@ def _next(report: StudyReport) -> Answer:
 def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     """Yield commands and what they do, what is needed most first."""
     summary, again = report.summary, report.reproduction
-    study, state = summary["study"], summary["state"]
+    study, state, store = summary["study"], summary["state"], summary["store_options"]
     can_go_on = state != "running" and not again.is_of_frame
     if state == "interrupted" and can_go_on:
-        yield shlex.join(again.resumed), "resume where it stopped"
+        yield shlex.join([*again.resumed, *store]), "resume where it stopped"
     if summary["nearest_infeasible"] is not None and can_go_on:
-        yield shlex.join(_loosened(report)), "search on, with constraints that the nearest meets"
+        yield (
+            shlex.join([*_loosened(report), *store]),
+            "search on, with constraints that the nearest meets",
+        )
     if report.members:
-        yield f"prefect-tune predict {study} NEW.csv --out predictions.csv", "predict new rows"
-        yield f"prefect-tune export {study} model.pkl", "export the model"
+        predict = ["prefect-tune", "predict", study, "NEW.csv", "--out", "predictions.csv"]
+        yield shlex.join([*predict, *store]), "predict new rows"
+        yield shlex.join(["prefect-tune", "export", study, "model.pkl", *store]), "export the model"
     if summary["n_failed"]:
-        yield retry_command(study), "retry what failed"
+        yield retry_command(summary), "retry what failed"
     if state != "interrupted" and can_go_on:
-        yield shlex.join(again.longer), "search on, with twice the budget"
-    yield f"prefect-tune trials {study}", "list all trials"
+        yield shlex.join([*again.longer, *store]), "search on, with twice the budget"
+    yield shlex.join(["prefect-tune", "trials", study, *store]), "list all trials"
 
 
 def _loosened(report: StudyReport) -> list[str]:

@@ -1,7 +1,8 @@
 """Why trials failed, by reason, and how to run them again."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prefect_tune.deployments.report.page import Command, Fold, Part, Section, Table, Text
 from prefect_tune.deployments.report.wording import listed_trials
@@ -28,19 +29,20 @@ _MOST_NAMED = 8
 
 def failures_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if trials failed."""
-    groups, study = report.failures, report.summary["study"]
+    groups, summary = report.failures, report.summary
     if not groups:
         return
     parts: list[Part] = [_table(report)]
     for group in groups[:_MOST_GROUPS]:
-        parts += _parts(group, study)
+        parts += _parts(group, summary)
     if len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED:
-        parts.append(Command(retry_command(study), "Retry all failed trials."))
+        parts.append(Command(retry_command(summary), "Retry all failed trials."))
     if len(groups) > _MOST_GROUPS:
         rest = sum(len(group.trials) for group in groups[_MOST_GROUPS:])
         others = counted(len(groups) - _MOST_GROUPS, "other reason")
         parts.append(Text([f"and {others}, of {counted(rest, 'trial')} in all"]))
-        parts.append(Command(f"prefect-tune trials {study} --failed", "List all failed trials."))
+        words = ["prefect-tune", "trials", summary["study"], "--failed", *summary["store_options"]]
+        parts.append(Command(shlex.join(words), "List all failed trials."))
     yield Section("failures", "What failed", _finding(report), parts)
 
 
@@ -57,12 +59,12 @@ def _message(group: FailureGroup) -> str:
     return lines[0] if lines else "no message"
 
 
-def retry_command(study: str, group: FailureGroup | None = None) -> str:
+def retry_command(summary: Mapping[str, Any], group: FailureGroup | None = None) -> str:
     """Return the command that runs failed trials again, those of a small group or all of them."""
-    words = ["prefect-tune", "retry", study]
+    words = ["prefect-tune", "retry", summary["study"]]
     if group is not None and len(group.trials) <= _MOST_NAMED:
         words += [word for number in group.trials for word in ("--trial", str(number))]
-    return shlex.join(words)
+    return shlex.join([*words, *summary["store_options"]])
 
 
 def _finding(report: StudyReport) -> str:
@@ -75,7 +77,7 @@ def _finding(report: StudyReport) -> str:
     return f"{of}, for {counted(len(groups), 'reason')}. The most frequent: {most}."
 
 
-def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
+def _parts(group: FailureGroup, summary: Mapping[str, Any]) -> Iterator[Part]:
     lines = [f"{len(group.trials):,} {reason_text(group)}"]
     rest = group.message.strip().splitlines()[1:]
     lines += [f"  {line}" for line in rest[:10]]
@@ -85,7 +87,7 @@ def _parts(group: FailureGroup, study: str) -> Iterator[Part]:
         yield Fold(f"Traceback of trial {group.trials[0]}", group.traceback)
     advice = _ADVICE.get(group.kind, "")
     if len(group.trials) <= _MOST_NAMED:
-        yield Command(retry_command(study, group), f"Retry them. {advice}")
+        yield Command(retry_command(summary, group), f"Retry them. {advice}")
     elif advice:
         yield Text([f"  {advice}"], is_quiet=True)
 

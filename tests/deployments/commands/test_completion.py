@@ -105,6 +105,14 @@ def test_values_are_completed(home, line, incomplete, expected) -> None:
     assert completed(home, line, incomplete) == expected
 
 
+@pytest.mark.parametrize("store", ["s3://bucket/store", "file:///store", "block:main"])
+def test_what_is_no_folder_is_not_looked_into(home, store, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(home / "store", tmp_path / store)  # where it would be, were it a folder
+    assert completed(home, f"show --store {store}", "") == []
+    assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
+
+
 @pytest.mark.parametrize("damage", ["no store", "no database", "another format"])
 def test_where_no_names_can_be_read_there_are_none(home, damage) -> None:
     index = home / "store" / "index.sqlite"

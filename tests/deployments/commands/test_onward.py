@@ -127,6 +127,29 @@ def test_a_model_comes_with_its_card_and_says_what_it_is(ended, tmp_path: Path) 
     assert isinstance(pickle.loads((tmp_path / "n.pkl").read_bytes()).weights, list)
 
 
+@pytest.mark.parametrize(
+    "mine",
+    [
+        "# Read me\n",
+        "",
+        "---\ntags: [sklearn]\n---\n",
+        "---\n[\n---\n",
+        "# a\n---\ntags: [prefect-tune]\n---\n",
+    ],
+)
+def test_a_card_replaces_no_file_of_others(ended, tmp_path: Path, monkeypatch, mine) -> None:
+    from prefect_tune.flows.results import exported
+
+    monkeypatch.setattr(exported, "export", lambda *_: pytest.fail("there was work before"))
+    (tmp_path / "README.md").write_text(mine)
+    done = ended.run("export", "s", tmp_path / "README.pkl")
+    assert done.exit_code == 2
+    assert f"{tmp_path}/README.md is not a model card of prefect-tune" in done.stderr
+    assert "--no-card" in done.stderr
+    assert (tmp_path / "README.md").read_text() == mine
+    assert not (tmp_path / "README.pkl").exists()
+
+
 def test_a_skops_file_is_loaded_by_the_lines_that_are_printed(ended, tmp_path: Path) -> None:
     import skops.io
 

@@ -1,7 +1,9 @@
 """Reports by the command."""
 
 import os
+import re
 import sys
+from html import unescape
 from subprocess import run as run_process
 
 import pandas as pd
@@ -73,9 +75,11 @@ def test_a_comparison_and_pooled_curves_have_a_report_too(run, studied, tmp_path
     out, file = tmp_path / "curves.parquet", tmp_path / "compared.html"
     options = ("--target", "target", "--space", "small", "--methods", "random,tpe", "--trials", 2,
                "--repeats", 1, "--workers", 2, "--quiet")  # fmt: skip
-    done = run("compare", studied.data, *options, "--out", out, "--report", file)
+    store = ("--store", tmp_path / "its store")
+    done = run("compare", studied.data, *options, *store, "--out", out, "--report", file)
     assert done.exit_code == 0, done.output
     assert "the report of comparison" in done.stdout
+    assert re.search(r"prefect-tune report \S+ --store .*/its store", unescape(file.read_text()))
     assert "Who leads" in file.read_text()
     pooled = tmp_path / "pooled.html"
     found = run.json("standings", out, "--report", pooled)

@@ -11,6 +11,7 @@ from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
 from prefect_tune.deployments.report.html import page_html
 from prefect_tune.deployments.report.lighter import lighter_pages
+from prefect_tune.deployments.report.page import Command
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
 from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.flows.reporting.paths import StepUse
@@ -104,6 +105,19 @@ def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
     assert len({section.id for section in page.sections}) == len(page.sections)
     assert page.sections[-1].id == "again"
     page_html(page)
+
+
+@pytest.mark.parametrize("name", ["full", "failed"])
+@pytest.mark.parametrize("state", ["complete", "interrupted"])
+def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, state) -> None:
+    report = getattr(made_up_reports, name)()
+    words = {"store_options": ["--store", "s3://b/my store"], "state": state}
+    page = study_page(replace(report, summary=report.summary | words))
+    parts = [p for a in page.answers for p in a.parts]
+    parts += [p for s in page.sections if s.id != "again" for p in s.parts]
+    commands = [part.words for part in parts if isinstance(part, Command)]
+    assert len(commands) > 2
+    assert all(command.endswith(" --store 's3://b/my store'") for command in commands)
 
 
 def test_the_answers_say_what_the_study_found() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from prefect_tune.deployments.views.model_card import model_card
 
@@ -168,3 +169,21 @@ def test_models_of_events_say_who_reads_events() -> None:
     assert "Predicts one of `case`, `control` from the events of a patient up to a time" in text
     assert "`prefect-tune predict` takes them from files" in text
     assert "pipeline_tag" not in header_of(text)
+
+
+def test_the_command_has_no_password() -> None:
+    words = ("prefect-tune", "run", "https://ann:hidden@host/a.csv", "--test", "s3://k:hidden@b/c")
+    text = card(command=words)
+    assert "hidden" not in text
+    assert "https://ann:***@host/a.csv" in text
+
+
+def test_no_word_of_the_command_ends_its_block() -> None:
+    target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
+    text = card(command=("prefect-tune", "run", "houses.csv", "--target", target))
+    tokens = MarkdownIt().parse(text)
+    blocks = [token.content for token in tokens if token.type == "fence" and token.info == "sh"]
+    assert len(blocks) == 1
+    assert blocks[0].count("\n") == 1
+    assert "<script>" in blocks[0]
+    assert not any(token.type == "html_block" for token in tokens)

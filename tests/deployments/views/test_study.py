@@ -6,7 +6,8 @@ from prefect_tune.deployments.views.study import print_studies, print_summary
 
 SUMMARY = {
     "study": "s", "method": "random", "metric": "error", "state": "complete",
-    "data": "table.csv", "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
+    "data": "table.csv", "store_options": [],
+    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
     "n_waiting": 2, "holdout": None,
     "incumbent": {
         "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
@@ -27,6 +28,12 @@ def shown(capsys):
         return capsys.readouterr().out
 
     return show
+
+
+def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> None:
+    assert "each with" not in shown()
+    said = " ".join(shown(store_options=["--store", "/my store"]).split())
+    assert said.endswith("| export s model.pkl, each with --store '/my store'")
 
 
 def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:

@@ -1,9 +1,11 @@
 """A page follows its study whatever the server does."""
 
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from threading import Event
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +21,7 @@ from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.storage import StoreAddress
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 PROGRESS = Progress(
@@ -57,12 +60,15 @@ def heard() -> Heard:
     return Heard()
 
 
-def page_of(heard: Heard, *trials: Trial) -> FlowRunPage:
+def page_of(
+    heard: Heard, *trials: Trial, task_run_ids: Mapping[int, str] = MappingProxyType({})
+) -> FlowRunPage:
     study: Any = SimpleNamespace(
+        store=SimpleNamespace(address=StoreAddress("/of/others")),
         name="s",
         plan=SimpleNamespace(method="random", space="small", data_name="d", chance_loss=None),
         trials={trial.number: trial for trial in trials},
-        task_run_ids={},
+        task_run_ids=task_run_ids,
     )
     return FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
 
@@ -142,6 +148,69 @@ def test_the_last_update_has_the_state_and_the_result(heard, shown) -> None:
     page.end(10.0)
     assert "| state | complete |" in shown.pages[-1]["s-summary"].data
     assert shown.pages[-1]["s-progress"].data == 100.0
+
+
+def test_a_server_that_was_away_is_hardly_waited_for_at_the_end(heard, monkeypatch) -> None:
+    goes_on = Event()
+    waited: list[float] = []
+
+    class Away(Shown):
+        def publish(self, *pages: Page) -> None:
+            if self.pages:
+                goes_on.wait(60.0)
+            super().publish(*pages)
+            raise OSError("away")
+
+    away = Away()
+    monkeypatch.setattr(module, "Publisher", lambda _: away)
+    page = page_of(heard)
+    join = page._thread.join
+    monkeypatch.setattr(page._thread, "join", waited.append)
+    page.start()
+    wait_for(lambda: page.tick(PROGRESS) or heard.notes)
+    page.end(10.0)
+    assert waited == [1.0]
+    goes_on.set()
+    join(10.0)
+
+
+@pytest.mark.parametrize("fails", ["made", "closed"])
+def test_a_publisher_that_fails_prints_no_traceback(heard, monkeypatch, capsys, fails) -> None:
+    class Failing(Shown):
+        def __init__(self, _: object) -> None:
+            super().__init__()
+            if fails == "made":
+                raise OSError("no settings")
+
+        def close(self) -> None:
+            raise OSError("closed already")
+
+    escaped: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", escaped.append)
+    monkeypatch.setattr(module, "Publisher", Failing)
+    page = page_of(heard)
+    page.start()
+    page.end(10.0)
+    assert escaped == []
+    assert len(heard.notes) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["url_for", "TrialsTable", "_base_name"])
+def test_what_cannot_be_shown_stops_no_search(heard, shown, monkeypatch, name) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("no address")
+
+    if name == "TrialsTable":
+        monkeypatch.setattr(module.TrialsTable, "add", fails)
+    else:
+        monkeypatch.setattr(module, name, fails)
+    page = page_of(heard, told(0, QUERY, 5.0), task_run_ids={0: str(uuid4()), 1: str(uuid4())})
+    page.start()
+    page.ended(told(1, QUERY, 5.0), PROGRESS)
+    page.end(10.0)
+    assert heard.trials == [1]
+    assert bool(shown.pages) == (name != "_base_name")
 
 
 def test_one_that_is_not_told_how_it_ended_was_interrupted(heard, shown) -> None:

@@ -52,6 +52,11 @@ def test_what_leads_how_it_stands_and_how_to_go_on_are_said_while_it_runs() -> N
     )
 
 
+def test_commands_name_a_store_that_is_not_the_default() -> None:
+    page = summary(replace(ACCOUNT, store_options=("--store", "s3://of us/store")))
+    assert "prefect-tune show responders --store 's3://of us/store'\n" in page
+
+
 def test_at_the_end_there_are_the_test_losses_and_the_model() -> None:
     members = [{"trial": 19, "weight": 0.6}, {"trial": 3, "weight": 0.4}]
     result = {

@@ -278,6 +278,22 @@ def test_a_failed_trial_becomes_a_program_that_fails_as_it_did(tmp_path: Path) -
         fold_losses(text, tmp_path)
 
 
+@pytest.mark.parametrize("no_cache", [False, True])
+def test_a_step_that_failed_does_not_run_once_more(tmp_path: Path, no_cache: bool) -> None:
+    ran = tmp_path / "ran"
+    fails = f"open({str(ran)!r}, 'a').write('x')\n        raise MemoryError\n        return np.sign"
+    (tmp_path / "mine.py").write_text(MINE.replace("return np.sign", fails))
+    mine = {"space": str(tmp_path / "mine.py:space"), "trials": 1, "no_cache": no_cache}
+    study = searched(tmp_path, fit=False, **{**small(tmp_path), **mine})
+    (trial,) = list_trials(study.store, "s")
+    assert trial["failure"]["step"] == "bend"
+    before, notes = ran.read_text(), list[str]()
+    text = again(study.store, "s", 0, notes.append)
+    assert ran.read_text() == before
+    assert "the trial failed before it: its data is taken for that before" in text
+    assert len(notes) == no_cache
+
+
 def test_a_trial_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     study = searched(tmp_path, fit=False, **{**small(tmp_path), "trials": 2})
     with pytest.raises(BadInput, match="--trial 7: study s has the trials 0 to 1"):
@@ -290,7 +306,7 @@ def test_a_space_that_is_another_one_here_is_refused_with_what_it_lacks(
     study = searched(tmp_path, fit=False, **{**small(tmp_path), "trials": 1})
     monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
     monkeypatch.setattr(
-        "prefect_tune.flows.results.again.missing_libraries", lambda _: ("catboost",)
+        "prefect_tune.tasks.catalogue.spaces.missing_libraries", lambda _: ("catboost",)
     )
     with pytest.raises(BadInput, match=r"small of study 's' is another one here, without catboost"):
         again(study.store, "s", 0)

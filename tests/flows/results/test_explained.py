@@ -9,6 +9,7 @@ from prefect_tune.flows.results.timeline import moments_of
 from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem
 
 
@@ -60,7 +61,8 @@ def test_steps_have_hits_and_seconds_by_fold(ended) -> None:
     ]  # fmt: skip
 
 
-def test_a_failure_says_where_why_and_how_to_retry(ended) -> None:
+def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "home"))
     found = explained_trial(ended.store, "s", 0)
     failure = found["failure"]
     assert (failure["step"], failure["fold"], failure["kind"]) == ("fit model", 0, "error")
@@ -69,6 +71,10 @@ def test_a_failure_says_where_why_and_how_to_retry(ended) -> None:
     assert failure["retry"] == "prefect-tune retry s --trial 0"
     assert found["again"] == "prefect-tune show s --trial 0 --code"
     assert [step["step"] for step in found["steps"]] == ["impute", "encode"]
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "elsewhere"))
+    found, store = explained_trial(ended.store, "s", 0), f"--store {ended.folder}/home/store"
+    assert found["failure"]["retry"] == f"prefect-tune retry s --trial 0 {store}"
+    assert found["again"] == f"prefect-tune show s --trial 0 --code {store}"
 
 
 def test_other_stretches_of_a_configuration_are_listed(ended) -> None:
@@ -125,6 +131,14 @@ def test_without_its_space_a_trial_has_its_values_alone(ended, monkeypatch) -> N
     found = explained_trial(ended.store, "s", 1)
     assert [choice["choices"] for choice in found["pipeline"]] == [None, None]
     assert all(h["is_default"] is None for c in found["pipeline"] for h in c["hyperparameters"])
+
+
+def test_a_space_that_is_another_one_here_is_not_shown(ended, monkeypatch) -> None:
+    other = space_named("small")  # its steps have the same names
+    monkeypatch.setattr(Problem, "find_space", lambda _: other)
+    found = explained_trial(ended.store, "s", 1)
+    assert [choice["choices"] for choice in found["pipeline"]] == [None, None]
+    assert all(h["range"] is None for c in found["pipeline"] for h in c["hyperparameters"])
 
 
 def test_a_trial_that_is_not_there_is_named_with_those_that_are(ended) -> None:

@@ -16,7 +16,10 @@ from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import LedgerEvent
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.problem import Problem
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +74,31 @@ def test_values_parameters_and_attributes_are_those_of_the_trials(ended, table) 
 
 
 def test_times_are_those_of_the_ledger_in_utc(ended, table) -> None:
-    asked = {e.body["number"]: e.at for e in Ledger(ended.store.database).events("s", "ask")}
-    seconds = table["datetime_start"].astype("int64").to_numpy() / 1e6
-    assert np.allclose(seconds, list(asked.values()), atol=1e-5)
+    ends = {e.body["number"]: e.at for e in Ledger(ended.store.database).events("s", "tell")}
+    seconds = table["datetime_complete"].astype("int64").to_numpy() / 1e6
+    assert np.allclose(seconds, list(ends.values()), atol=1e-5)
     assert str(table["datetime_complete"].dt.tz) == "UTC"
     assert (table["duration"] == table["datetime_complete"] - table["datetime_start"]).all()
     assert (table["duration"] > pd.Timedelta(0)).all()
+
+
+def test_neither_waiting_nor_an_earlier_attempt_counts_as_duration(ended, monkeypatch) -> None:
+    ledger = Ledger(ended.store.database)
+    events, day = ledger.events("s"), 86_400.0
+    asked = next(e.at for e in events if e.kind == "ask" and e.body["number"] == 0)
+    told = next(e for e in events if e.kind == "tell" and e.body["number"] == 0)
+    retried = LedgerEvent(len(events), "retry", {"number": 0}, asked + day)
+    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter([*events, retried]))
+    waiting = ended.load().trials_dataframe().loc[0]
+    assert waiting["datetime_start"].timestamp() == pytest.approx(asked + day, abs=1e-5)
+    assert pd.isna(waiting["duration"])
+    again = LedgerEvent(len(events) + 1, "tell", told.body, asked + 2 * day)
+    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter([*events, retried, again]))
+    row, theirs = ended.load().trials_dataframe().loc[0], ended.load().to_optuna().trials[0]
+    cost = pd.Timedelta(row["user_attrs_cost_seconds"], "s")
+    assert row["datetime_complete"].timestamp() == pytest.approx(asked + 2 * day, abs=1e-5)
+    assert abs(row["duration"] - cost) < pd.Timedelta(1, "ms")
+    assert abs(theirs.duration - cost) < pd.Timedelta(1, "ms")
 
 
 def test_parameters_are_called_as_those_of_the_estimator(ended, table) -> None:
@@ -117,6 +139,12 @@ def test_a_study_becomes_one_of_optunas_with_the_same_best_value(ended, name) ->
     spread = (theirs["datetime_start"] - local).dt.round("min")
     assert len(set(spread)) == 1  # they are local times
     assert set(made.trials[1].params) >= {"rescale", "fit model"}
+
+
+def test_a_space_that_is_another_one_here_is_refused(ended, monkeypatch) -> None:
+    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
+    with pytest.raises(BadInput, match="of study 'h' is another one here"):
+        ended.load("h").to_optuna()
 
 
 def test_optunas_importances_work_on_it(ended) -> None:
