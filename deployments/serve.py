@@ -26,7 +26,7 @@ from prefect_tune.flows.tuning import tune
 
 __all__ = ["serve_deployments"]
 
-_START_SECONDS = 10.0
+_START_SECONDS = 30.0
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:

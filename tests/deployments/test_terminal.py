@@ -21,7 +21,8 @@ def test_running_trials_are_seen_in_the_room_there_is_and_nothing_of_them_is_lef
         terminal.wait_for(RUNNING.search)
         assert terminal.end() == 0
     seen = [line for screen in terminal.screens for line in screen]
-    assert any("fit model" in line and RUNNING.match(line) for line in seen)
+    running = [line for line in seen if RUNNING.match(line)]
+    assert any(step in line for line in running for step in ("impute", "encode", "fit model"))
     assert any(line.startswith("done in about") and line.endswith("random") for line in seen)
     left = "\n".join(terminal.scrolled())
     assert "best: trial" in left
