@@ -76,11 +76,14 @@ async def _run_until_signal(runner: Runner) -> None:
     running = asyncio.create_task(runner.start())
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
-    with suppress(TimeoutError):  # one that has not started leaves what it has begun
+    with suppress(TimeoutError):
         async with asyncio.timeout(_START_SECONDS):
             while not (runner.started or running.done()):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.05)
-    running.cancel()
+    if runner.started:
+        await runner.astop()  # cancelled, it would leave its temporary folder
+    else:
+        running.cancel()
     with suppress(asyncio.CancelledError):
         await running
     if numbers:

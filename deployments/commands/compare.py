@@ -18,6 +18,7 @@ from prefect_tune.deployments.commands.options import (
 from prefect_tune.deployments.commands.output import print_json
 from prefect_tune.deployments.commands.written_page import check_page, write_page
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
+from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,8 +69,9 @@ def compare(
         return prepare_comparison(parameters)
 
     def run(comparison: "Comparison") -> dict[str, Any]:
-        from prefect_tune.flows.comparing import compare as compare_flow
-        from prefect_tune.flows.comparison.prepare import HANDOVER
+        with quick_imports():
+            from prefect_tune.flows.comparing import compare as compare_flow
+            from prefect_tune.flows.comparison.prepare import HANDOVER
 
         given = {**parameters, "name": comparison.name}
         with HANDOVER.offered(given, comparison):

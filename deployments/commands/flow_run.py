@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
+from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.notes import Note
@@ -59,7 +60,8 @@ def run_flow(
         from prefect_tune.deployments.server import launched_server
 
         with launched_server(keep=keep_server) as server:
-            preparation = prepare()
+            with quick_imports():  # most of it is that
+                preparation = prepare()
             from prefect_tune.deployments.views.live import observer_for
             from prefect_tune.flows.progress import observed_by
             from prefect_tune.flows.workers.clusters import workers_started_early

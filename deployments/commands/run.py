@@ -20,6 +20,7 @@ from prefect_tune.deployments.commands.options import (
 from prefect_tune.deployments.commands.output import print_summary
 from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
@@ -63,8 +64,9 @@ def run(
         return prepare(TuneSettings.parse(parameters))
 
     def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
-        from prefect_tune.flows.preparation.prepare import HANDOVER
-        from prefect_tune.flows.tuning import tune
+        with quick_imports():
+            from prefect_tune.flows.preparation.prepare import HANDOVER
+            from prefect_tune.flows.tuning import tune
 
         given = {**parameters, "study": prepared.name}
         with HANDOVER.offered(given, replace(prepared, notes=())):  # they have been shown
@@ -121,8 +123,9 @@ def retry(
         return prepare_retry(study, numbers, **where)
 
     def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
-        from prefect_tune.flows.preparation.prepare import HANDOVER
-        from prefect_tune.flows.retrying import retry as retry_flow
+        with quick_imports():
+            from prefect_tune.flows.preparation.prepare import HANDOVER
+            from prefect_tune.flows.retrying import retry as retry_flow
 
         given = {"study": study, "trial": numbers, **where}
         with HANDOVER.offered(given, prepared):

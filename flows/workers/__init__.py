@@ -3,9 +3,8 @@
 `dask_trials` is what a search sees: trials under way. They run on a `worker_pool` of one of the
 `clusters`: `local_workers`, forked on this machine, or workers that others started, of which the
 `roster` knows who is there and has passed the checks of `external_workers`. Local ones are
-`closed_nodes`, to which nobody else can connect, with a `scratch` folder, and spared the user's
-`main_module`. `nanny_reports` say why
-a worker is gone, `jobs` are tasks that are no trials. Towards Prefect,
-`session_borders` open and close a session, `reaping` ends task runs whose process died, and
-`server_pace` keeps the server from losing any.
+`closed_nodes`, to which nobody else can connect, with a `scratch` folder and all they need
+`preloaded`, and spared the user's `main_module`. `nanny_reports` say why a worker is gone, `jobs`
+are tasks that are no trials. Towards Prefect, `session_borders` open and close a session, `reaping`
+ends task runs whose process died, and `server_pace` keeps the server from losing any.
 """

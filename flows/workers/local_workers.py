@@ -37,6 +37,7 @@ _PRELOAD = (
     "prefect_tune.tasks.refit",
 )
 """Modules that tie a worker to us and make its note; the last one loads all that a trial needs."""
+_PRELOADED = "prefect_tune.flows.workers.preloaded"
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial per core: its threads would compete with the other trials.
     **THREAD_VARIABLES,
@@ -86,7 +87,7 @@ def warmed_up() -> Iterator[None]:
 def _warm_up() -> None:
     if _METHOD == "forkserver":
         with _environment(), _terminal_ignored():
-            get_context(_METHOD).set_forkserver_preload([*_PRELOAD, "distributed.nanny"])
+            get_context(_METHOD).set_forkserver_preload([_PRELOADED, *_PRELOAD])
             forkserver.ensure_running()
 
 
