@@ -100,7 +100,7 @@ def export(
     with reported_errors():
         file_format = file_kind(file, _MODELS)
         beside = Path(file).with_suffix(".md")
-        former = "" if no_card else _former_card(beside)
+        former = "" if no_card else _former_card(beside, study)
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.exported import export as export_model
 
@@ -121,13 +121,14 @@ def export(
             print_exported(exported.to_json(), exported.metric, file, shown)
 
 
-def _former_card(beside: Path) -> str:
+def _former_card(beside: Path, study: str) -> str:
     """Return the model card that stands there; empty if none does.
 
     Raises:
-        BadInput: If another file stands there, which a card would replace.
+        BadInput: If another file stands there, which a card would replace, or the card of another
+            study, with an intended use that people wrote.
     """
-    from prefect_tune.deployments.views.model_card import is_model_card
+    from prefect_tune.deployments.views.model_card import intended_use, is_model_card, is_of_study
     from prefect_tune.tasks.bad_input import BadInput
 
     try:
@@ -139,6 +140,11 @@ def _former_card(beside: Path) -> str:
     if not is_model_card(former):
         raise BadInput(
             f"{beside} is not a model card of prefect-tune, and the model card would replace it",
+            remedy="give the model another name, or add --no-card",
+        )
+    if intended_use(former) and not is_of_study(former, study):
+        raise BadInput(
+            f"{beside} is the model card of another study, with an intended use that people wrote",
             remedy="give the model another name, or add --no-card",
         )
     return former

@@ -19,7 +19,7 @@ from prefect_tune.deployments.views.loading_code import loading_code
 from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.units import counted
 
-__all__ = ["is_model_card", "model_card"]
+__all__ = ["intended_use", "is_model_card", "is_of_study", "model_card"]
 
 _TAG = "prefect-tune"
 _HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -58,6 +58,22 @@ def model_card(facts: Facts, file: str, *, command: Sequence[str] = (), former: 
     return "\n\n".join(["\n".join(_header(facts, file)), *texts]) + "\n"
 
 
+def intended_use(card: str) -> str:
+    """Return what people wrote of the intended use in a card; empty if they wrote nothing."""
+    kept = re.search(rf"^{_USE}\n(.*?)(?=^## |\Z)", card, re.DOTALL | re.MULTILINE)
+    text = kept[1].strip() if kept else ""
+    return "" if text == _UNKNOWN_USE else text
+
+
+def is_of_study(card: str, study: str) -> bool:
+    """Return whether a card is of a model of a study."""
+    return _title(study) in card.splitlines()
+
+
+def _title(study: str) -> str:
+    return f"# Model card: {escaped(study)}"
+
+
 def is_model_card(text: str) -> bool:
     """Return whether a text is a model card that was written here: its header has our tag."""
     found = _HEADER.match(text)
@@ -93,7 +109,7 @@ def _header(facts: Facts, file: str) -> list[str]:
 
 def _summary(facts: Facts) -> Iterator[str]:
     target, data, model = facts["target"], facts["data"], facts["model"]
-    yield f"# Model card: {escaped(facts['study'])}"
+    yield _title(facts["study"])
     yield ""
     name = code(target["name"]) if target["name"] else ""
     if target["kind"] == "classes":
@@ -128,8 +144,7 @@ def _use(former: str) -> Iterator[str]:
     """Yield the intended use, which people write and which is never written over."""
     yield _USE
     yield ""
-    kept = re.search(rf"^{_USE}\n(.*?)(?=^## |\Z)", former, re.DOTALL | re.MULTILINE)
-    yield (kept[1].strip() if kept else "") or _UNKNOWN_USE
+    yield intended_use(former) or _UNKNOWN_USE
 
 
 def _loading(facts: Facts, file: str) -> Iterator[str]:

@@ -124,9 +124,21 @@ def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
         *loss,
         *_tested(summary["test_loss"], unit, is_first=not losses),
     )
+    yield from _decided(ensemble, loss_name(summary["metric"]), unit)
     weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in sorted(members, key=_lightness)]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
         yield f"  {', '.join(weights[start : start + _MEMBERS_A_LINE])}"
+
+
+def _decided(ensemble: Mapping[str, Any], metric: str, unit: str) -> Iterator[str]:
+    """Yield the losses by which an ensemble was preferred to the best trial, if it was."""
+    nested = ensemble.get("nested") or {}
+    if {ensemble["kind"], "single"} <= set(nested):
+        built, alone = nested[ensemble["kind"]], nested["single"]
+        yield (
+            f"  on held-out rows that it was not built on: {metric} {built:.4g}{unit}, the best "
+            f"trial alone {alone:.4g}{unit}"
+        )
 
 
 def _alone(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -189,9 +201,10 @@ def _cache(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _next_commands(summary: Mapping[str, Any]) -> Iterator[str]:
-    study = summary["study"]
-    export = f" | export {study} model.pkl" if summary["incumbent"] else ""
-    look = f"report {study} | trials {study} | artifacts ls --study {study}"
-    in_store = shlex.join(summary["store_options"])
-    each = f", each with {in_store}" if in_store else ""
-    yield f"next: prefect-tune show {study} | {look}{export}{each}"
+    study, store = summary["study"], summary["store_options"]
+    asked = [["show", study], ["report", study], ["trials", study]]
+    asked.append(["artifacts", "ls", "--study", study])
+    if summary["incumbent"]:
+        asked.append(["export", study, "model.pkl"])
+    for k, words in enumerate(asked):
+        yield ("      " if k else "next: ") + shlex.join(["prefect-tune", *words, *store])

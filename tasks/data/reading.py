@@ -82,12 +82,12 @@ def read_features(
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
             return dataset.X
+    location = Location.at(data)
     if labels is None:
         raise BadInput(
             f"{data} holds events: name the patients and times to predict with --labels FILE "
             "(columns patient and prediction time)"
         )
-    location = Location.at(data)
     found = recognise(Given(location, labels=labels), chosen)
     if found.kind == "table":
         raise BadInput(f"{data} is read as a table, but the model takes events")

@@ -87,21 +87,21 @@ def _pipeline(configuration: Mapping[str, Any]) -> Pipeline:
 def _loss(report: StudyReport) -> Answer:
     summary, words = report.summary, LossWords(report.summary["metric"])
     best = _shown(report)
-    question = f"Its {words.name}"
+    alone, test = summary["single_best_test_loss"], summary["test_loss"]
+    is_ensemble = len(report.members) > 1
+    whose = "The ensemble's" if is_ensemble and test is not None else "Its"
+    question = f"{whose} {words.name}"
     if best is None:
         bars = _bars([("guessing", summary["chance_loss"])], words)
         return Answer("loss", question, "-", "", bars)
     held_out = "cross-validated" if summary["holdout"] is None else "held out"
-    alone, test = summary["single_best_test_loss"], summary["test_loss"]
-    is_ensemble = len(report.members) > 1
     losses = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
     if is_ensemble and alone is not None:
         losses.append(("test rows, best trial", alone))
     if test is not None:
         losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best["loss"] if test is None else test)
-    said = held_out if test is None else "on the test rows"
-    under = said + (", by the ensemble" if is_ensemble and test is not None else "")
+    under = held_out if test is None else "on the test rows"
     if test is None and summary["incumbent"]:
         under += "; not tested on other rows"
     return Answer("loss", question, headline, under, _bars(losses, words), more="progress")
@@ -173,6 +173,8 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
         )
     if report.members:
         predict = ["prefect-tune", "predict", study, "NEW.csv", "--out", "predictions.csv"]
+        if _is_of_events(again.command):
+            predict += ["--labels", "NEW_LABELS.csv"]
         yield shlex.join([*predict, *store]), "predict new rows"
         yield shlex.join(["prefect-tune", "export", study, "model.pkl", *store]), "export the model"
     if summary["n_failed"]:
@@ -180,6 +182,11 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     if state != "interrupted" and can_go_on:
         yield shlex.join([*again.longer, *store]), "search on, with twice the budget"
     yield shlex.join(["prefect-tune", "trials", study, *store]), "list all trials"
+
+
+def _is_of_events(command: Sequence[str]) -> bool:
+    """Return whether the command that starts a study reads events."""
+    return "--labels" in command or any(word.startswith("cohort:") for word in command)
 
 
 def _loosened(report: StudyReport) -> list[str]:

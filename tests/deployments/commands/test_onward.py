@@ -150,6 +150,17 @@ def test_a_card_replaces_no_file_of_others(ended, tmp_path: Path, monkeypatch, m
     assert not (tmp_path / "README.pkl").exists()
 
 
+def test_what_people_wrote_of_one_study_gets_into_no_card_of_another(ended, tmp_path: Path) -> None:
+    ended.run("export", "s", tmp_path / "m.pkl")
+    card, model = tmp_path / "m.md", (tmp_path / "m.pkl").read_bytes()
+    card.write_text(mine := card.read_text().replace("*To be written", "Mine.\n\n*To be written"))
+    done = ended.run("export", "h", tmp_path / "m.pkl")
+    assert done.exit_code == 2
+    assert "m.md is the model card of another study" in done.stderr
+    assert card.read_text() == mine
+    assert (tmp_path / "m.pkl").read_bytes() == model
+
+
 def test_a_skops_file_is_loaded_by_the_lines_that_are_printed(ended, tmp_path: Path) -> None:
     import skops.io
 

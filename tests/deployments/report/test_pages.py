@@ -120,6 +120,16 @@ def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, 
     assert all(command.endswith(" --store 's3://b/my store'") for command in commands)
 
 
+@pytest.mark.parametrize("data", [("cohort:demo",), ("meds", "--labels", "labels.csv")])
+def test_new_rows_of_events_are_named_by_labels(data) -> None:
+    again = full().reproduction
+    of_events = replace(again, command=("prefect-tune", "run", *data, "--study", "s"))
+    assert "NEW.csv" in page_html(study_page(full()))
+    assert "--labels NEW_LABELS.csv" not in page_html(study_page(full()))
+    page = page_html(study_page(replace(full(), reproduction=of_events)))
+    assert "NEW.csv --out predictions.csv --labels NEW_LABELS.csv" in page
+
+
 def test_the_answers_say_what_the_study_found() -> None:
     best, loss, broke, saved, then = study_page(full()).answers
     assert best.headline == "Trial 1"

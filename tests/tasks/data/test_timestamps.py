@@ -144,3 +144,11 @@ def test_midnight_is_that_of_where_it_was_noted() -> None:
     assert Times.of(pd.Series(local, name="time"), "log").is_midnight.tolist() == [True, False]
     texts = column("2024-05-01T00:00:00+02:00", "2024-05-01T02:00:00+02:00")
     assert Times.of(texts, "log").is_midnight.tolist() == [True, False]
+
+
+def test_events_that_are_not_there_are_said_to_be_missing_before_labels_are_asked_for(
+    tmp_path,
+) -> None:
+    dataset = read_source(written(tmp_path, [date(2024, 5, 1), date(2024, 5, 2)]))
+    with pytest.raises(BadInput, match="no file or folder"):
+        read_features(str(tmp_path / "missing.csv"), None, dataset)
