@@ -83,6 +83,8 @@ def read_features(
         if isinstance(dataset.X, EventRows):
             return dataset.X
     location = Location.at(data)
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {data}")
     if labels is None:
         raise BadInput(
             f"{data} holds events: name the patients and times to predict with --labels FILE "
