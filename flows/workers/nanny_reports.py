@@ -26,8 +26,9 @@ _STEP_SECONDS = 0.5
 """Least time between two reports of a nanny on the step of its trial."""
 _STEPS_A_SECOND = 64
 """Of such reports from all nannies together, at most: they are all for one scheduler."""
-_REPORT_SECONDS = 3.0
-"""How long after a worker is gone there may be a report: its nanny looks ten times a second."""
+_REPORT_SECONDS = 6.0
+"""How long after a worker is gone there may be a report: its nanny looks ten times a second, where
+the machine lets it."""
 
 
 @dataclass(frozen=True, slots=True)
