@@ -1,6 +1,8 @@
-"""What the process loads that workers are forked from: all that a trial needs, once."""
+"""All that a trial needs, loaded once by the process that workers are forked from."""
 
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 with quick_imports():
-    import prefect_tune.tasks.refit  # noqa: F401 - it loads all that a trial needs
+    import distributed.nanny  # noqa: F401
+
+    import prefect_tune.tasks.refit  # noqa: F401

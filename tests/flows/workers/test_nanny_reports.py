@@ -127,7 +127,7 @@ def test_without_a_report_none_is_waited_for_longer_than_a_moment(client, monkey
     assert reports.wait_for(trial) is None
 
 
-EATS = "import time; eaten = bytearray(b'x') * 300_000_000; time.sleep(1000)"
+EATS = "import time; eaten = bytearray(b'x') * 550_000_000; time.sleep(1000)"
 
 
 @pytest.mark.parametrize(
