@@ -29,7 +29,7 @@ __all__ = ["show", "study", "trials"]
 @click.argument("study", shell_complete=complete_studies)
 @click.option("--trial", type=int, metavar="N", help="Explain trial N.")
 @click.option(
-    "--code", is_flag=True, help="Print a Python program that runs trial N again in scikit-learn."
+    "--code", is_flag=True, help="Print Python code that builds and fits the pipeline of trial N."
 )
 @JSON
 @STORE
@@ -47,7 +47,7 @@ def show(
 
     \b
     prefect-tune show responders --trial 12
-    prefect-tune show responders --trial 12 --code > again.py
+    prefect-tune show responders --trial 12 --code > pipeline.py
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
         if trial is None:
@@ -58,9 +58,9 @@ def show(
                 raise BadInput("the code is that of a trial", option="code", remedy="add --trial N")
             print_summary(summarize(opened, study), as_json=as_json, notes=True)
         elif code:
-            from prefect_tune.flows.results.again import again
+            from prefect_tune.flows.results.built_pipeline import pipeline_code
 
-            text = again(opened, study, trial, lambda said: echo(said, err=True))
+            text = pipeline_code(opened, study, trial, lambda note: echo(note, err=True))
             print_json({"study": study, "trial": trial, "code": text}) if as_json else click.echo(
                 text, nl=False
             )

@@ -136,8 +136,6 @@ def _state(store: ArtifactStore, stored: StoredStudy) -> str:
 def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ensemble if there is one, the test loss of the model, and of the best trial."""
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
-    if ensemble is not None:
-        ensemble = {"kind": "greedy", **ensemble}  # 0.1 had no other
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
     return {"ensemble": ensemble, "test_loss": test_loss, "single_best_test_loss": alone}
 
