@@ -81,6 +81,7 @@ def load_user_space(code: str, argument: str) -> Space:
     return found
 
 
+@cache
 def check_models(space: Space, argument: str) -> None:
     """Check that the models of a space predict its target, by their tags of scikit-learn.
 

@@ -344,6 +344,8 @@ def _positions(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _position(value: Any, known: dict[Any, int]) -> int:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
     try:
         return known.get(value, -1)
     except TypeError:  # not hashable
