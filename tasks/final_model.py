@@ -107,7 +107,7 @@ def keep_model(
                 fitted.append(_fitted(context, member, run_step))
     weighted = [f for f in fitted if f.member.weight]
     try:
-        model, predicted = _put_together(weighted, n_classes)
+        model, predicted = _put_together(weighted, dataset.classes)
     except ValueError as error:
         numbers = ", ".join(str(f.member.number) for f in weighted)
         raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
@@ -145,15 +145,15 @@ def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted
         return _Fitted(member, pipeline, nodes[-1].record, nodes[-1].predictions())
 
 
-def _put_together(fitted: Sequence[_Fitted], n_classes: int) -> tuple[Any, Predictions]:
+def _put_together(fitted: Sequence[_Fitted], classes: Sequence[Any]) -> tuple[Any, Predictions]:
     """Return the model of some members, and its predictions of the test rows."""
     if len(fitted) == 1:
         return fitted[0].pipeline, fitted[0].predicted
     weights = [f.member.weight for f in fitted]
-    contributed = [shares(f.predicted, n_classes) for f in fitted]
-    ensemble = ClassEnsemble if n_classes else NumberEnsemble
-    model = ensemble.of_fitted([f.pipeline for f in fitted], weights)
-    return model, blend(np.average(contributed, axis=0, weights=weights), n_classes)
+    contributed = [shares(f.predicted, len(classes)) for f in fitted]
+    ensemble = ClassEnsemble if len(classes) else NumberEnsemble
+    model = ensemble.of_fitted([f.pipeline for f in fitted], weights, classes)
+    return model, blend(np.average(contributed, axis=0, weights=weights), len(classes))
 
 
 @contextmanager

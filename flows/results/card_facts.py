@@ -18,9 +18,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.fitting.fitting import predict
 from prefect_tune.tasks.objective.by_part import by_class, by_quarter
-from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 __all__ = ["card_facts"]
 
@@ -160,7 +160,7 @@ def _losses(
     }
     if len(rows):
         classes, y = np.array(dataset.classes), dataset.y[rows]
-        predictions = predict(exported.model, dataset.rows(rows), classes)
+        predictions = predictions_of(exported.model, dataset.rows(rows), classes)
         if dataset.classes:
             losses["by_class"] = by_class(y, predictions, dataset.classes)
             losses["test_error"] = _share_of_errors(y, predictions)

@@ -17,6 +17,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.objective.predictions import predictions_of
 
 __all__ = ["final_model", "predict"]
 
@@ -52,6 +53,8 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
+        InvalidPredictions: If the model does not predict one of its classes, or a finite number,
+            for each row.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
@@ -62,11 +65,12 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
         frame = X.rows.copy()
     elif isinstance(dataset.X, pd.DataFrame):
         X = like_training(X, dataset.X)
-    frame["prediction"] = model.predict(X)
-    if hasattr(model, "predict_proba"):
-        probabilities = np.asarray(model.predict_proba(X))
-        for column, label in enumerate(model.classes_):
-            frame[f"probability_{label}"] = probabilities[:, column]
+    classes = np.array(dataset.classes)
+    found = predictions_of(model, X, classes, methods=("predict_proba",))
+    frame["prediction"] = classes[found.label] if dataset.classes else found.label
+    if found.score is not None:
+        for label, probability in zip(dataset.classes, found.score.T, strict=True):
+            frame[f"probability_{label}"] = probability
     return frame
 
 

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
@@ -26,20 +27,6 @@ __all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
 Target = Literal["classes", "numbers"]
 DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
 """By what is predicted."""
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions of n rows.
-
-    Attributes:
-        label: Position of the predicted class, or the predicted number, shape (n,).
-        score: Probability of each class, shape (n, c), or values that order rows the same way;
-            None when the model gives neither.
-    """
-
-    label: NDArray[Any]
-    score: NDArray[np.float64] | None = None
 
 
 Loss = Callable[[NDArray[Any], Predictions, int], float]
@@ -184,7 +171,8 @@ def _loss_of_scorer(
     try:
         return best - float(get_scorer(name)(model, np.empty((len(y), 1)), y))
     except AttributeError as error:
-        raise ValueError(f"{name} needs probabilities, and this model gives none") from error
+        why = predictions.why_no_probabilities
+        raise ValueError(f"{name} needs probabilities, and {why}") from error
 
 
 class _Regressor(RegressorMixin, BaseEstimator):
@@ -213,17 +201,9 @@ class _Classifier(ClassifierMixin, BaseEstimator):
         score = self.predictions.score
         return score if score is None or self.n_classes != 2 else score[:, 1]
 
-    @available_if(lambda self: _are_probabilities(self.predictions.score))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.predictions.are_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:  # noqa: ARG002
         return self.predictions.score
-
-
-def _are_probabilities(score: NDArray[np.float64] | None) -> bool:
-    return (
-        score is not None
-        and bool(score.min() >= 0)
-        and np.allclose(score.sum(axis=1), 1, atol=1e-4)
-    )
 
 
 _ERROR = Metric("error", "percent", 0.0, 100.0, _error)
