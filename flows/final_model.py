@@ -275,9 +275,9 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
         yield "each member meets the constraints; the ensemble is slower and larger"
     if choice.is_ensemble and not study.plan.use_cache:
         yield "without a cache, members are fitted one after the other"
-    if not choice.weighted[0][0].query.is_full and not study.optimizer.history.complete:
-        query = choice.weighted[0][0].query.to_json()
-        fidelity = fidelity_text(query, study.plan.folds, study.plan.epochs)
-        yield f"nothing was evaluated in full; trial {number} is the best in part ({fidelity})"
+    trial, history = choice.weighted[0][0], study.optimizer.history
+    if not trial.query.is_full and history.incumbent is None:
+        fidelity = fidelity_text(trial.query.to_json(), study.plan.folds, study.plan.epochs)
+        yield f"no full evaluation qualifies; trial {number} is the best partial one ({fidelity})"
     what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
     yield f"fitting {what} on all training rows (not counted in the budget)"
