@@ -137,31 +137,36 @@ def score(
     what: str,  # noqa: ARG001 - names the task run
     context: StudyContext,
     alone: Member | None = None,
+    report: Report = "trial",
 ) -> State[Scored]:
     """Score the study's model on the test rows, or one trial alone.
 
     Args:
         what: What is scored, for the name of the task run.
         context: The study.
-        alone: The trial. Its pipeline comes from the model if the trial is a member, and is fitted
-            otherwise.
+        alone: The trial. Its pipeline comes from the model if the trial is a member. If not, it is
+            fitted.
+        report: Which steps of that fit are task runs of their own.
     """
+    reported = ReportedSteps(report)
     with trial_noted(REFIT_TIMES):
-        test = with_store(lambda: _scored(context, alone))
+        test = with_store(lambda: _scored(context, alone, reported))
     if test.loss is not None:
         message = f"test loss {test.loss:.4g}"
     else:
         message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
-    return Completed(message=message, data=Scored(test, 1))
+    return Completed(message=message, data=Scored(test, reported.n_task_runs))
 
 
-def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
+def _scored(
+    context: StudyContext, alone: Member | None, reported: ReportedSteps
+) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
     problem.find_space()  # a user's classes are needed to read the model
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     if not len(split.held_out(REFIT)):
         return LossOnTest(None)
-    model = _pipeline_alone(context, alone) if alone else _stored(context)["model"]
+    model = _pipeline_alone(context, alone, reported) if alone else _stored(context)["model"]
     with one_thread():
         return loss_on_test(model, dataset, split, problem.find_metric())
 
@@ -170,10 +175,10 @@ def _stored(context: StudyContext) -> Mapping[str, Any]:
     return open_store(context.store).records.get(model_record(context.study))
 
 
-def _pipeline_alone(context: StudyContext, alone: Member) -> Any:
+def _pipeline_alone(context: StudyContext, alone: Member, reported: ReportedSteps) -> Any:
     """Return the pipeline of one trial, from the stored model if the trial is one of several."""
     parts = _stored(context)
     numbers = [member["trial"] for member in parts["about"]["members"]]
     if alone.number in numbers and len(numbers) > 1:
         return parts["model"].members_[numbers.index(alone.number)]
-    return fitted_pipeline(context, alone, ReportedSteps("trial").run_step)
+    return fitted_pipeline(context, alone, reported.run_step)

@@ -18,7 +18,7 @@ from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep
 from prefect_tune.tasks.final_scoring import LossOnTest
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.refit import _scored, member_pins
+from prefect_tune.tasks.refit import member_pins, score
 from prefect_tune.tasks.study_context import StudyContext
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
@@ -69,7 +69,7 @@ def predictions(model: Any, context: StudyContext) -> np.ndarray:
 
 def lost(context: StudyContext, alone: Member | None = None) -> float:
     """The loss of the stored model on the test rows, or of a trial alone."""
-    found: LossOnTest = _scored(context, alone)
+    found: LossOnTest = score.fn("model", context, alone).data.test  # type: ignore[union-attr]
     assert found.loss is not None
     return found.loss
 
