@@ -49,8 +49,12 @@ def nearest_miss(study: "Study") -> str:
         for c in history.constraints
         if c.excess(measured) > 0
     ]
-    n_evaluated = len(history.complete) + len(history.stopped)
+    evaluated = (
+        counted(len(history.complete), "completed trial")
+        if history.complete
+        else counted(len(history.stopped), "partial evaluation")
+    )
     return (
-        f"none of {counted(n_evaluated, 'evaluated trial')} meets all constraints; trial "
+        f"none of {evaluated} meets all constraints; trial "
         f"{nearest.number} is nearest, with {'; '.join(above)}"
     )

@@ -1,4 +1,4 @@
-"""Every study that evaluated anything ends with a model: real flows, a real server, real workers."""
+"""Studies that evaluated anything end with a model: flows, a server and workers, all real."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,11 @@ import pytest
 from command_line import CommandLine
 from inputs import table, write_table
 
+from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
 from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.study.study import StudyFailed
+from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -114,10 +117,11 @@ class Blind(DecisionTreeClassifier):
 
 
 class Slow(DecisionTreeClassifier):
-    '''Takes its time on all folds but the first, which has the least rows.'''
+    '''Takes its time in each fold, so that ten of them take longer than the study may.'''
 
     def fit(self, X, y):
-        sleep(self.min_impurity_decrease)
+        if len(X) < N_TRAINING:
+            sleep(4)
         return super().fit(X, y)
 
 
@@ -159,6 +163,7 @@ unlocked = Space(
     (IMPUTE, ENCODE, Step("pass", (one("pass", Unlocked),)), Step("fit model", (stump,))),
 )
 rate = Float("learning_rate_init", (1e-3, 0.1), log=True, default=0.01)
+slow = models(one("slow", Slow, depth))
 networks = models(one("network", MLPClassifier, rate, hidden_layer_sizes=[8], batch_size=8))
 """
 
@@ -209,7 +214,7 @@ def model_of(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         ("locked", "cannot pickle"),
         ("one_way", "one way"),
         ("forgetful", "tree_"),
-        ("deep", "RecursionError"),
+        ("deep", "deep recursion"),
         ("partly", "too many rows"),
         ("dying", "worker process died"),
         ("greedy", "no room"),
@@ -244,25 +249,21 @@ def test_what_pickle_refuses_is_kept_by_cloudpickle(given, tmp_path, monkeypatch
 
 def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(given) -> None:
     """Its trials count. Only a model cannot be made of them."""
-    with pytest.raises(RuntimeError, match=r"ended without a model.*pass: .* cannot pickle"):
+    with pytest.raises(StudyFailed, match=r"ended without a model.*pass: .* cannot pickle"):
         run(given, "unlocked", trials=1)
     store = ArtifactStore(StoreAddress(given["store"]))
-    from prefect_tune.flows.study.summary import summarize
-
     assert summarize(store, "s")["n_failed"] == 0
 
 
 @pytest.mark.parametrize(
-    ("metric", "change", "reason"),
-    [
-        ("auroc", lambda test: test[test["target"] == "yes"], "no row of class no"),
-        ("error", lambda test: test.assign(a=1000.0), "out of range"),
-    ],
+    ("metric", "reason"), [("auroc", "no row of class no"), ("error", "out of range")]
 )
 def test_an_undefined_test_loss_leaves_the_model(
-    given, tmp_path, monkeypatch, metric, change, reason
+    given, tmp_path, monkeypatch, metric, reason
 ) -> None:
-    change(table(40, seed=1)).to_csv(tmp_path / "test.csv", index=False)
+    rows = table(40, seed=1)
+    rows = rows[rows["target"] == "yes"] if metric == "auroc" else rows.assign(a=1000.0)
+    rows.to_csv(tmp_path / "test.csv", index=False)
     test = str(tmp_path / "test.csv")
     summary, notes = run(given, "blind", trials=2, metric=metric, test=test, test_size=None)
     assert summary["test_loss"] is None
@@ -290,3 +291,78 @@ def test_a_negative_target_leaves_a_metric_of_logarithms_undefined(given, tmp_pa
     )  # fmt: skip
     assert summary["test_loss"] is None
     assert "negative" in summary["test_loss_undefined"]
+
+
+PARTIAL: dict[str, dict[str, Any]] = {
+    "halving": {"method": "halving", "race": None, "trials": 3, "space": "small"},
+    "fabolas": {
+        "method": "fabolas", "race": None, "trials": 4, "space": "small", "n": 900,
+        "option": {"variant": "paper", "inference": "map"},
+    },
+    "race": {"race": True, "folds": 10, "budget": "20s", "space": "own.py:slow"},
+    "bapi": {"method": "bapi", "race": None, "epochs": 3000, "budget": "10s", "workers": 1,
+             "space": "own.py:networks"},
+}  # fmt: skip
+
+
+def search_partially(given: dict[str, Any], kind: str, **more: Any) -> dict[str, Any]:
+    """Run a study whose budget ends during partial evaluations."""
+    changed = {**PARTIAL[kind], **more}
+    folder = Path(given["data"]).parent
+    if n := changed.pop("n", None):
+        write_table(folder, n)
+    space = changed["space"]
+    changed["space"] = f"{folder}/{space}" if ".py" in space else space
+    return tune(**{**given, **changed})
+
+
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_the_best_partial_evaluation_is_the_model_where_none_is_full(
+    given, tmp_path, monkeypatch, kind
+) -> None:
+    summary = search_partially(given, kind)
+    assert summary["state"] == "complete"
+    assert summary["n_trials"] == summary["n_stopped"] + summary["n_failed"]
+    assert summary["model_is_partial"]
+    assert summary["model_trial"]["trial"] == summary["incumbent"]["trial"]
+    assert summary["model_trial"]["fidelity"]
+    assert summary["test_loss"] is not None
+    monkeypatch.chdir(tmp_path)
+    command, store = CommandLine(tmp_path), ("--store", given["store"])
+    fidelity = summary["model_trial"]["fidelity"]
+    assert f"the best partial one, trial {summary['model_trial']['trial']} ({fidelity})" in (
+        " ".join(command("show", "s", *store).stdout.split())
+    )
+    table().drop(columns="target").to_csv("new.csv", index=False)
+    assert command.json("predict", "s", "new.csv", "--out", "p.csv", *store)["rows"] == 150
+    assert command("export", "s", "m.pkl", *store).exit_code == 0
+    assert fidelity in Path("m.md").read_text()
+    assert command("report", "s", "--out", "r.html", *store).exit_code == 0
+    assert fidelity in Path("r.html").read_text()
+
+
+@pytest.mark.parametrize(("most", "is_met"), [(10**9, True), (10, False)])
+def test_a_partial_evaluation_is_the_model_only_within_the_constraints(given, most, is_met) -> None:
+    limits = [f"model_size_bytes<={most}"]
+    if is_met:
+        summary = search_partially(given, "halving", constraint=limits)
+        assert summary["model_is_partial"]
+        assert summary["model_trial"]["constraints"]["model_size_bytes"] <= most
+        return
+    with pytest.raises(StudyFailed, match=r"none of 3 partial evaluations .* where 10 is allowed"):
+        search_partially(given, "halving", constraint=limits)
+    summary = summarize(ArtifactStore(StoreAddress(given["store"])), "s")
+    assert summary["incumbent"] is None
+    assert summary["model_trial"] is None
+    assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > most
+
+
+def test_an_estimator_of_a_partial_evaluation_predicts(tmp_path) -> None:
+    frame = table()
+    search = PipelineSearch(
+        method="halving", space="small", trials=3, workers=1, verbose=0,
+        store=str(tmp_path / "store"),
+    ).fit(frame.drop(columns="target"), frame["target"])  # fmt: skip
+    assert search.summary_["model_is_partial"]
+    assert len(search.predict(frame.drop(columns="target"))) == 150
+    assert search.cv_results_["fidelity"][search.best_index_]
