@@ -13,7 +13,7 @@ from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report
 from prefect_tune.tasks.final_model import Member, RefitFailed
-from prefect_tune.tasks.final_scoring import LossOnTest
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.refit import Scored, member_pins, refit, refit_member, score
 from prefect_tune.tasks.study_context import StudyContext
 

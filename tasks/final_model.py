@@ -20,7 +20,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.evaluate import RunStep
-from prefect_tune.tasks.final_scoring import predicted
+from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread

@@ -15,7 +15,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.evaluate import Report, ReportedSteps, with_store
 from prefect_tune.tasks.final_model import Member, fit_member, fitted_pipeline, keep_model
-from prefect_tune.tasks.final_scoring import LossOnTest, loss_on_test
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import trial_noted
@@ -158,9 +158,7 @@ def score(
     return Completed(message=message, data=Scored(test, reported.n_task_runs))
 
 
-def _scored(
-    context: StudyContext, alone: Member | None, reported: ReportedSteps
-) -> LossOnTest:
+def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
     problem.find_space()  # a user's classes are needed to read the model
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)

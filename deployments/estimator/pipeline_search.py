@@ -152,7 +152,7 @@ class PipelineSearch(BaseEstimator):
 
         Raises:
             BadInput, UnknownName, ValueError: If something cannot be used, before any work.
-            StudyFailed: If not a single trial was completed.
+            StudyFailed: If nothing was evaluated, or nothing can be the model.
         """
         metric = self._metric()
         frame = frame_of(self, X, is_new=True)

@@ -122,8 +122,14 @@ def _score(
             text = f"trial {number} could not be fitted on all training rows: {error}"
             observer.note(str(error) if isinstance(error, RefitFailed) else text)
             losses[str(number)] = None
-            study.set_result(**{TEST_LOSSES: losses, "members": None, "test_loss": None,
-                                "test_loss_undefined": None})
+            study.set_result(
+                **{
+                    TEST_LOSSES: losses,
+                    "members": None,
+                    "test_loss": None,
+                    "test_loss_undefined": None,
+                }
+            )
             continue
         test = score_model(running, context, check=observer.check)
         losses[str(number)] = test.loss

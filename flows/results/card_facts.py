@@ -19,7 +19,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.final_scoring import predicted
+from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.by_part import by_class, by_quarter
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 

@@ -21,7 +21,7 @@ from prefect_tune.optimizers import Budget, Evaluation, Optimizer, Query, Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_scoring import LossOnTest
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
 pytestmark = pytest.mark.usefixtures("server")
 

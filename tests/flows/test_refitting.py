@@ -24,7 +24,7 @@ from prefect_tune.storage import Ledger
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
-from prefect_tune.tasks.final_scoring import LossOnTest
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import algorithm_ids
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.user_space import load_user_space

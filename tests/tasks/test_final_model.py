@@ -15,8 +15,8 @@ from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
-from prefect_tune.tasks.final_scoring import LossOnTest
 from prefect_tune.tasks.fitting import fitting
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
 from prefect_tune.tasks.refit import member_pins, score
 from prefect_tune.tasks.study_context import StudyContext

@@ -20,7 +20,7 @@ from prefect_tune.optimizers import Budget, Optimizer, Trial
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_scoring import LossOnTest
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
 OBSERVER: Any = SimpleNamespace(note=lambda _: None, check=lambda: None)
 CHOSEN = (0, 1, 1, 0)
