@@ -299,7 +299,9 @@ def test_a_negative_target_leaves_a_metric_of_logarithms_undefined(given, tmp_pa
 
 
 PARTIAL: dict[str, dict[str, Any]] = {
-    "halving": {"method": "halving", "race": None, "folds": 10, "budget": "20s", "space": "own.py:slow"},
+    "halving": {
+        "method": "halving", "race": None, "folds": 10, "budget": "20s", "space": "own.py:slow",
+    },
     "race": {"race": True, "folds": 10, "budget": "20s", "space": "own.py:slow"},
     "bapi": {"method": "bapi", "race": None, "epochs": 1000, "budget": "8s", "workers": 1,
              "space": "own.py:networks"},
@@ -361,7 +363,7 @@ def test_a_partial_evaluation_is_the_model_only_within_the_constraints(given, mo
 def test_an_estimator_of_a_partial_evaluation_predicts(given) -> None:
     frame, space = table(), f"{Path(given['data']).parent / 'own.py'}:slow"
     search = PipelineSearch(
-        method="halving", space=space, folds=10, budget="20s", workers=1, verbose=0,
+        method="halving", space=space, folds=10, budget="20s", workers=1, test_size=0.2, verbose=0,
         store=given["store"],
     ).fit(frame.drop(columns="target"), frame["target"])  # fmt: skip
     assert search.summary_["model_is_partial"]
