@@ -51,7 +51,7 @@ def run_study(
 
     Raises:
         BadInput: If another process runs the study, or the cluster cannot be used.
-        StudyFailed: If not a single trial was completed.
+        StudyFailed: If nothing was evaluated, or nothing can be the model.
     """
     observer, flow_run_id = current_observer(), UUID(str(flow_run.id))
     if get_current_settings().api.url is None:

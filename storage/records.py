@@ -5,7 +5,7 @@ with the last of them it goes.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from time import time
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.codec import decode
+from prefect_tune.storage.codec import NotPicklable, decode
 from prefect_tune.storage.database import (
     Database,
     DiskFull,
@@ -91,20 +91,31 @@ class Records:
         self._database = database
         self._has_warned = False
 
-    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
+    def put(
+        self,
+        record: str,
+        parts: Mapping[str, Any],
+        study: str | None = None,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
         """Keep a record, replacing one of the same id.
 
         Args:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
+            check: Called with the parts as they will be read back, before anything is written.
 
         Raises:
+            NotPicklable: If a part cannot be pickled, or cannot be read back, or fails the check. A
+                former record of that id stays in place.
             StoreLost: If it cannot be written.
             DiskFull: If it would take the last gigabyte of the disk.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
+        if check is not None:
+            _check_read_back(encoded, check)
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
@@ -232,6 +243,19 @@ class Records:
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
         return _parts(record, row.parts)
+
+
+def _check_read_back(
+    encoded: Mapping[str, tuple[Part, bytes | memoryview]],
+    check: Callable[[Mapping[str, Any]], None],
+) -> None:
+    try:
+        check({name: decode(part.codec, data) for name, (part, data) in encoded.items()})
+    except StoreLost:
+        raise
+    except Exception as error:  # of any kind: objects make themselves
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        raise NotPicklable(f"not usable once it is read back: {reason}") from error
 
 
 def _kept(

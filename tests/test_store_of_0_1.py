@@ -103,6 +103,10 @@ def test_studies_are_shown_as_they_were(looked_at, before, study) -> None:
     assert (shown.pop("finalists"), shown.pop("store_options")) == ([], [])
     for trial in (shown["incumbent"], shown["nearest_infeasible"]):
         assert trial is None or trial.pop("fidelity") == ""
+    model = shown.pop("model_trial")
+    assert model is None or model["loss"] == shown["incumbent"]["loss"]
+    assert (shown.pop("model_is_partial"), shown.pop("instead_of")) == (False, None)
+    assert shown.pop("test_loss_undefined") is shown.pop("single_best_test_loss_undefined") is None
     ensemble, alone = shown["ensemble"], shown.pop("single_best_test_loss")
     assert alone == (None if ensemble else shown["test_loss"])
     assert ensemble is None or ensemble.pop("kind") == "greedy"

@@ -82,7 +82,8 @@ class PipelineSearch(BaseEstimator):
 
     Attributes:
         best_estimator_: The fitted pipeline or ensemble that `prefect-tune export` gives.
-        best_params_: Algorithms and hyperparameters of the best trial.
+        best_params_: Algorithms and hyperparameters of the trial that is the model, or of the best
+            trial if the model is an ensemble.
         best_score_: Its score in cross-validation; larger is better.
         best_index_: Its position in `cv_results_`.
         cv_results_: The trials, as scikit-learn's searches show them; a failed one scores nan.
@@ -156,7 +157,7 @@ class PipelineSearch(BaseEstimator):
 
         Raises:
             BadInput, UnknownName, ValueError: If something cannot be used, before any work.
-            StudyFailed: If not a single trial was completed.
+            StudyFailed: If nothing was evaluated, or nothing can be the model.
         """
         metric = self._metric()
         frame = frame_of(self, X, is_new=True)
@@ -248,7 +249,7 @@ class PipelineSearch(BaseEstimator):
         self.study_name_, self.summary_ = prepared.name, summary
         self.notes_ = [str(note) for note in prepared.notes]
         self.cv_results_ = trial_columns(store, prepared.name)
-        best = summary["incumbent"]
+        best = summary["model_trial"] or summary["incumbent"]
         self.best_params_ = params_of(best["configuration"])
         self.best_score_ = self._fitted_metric.score(best["loss"])
         self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best["trial"])[0])

@@ -73,6 +73,8 @@ def _budget(of: DataSetCurves) -> str:
 
 
 def _alert(document: Row) -> str:
+    for reason, n_replicates in document.get("undefined_test_losses", {}).items():
+        return f"The test loss of {counted(n_replicates, 'replicate')} is undefined: {reason}"
     n_blocks, n_methods = document["n_blocks"], len(document["methods"])
     if n_methods == 1 or least_p_value(n_blocks, n_methods) <= SIGNIFICANCE:
         return ""

@@ -194,7 +194,9 @@ def _limits(facts: Facts) -> Iterator[str]:
     configurations = counted(search["configurations"], "configuration")
     yield "## Limits"
     yield ""
-    if losses["test"] is None:
+    if losses["test_undefined"]:
+        yield "- The loss is undefined on the test rows: the loss on new rows is not known."
+    elif losses["test"] is None:
         yield "- No row was held back for a test: the loss on new rows is not known."
     else:
         yield (

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from prefect_tune.flows.results.exported import Exported
@@ -18,9 +19,10 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
+from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.by_part import by_class, by_quarter
 from prefect_tune.tasks.objective.metric import Metric
-from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.objective.predictions import Predictions
 
 __all__ = ["card_facts"]
 
@@ -142,7 +144,7 @@ def _losses(
     plan: StudyPlan, summary: Mapping[str, Any], dataset: Dataset, split: Split, exported: Exported
 ) -> dict[str, Any]:
     metric, rows = plan.problem.find_metric(), split.held_out(REFIT)
-    incumbent, ensemble = summary["incumbent"], summary["ensemble"]
+    incumbent, ensemble = summary["model_trial"] or summary["incumbent"], summary["ensemble"]
     held_out = (ensemble or {}).get("losses")
     losses = {
         "metric": metric.name,
@@ -150,23 +152,35 @@ def _losses(
         "guessing": plan.chance_loss,
         "best_trial": incumbent["trial"] if incumbent else None,
         "cross_validated": incumbent["loss"] if incumbent else None,
+        "fidelity": incumbent["fidelity"] if incumbent else "",
         "held_out": held_out[-1] if held_out and len(exported.trials) > 1 else None,
         "test": exported.about["test_loss"],
+        "test_undefined": summary["test_loss_undefined"],
         "test_score": _score(metric, exported.about["test_loss"]),
         "single_best_test": summary["single_best_test_loss"],
         "test_error": None,
         "by_class": [],
         "by_quarter": [],
     }
-    if len(rows):
-        classes, y = np.array(dataset.classes), dataset.y[rows]
-        predictions = predictions_of(exported.model, dataset.rows(rows), classes)
+    predictions = _test_predictions(exported, dataset, rows)
+    if predictions is not None:
+        y = dataset.y[rows]
         if dataset.classes:
             losses["by_class"] = by_class(y, predictions, dataset.classes)
             losses["test_error"] = _share_of_errors(y, predictions)
         else:
             losses["by_quarter"] = by_quarter(y, predictions)
     return losses
+
+
+def _test_predictions(
+    exported: Exported, dataset: Dataset, rows: NDArray[np.intp]
+) -> Predictions | None:
+    """Return what a model predicts of the test rows; None if it cannot, or there are none."""
+    try:
+        return predicted(exported.model, dataset, rows) if len(rows) else None
+    except Exception:  # the reason is that of the undefined test loss
+        return None
 
 
 def _score(metric: Metric, loss: float | None) -> dict[str, Any] | None:

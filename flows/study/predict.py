@@ -23,7 +23,7 @@ __all__ = ["final_model", "predict"]
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study, and which trial it comes from.
+    """Return the final model of a study, which trials it comes from, and its test loss.
 
     Raises:
         UnknownName: If there is no such study.
@@ -31,7 +31,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             does not meet constraints set since.
         RecordDamaged: If the model's record is damaged.
     """
-    StudyPlan.from_stored(find_study(store, study)).problem.find_space()  # may bring code
+    stored = find_study(store, study)
+    StudyPlan.from_stored(stored).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
@@ -43,7 +44,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
         ) from error
     _check_constraints(store, study, parts["about"])
-    return parts["model"], parts["about"]
+    tested = {name: stored.result.get(name) for name in ("test_loss", "test_loss_undefined")}
+    return parts["model"], {**parts["about"], **tested}
 
 
 def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:

@@ -36,7 +36,7 @@ _PIN_SECONDS = 86_400.0
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A study ended without a single completed trial."""
+    """A study ended without a model: nothing was evaluated, or nothing can be the model."""
 
 
 class Study:

@@ -21,6 +21,7 @@ from prefect_tune.optimizers import Budget, Evaluation, Optimizer, Query, Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -225,9 +226,9 @@ def test_what_was_best_when_it_was_stopped_is_not_trained_any_further(
     Ledger(store.database).create_study("s", plan.problem.to_json(), plan.to_json())
     query = to_epoch(configured(context, rescale="none", fit_model="mlp"), 2)
 
-    def fit(_: Any, parameters: Mapping[str, Any]) -> Any:
-        asked.extend(member.query["epochs"] for member in parameters["members"])
-        return SimpleNamespace(test_loss=20.0, single_best_test_loss=20.0)
+    def fit(_: Any, parameters: Mapping[str, Any], **__: Any) -> Any:
+        asked.extend(member.query["epochs"] for member in parameters.get("members", ()))
+        return SimpleNamespace(test=LossOnTest(20.0))
 
     with Study.opened(store, "s", plan) as study:
         study.optimizer._propose = lambda *_: query
