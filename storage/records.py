@@ -91,13 +91,21 @@ class Records:
         self._database = database
         self._has_warned = False
 
-    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
+    def put(
+        self,
+        record: str,
+        parts: Mapping[str, Any],
+        study: str | None = None,
+        *,
+        private: bool = False,
+    ) -> None:
         """Keep a record, replacing one of the same id.
 
         Args:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
+            private: Whether only the owner of local files may read them.
 
         Raises:
             StoreLost: If it cannot be written.
@@ -108,7 +116,7 @@ class Records:
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
-            published = self._files.publish(folder, place, encoded)
+            published = self._files.publish(folder, place, encoded, private=private)
         except Exception as error:
             raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
         former = self._database.transact(partial(_kept, record, place, published))

@@ -1,0 +1,119 @@
+"""Standard output is the result of a command, and nothing else. Light to import.
+
+What libraries, a user's space or an unpickled model print while a command works goes to standard
+error, from Python, C libraries and child processes alike.
+"""
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO, TextIOWrapper
+from typing import IO, Any
+
+import click
+
+__all__ = ["DynamicResultStream", "open_descriptors", "result_apart", "result_stream"]
+
+_APART: list[IO[str]] = []
+"""Streams of results that are apart from `sys.stdout`; the last one is used."""
+
+
+def result_stream() -> IO[str]:
+    """Return the stream of results; that is `sys.stdout` in Python programs."""
+    return _APART[-1] if _APART else sys.stdout
+
+
+class DynamicResultStream:
+    """The stream of results at each moment, for a console that outlives several."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(result_stream(), name)
+
+
+def open_descriptors() -> None:
+    """Open file descriptors 0, 1 and 2 where the caller has closed them.
+
+    A file or socket opened later would take their place, and receive what libraries print.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+            os.set_inheritable(number, True)
+    if sys.stdout is None:
+        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+@contextmanager
+def result_apart() -> Iterator[None]:
+    """Let the body print results to standard output, and all else to standard error.
+
+    In a process of its own that stays so to its end, as C libraries print what they have held back
+    when the process exits.
+    """
+    former, is_own = sys.stdout, _is_of_process(sys.stdout)
+    results = _moved_results() if is_own else former
+    _APART.append(results)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        _APART.pop()
+        if is_own:
+            with suppress(OSError, click.ClickException):  # said when it was written
+                results.close()
+        else:
+            sys.stdout = former
+
+
+def _is_of_process(stream: IO[str]) -> bool:
+    """Return whether a stream is standard output of this process, and no replacement."""
+    with suppress(AttributeError, OSError, ValueError):
+        return stream is sys.__stdout__ and stream.fileno() == 1
+    return False
+
+
+def _moved_results() -> IO[str]:
+    """Return standard output under another number, which now leads to standard error."""
+    sys.stdout.flush()
+    moved = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.dup2(2, 1)
+    return _Results(moved, sys.stdout)
+
+
+class _Results(TextIOWrapper):
+    """Standard output that reports what keeps it from being written.
+
+    Args:
+        number: Its file descriptor.
+        like: A stream of the same encoding.
+    """
+
+    def __init__(self, number: int, like: Any) -> None:
+        encoding, errors = like.encoding, like.errors
+        super().__init__(BufferedWriter(FileIO(number, "w")), encoding, errors)
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        with _failure_reported():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with _failure_reported():
+            super().flush()
+
+
+@contextmanager
+def _failure_reported() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as error:
+        raise click.ClickException(f"standard output cannot be written: {error}") from error
