@@ -4,6 +4,7 @@
 its `clock`, with its `trials` and their `time_limit`, and the optimizer as `replayed` for its
 `objective`; `keeping` is of what it may need again, `finalists` are looked at again;
 `trial_output` is what its trials print; `explanations` say why it has no model. `ensemble` chooses
-several trials for it, by the plan's `ensemble_rule`. Whoever only looks uses `lookup`, `summary` and `documents`, and the `command` that
-starts it anew or goes on. `predict` uses the final model, `remove` takes a study out.
+several trials for it, by the plan's `ensemble_rule`. Whoever only looks uses `lookup`, `summary`
+and `documents`, and the `command` that starts it anew or goes on. `predict` uses the final model,
+`remove` takes a study out.
 """
