@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from prefect_tune.deployments.views.plain import shown
-from prefect_tune.deployments.views.result_stream import open_descriptors, result_apart
+from prefect_tune.deployments.views.result_stream import result_apart
+from prefect_tune.tasks.worker.standard_streams import open_streams
 
 __all__ = ["Commands"]
 
@@ -30,7 +31,7 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program."""
-        open_descriptors()
+        open_streams()
         return super().main(*args, **extra)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:

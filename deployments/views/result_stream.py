@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["DynamicResultStream", "open_descriptors", "result_apart", "result_stream"]
+__all__ = ["DynamicResultStream", "result_apart", "result_stream"]
 
 _APART: list[IO[str]] = []
 """Streams of results that are apart from `sys.stdout`; the last one is used."""
@@ -30,23 +30,6 @@ class DynamicResultStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(result_stream(), name)
-
-
-def open_descriptors() -> None:
-    """Open file descriptors 0, 1 and 2 where the caller has closed them.
-
-    A file or socket opened later would take their place, and receive what libraries print.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-            os.set_inheritable(number, True)
-    if sys.stdout is None:
-        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 @contextmanager

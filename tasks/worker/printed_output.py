@@ -8,7 +8,6 @@ started print as ever, but during trials.
 """
 
 import asyncio
-import ctypes
 import fcntl
 import json
 import os
@@ -26,6 +25,7 @@ from time import monotonic
 from typing import Any
 
 from prefect_tune.tasks.worker.output_keeper import boot_code
+from prefect_tune.tasks.worker.standard_streams import buffer_lines, flush_streams, open_streams
 from prefect_tune.tasks.worker.tail_file import (
     is_being_written,
     read_tail,
@@ -48,8 +48,6 @@ _ANSWER_SECONDS = 10.0
 _END_SECONDS = 2.0
 """Longest wait until the output of a worker that was killed is written."""
 _OUTSIDE = "outside-trials.output"
-_LINE_BUFFERED = 1
-"""`_IOLBF` of C's standard library, on Linux and macOS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,7 @@ NOTHING = Printed()
 def capture_fork_server() -> None:
     """Take what the process prints that workers are forked from, and share its keeper with them."""
     global _SHARED  # noqa: PLW0603 - workers inherit it
+    open_streams()
     with suppress(OSError):
         _SHARED = _start_keeper(aside=False)
         _Capture(_outside_trials(), forks=True).redirect()
@@ -82,7 +81,8 @@ def capture_fork_server() -> None:
 def dask_setup(worker: Any) -> None:
     """Take all that a worker of this machine prints; called by Dask as it starts."""
     global _CAPTURE  # noqa: PLW0603 - one per process
-    _buffer_lines()
+    open_streams()
+    buffer_lines()
     try:
         _CAPTURE = _Capture(_outside_trials())
         _CAPTURE.redirect()
@@ -172,20 +172,19 @@ class _Capture:
         """Lead file descriptors 1 and 2 to the keeper; return copies of what they were."""
         copies = []
         for number in (1, 2):
-            with suppress(OSError):  # it is closed
-                copies.append(fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3))
+            copies.append(fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3))
             os.dup2(self._write, number)
         return copies
 
     def begin(self, path: Path, secrets: Sequence[str]) -> list[int]:
         """Lead what is printed from now on to the file of a trial."""
-        _flush()
+        flush_streams()
         self._ask(self._change(path, secrets, is_new=True))
         return self.redirect() if self._outside is None else []
 
     def end(self, restored: Sequence[int]) -> None:
         """Wait until all that was printed is in the file, and lead what follows elsewhere."""
-        _flush()
+        flush_streams()
         for number, copy in enumerate(restored, start=1):
             os.dup2(copy, number)
             os.close(copy)
@@ -276,7 +275,8 @@ def _capture_of_trials() -> _Capture | None:
     """Return the capture of this process; make one for trials alone where none was begun."""
     global _CAPTURE  # noqa: PLW0603 - one per process
     if _CAPTURE is None or _CAPTURE.pid != os.getpid():
-        _buffer_lines()
+        open_streams()
+        buffer_lines()
         try:
             _CAPTURE = _Capture(None)
         except OSError:
@@ -303,28 +303,6 @@ def _start_keeper(*, aside: bool) -> socket.socket:
     return ours
 
 
-def _flush() -> None:
-    """Write what Python and C still hold back."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # it is closed, or somebody's own
-            stream.flush()
-    _LIBRARY.fflush(None)
-
-
-def _buffer_lines() -> None:
-    """Hold back no whole line, which would be lost with a worker that is killed."""
-    for number, name in enumerate(("stdout", "stderr"), start=1):
-        stream = getattr(sys, name)
-        if stream is None:  # it was closed when this process started
-            stream = open(number, "w", closefd=False)  # noqa: SIM115 - stays open
-            setattr(sys, name, stream)
-        with suppress(AttributeError, OSError, ValueError):  # somebody's own
-            stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    with suppress(ValueError):  # another C library
-        stdout = ctypes.c_void_p.in_dll(_LIBRARY, "stdout")
-        _LIBRARY.setvbuf(stdout, None, _LINE_BUFFERED, ctypes.c_size_t(0))
-
-
 def _outside_trials() -> Path:
     return Path(tempfile.gettempdir()) / _OUTSIDE
 
@@ -337,7 +315,6 @@ def _trial_file(folder: Path, task_run_id: str) -> Path:
     return folder / f"trial-{task_run_id}.output"
 
 
-_LIBRARY = ctypes.CDLL(None)
 _CHILDREN: list["subprocess.Popen[bytes]"] = []
 _SHARED: socket.socket | None = None
 """Where workers of this machine register, which they inherit."""
