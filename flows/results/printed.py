@@ -1,4 +1,4 @@
-"""What a trial printed, as the store keeps it."""
+"""The output of a trial, as the store keeps it."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

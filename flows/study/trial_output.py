@@ -1,4 +1,4 @@
-"""What trials print, kept as records of their study: of each trial, the output of its last attempt.
+"""Output of trials, kept as records of their study: of each trial, that of its last attempt.
 
 The process that runs the study writes the records: workers on other machines may have no more than
 the files of their own, and one that is killed writes nothing.

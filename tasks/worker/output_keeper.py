@@ -71,7 +71,8 @@ class _Client:
     def __init__(self, pipe: int, control: socket.socket) -> None:
         self.pipe, self.control = pipe, control
         os.set_blocking(pipe, False)
-        self._masks, self._file = MaskedStream(), None
+        self._masks = MaskedStream()
+        self._file: TailFile | None = None
         self._path: Path | None = None
         self._request = b""
 

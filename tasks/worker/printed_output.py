@@ -1,4 +1,4 @@
-"""What a worker prints goes to files: of each trial to one of its own, all else to another.
+"""Output of workers goes to files: that of each trial to its own, all else to another.
 
 File descriptors 1 and 2 lead to an `output_keeper`, so that prints of Python, of C libraries and of
 child processes are taken alike, and nothing reaches the terminal or the result of a command. On
@@ -70,8 +70,13 @@ NOTHING = Printed()
 
 
 def capture_fork_server() -> None:
-    """Take what the process prints that workers are forked from, and share its keeper with them."""
+    """Take what the process prints that workers are forked from, and share its keeper with them.
+
+    In other processes nothing happens.
+    """
     global _SHARED  # noqa: PLW0603 - workers inherit it
+    if not any("multiprocessing.forkserver" in word for word in sys.orig_argv):
+        return
     open_streams()
     with suppress(OSError):
         _SHARED = _start_keeper(aside=False)
@@ -180,7 +185,12 @@ class _Capture:
         """Lead what is printed from now on to the file of a trial."""
         flush_streams()
         self._ask(self._change(path, secrets, is_new=True))
-        return self.redirect() if self._outside is None else []
+        former = self.redirect()  # again, as others may have led them elsewhere meanwhile
+        if self._outside is None:
+            return former
+        for copy in former:
+            os.close(copy)
+        return []
 
     def end(self, restored: Sequence[int]) -> None:
         """Wait until all that was printed is in the file, and lead what follows elsewhere."""

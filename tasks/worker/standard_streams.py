@@ -24,9 +24,9 @@ def open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(number, True)
     if sys.stdout is None:
-        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def buffer_lines() -> None:
