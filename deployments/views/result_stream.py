@@ -14,10 +14,19 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["DynamicResultStream", "result_apart", "result_stream"]
+from prefect_tune.tasks.worker.standard_streams import flush_streams
+
+__all__ = ["DynamicResultStream", "result_apart", "result_stream", "stay_apart"]
 
 _APART: list[IO[str]] = []
 """Streams of results that are apart from `sys.stdout`; the last one is used."""
+_STAYS: list[bool] = []
+"""Not empty after `stay_apart`."""
+
+
+def stay_apart() -> None:
+    """Keep all but results away from standard output until this process ends."""
+    _STAYS.append(True)
 
 
 def result_stream() -> IO[str]:
@@ -36,8 +45,8 @@ class DynamicResultStream:
 def result_apart() -> Iterator[None]:
     """Let the body print results to standard output, and all else to standard error.
 
-    In a process of its own that stays so to its end, as C libraries print what they have held back
-    when the process exits.
+    After `stay_apart` that stays so to the end of the process, as C libraries print what they have
+    held back when it exits. A Python program that calls a command has its standard output back.
     """
     former, is_own = sys.stdout, _is_of_process(sys.stdout)
     results = _moved_results() if is_own else former
@@ -47,10 +56,13 @@ def result_apart() -> Iterator[None]:
         yield
     finally:
         _APART.pop()
+        if is_own and not _STAYS:
+            flush_streams()
+            os.dup2(results.fileno(), 1)
         if is_own:
             with suppress(OSError, click.ClickException):  # said when it was written
                 results.close()
-        else:
+        if not (is_own and _STAYS):
             sys.stdout = former
 
 

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from external_clusters import cluster
 from inputs import write_table
-from processes import run, run_json
+from processes import environment, run, run_json
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -264,3 +266,26 @@ def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> Non
         assert "FITTING in C" in studied.output("shouts")
         assert studied.output("dies").splitlines()[-1] == "LAST WORDS"
         assert studied.output("hangs").splitlines()[-1] == "HANGING"
+
+
+def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
+    program = """
+import os
+from prefect_tune.deployments.command import main
+try:
+    main(["show", "s", "--json"])
+except SystemExit as end:
+    print("end", end.code, flush=True)
+os.write(1, b"mine")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(studied.home, studied.server),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    document, end = done.stdout.split("end 0\n")
+    assert json.loads(document)["study"] == "s"
+    assert end == "mine"
