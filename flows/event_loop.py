@@ -33,7 +33,7 @@ def flow_apart(
     """Make functions flows of that name that may be called where an event loop runs."""
 
     def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
-        return FlowApart(function, name=name, persist_result=False)
+        return FlowApart(function, name=name, persist_result=False, log_prints=False)
 
     return made
 

@@ -10,6 +10,7 @@ from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
+from prefect_tune.flows.study.trial_output import last_lines
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
@@ -273,7 +274,10 @@ class _Search:
             failure = ended.failure or Failure("crashed", "")
             message = f"the worker process died in {_MOST_DEATHS} attempts"
             trial = trial.died().failed(replace(failure, message=message))
-        self.study.tell(trial, ended.task_run_id)
+        if trial.failure is not None:
+            output = last_lines(ended.printed)
+            trial = trial.failed(replace(trial.failure, output=output))
+        self.study.tell(trial, ended.task_run_id, ended.printed)
         self.remaining_time.ended(self.study.seconds())
         self.time_limit.follow([trial])
         self.waits = False

@@ -155,6 +155,8 @@ class Files:
         place: str,
         encoded: Mapping[str, tuple[Part, bytes | memoryview]],
         besides: Mapping[str, bytes] = MappingProxyType({}),
+        *,
+        private: bool = False,
     ) -> dict[str, Part]:
         """Write all parts to a place below a folder, or none.
 
@@ -163,6 +165,7 @@ class Files:
             place: A new place (`new_place`).
             encoded: What `encode` gave.
             besides: More files to stand beside them, by name.
+            private: Whether only the owner of local files may read them.
 
         Returns:
             The parts as they must be read.
@@ -170,15 +173,17 @@ class Files:
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(besides)
         if self.is_local:
-            self._move_in(place, target, files)
+            self._move_in(place, target, files, 0o600 if private else 0o666)
         else:  # nobody knows the place before all is there
             self._call("pipe", {posixpath.join(target, n): bytes(d) for n, d in files.items()})
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
 
-    def _move_in(self, place: str, target: str, files: Mapping[str, bytes | memoryview]) -> None:
-        """Write files under a temporary name and move them to their place at once."""
+    def _move_in(
+        self, place: str, target: str, files: Mapping[str, bytes | memoryview], mode: int
+    ) -> None:
+        """Write files of a mode under a temporary name and move them to their place at once."""
         area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
         if area.name == RECORDS and not area.is_dir():
             raise FileNotFoundError(f"{area} is gone")  # and with it what was in it
@@ -186,6 +191,7 @@ class Files:
         temporary.mkdir(parents=True)
         try:
             for name, data in files.items():
+                (temporary / name).touch(mode)
                 (temporary / name).write_bytes(data)
             while True:
                 try:

@@ -97,6 +97,8 @@ class Records:
         parts: Mapping[str, Any],
         study: str | None = None,
         check: Callable[[Mapping[str, Any]], None] | None = None,
+        *,
+        private: bool = False,
     ) -> None:
         """Keep a record, replacing one of the same id.
 
@@ -105,6 +107,7 @@ class Records:
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
             check: Called with the parts as they will be read back, before anything is written.
+            private: Whether only the owner of local files may read them.
 
         Raises:
             NotPicklable: If a part cannot be pickled, or cannot be read back, or fails the check. A
@@ -119,7 +122,7 @@ class Records:
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
-            published = self._files.publish(folder, place, encoded)
+            published = self._files.publish(folder, place, encoded, private=private)
         except Exception as error:
             raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
         former = self._database.transact(partial(_kept, record, place, published))

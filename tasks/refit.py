@@ -87,6 +87,7 @@ def member_pins(study: str, number: int | None = None) -> str:
     task_run_name="refit member: trial {number}",
     cache_policy=NO_CACHE,
     persist_result=False,
+    log_prints=False,
 )
 def refit_member(
     number: int, query: Mapping[str, Any], context: StudyContext, report: Report
@@ -110,7 +111,13 @@ def refit_member(
     return Completed(message=message, data=MemberRefitted(n_made, reported.n_task_runs))
 
 
-@task(name="refit", task_run_name="refit {what}", cache_policy=NO_CACHE, persist_result=False)
+@task(
+    name="refit",
+    task_run_name="refit {what}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    log_prints=False,
+)
 def refit(
     what: str,  # noqa: ARG001 - names the task run
     members: Sequence[Member],

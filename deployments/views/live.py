@@ -5,12 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
 from rich.live import Live
 
 from prefect_tune.deployments.views.console import PlainConsole
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.plain import echo, echo_as_is
 from prefect_tune.deployments.views.standing import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.optimizers.space.rendering import fidelity_text
@@ -68,7 +67,7 @@ class _JsonLines(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """One line."""
-        click.echo(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
+        echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
 class _Terminal(_Silent):

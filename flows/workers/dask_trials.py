@@ -32,6 +32,7 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -58,6 +59,7 @@ class Ended:
         has_left: Whether the worker has left its scheduler, or the trial has not begun on it: no
             doing of the trial.
         task_run_id: Its task run; empty where there is none.
+        printed: Output of the trial.
     """
 
     trial: Trial
@@ -65,6 +67,7 @@ class Ended:
     failure: Failure | None = None
     has_left: bool = False
     task_run_id: str = ""
+    printed: Printed = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +312,8 @@ class DaskTrials:
         self.n_task_runs += outcome.n_task_runs - 1
         if outcome.worker:
             _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
-        return Ended(under_way.trial, outcome, task_run_id=str(under_way.future.task_run_id))
+        task_run_id = str(under_way.future.task_run_id)
+        return Ended(under_way.trial, outcome, task_run_id=task_run_id, printed=outcome.printed)
 
     def _end_unfit(self, unfit: _UnderWay, fault: WorkerFault) -> Ended:
         """Settle a trial that its worker could not begin or end."""
@@ -327,10 +331,13 @@ class DaskTrials:
         else:
             failure = report.failure
         self._pool.note_death(report.worker if report else None)
+        printed = NOTHING
+        if report is not None:
+            printed = self._pool.take_printed(report.nanny, lost.future.task_run_id)
         message = failure_message(failure, self._context.study, lost.trial.number)
         self._settle([lost], _final_state(failure, message))
         has_left = self._has_left(lost.trial, report)
-        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id))
+        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id), printed)
 
     def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
         """Find out whether a lost trial was lost with its worker's nanny, which reports a death."""

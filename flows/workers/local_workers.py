@@ -32,11 +32,15 @@ __all__ = ["local_cluster", "local_settings", "warmed_up"]
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOAD = (
+    "prefect_tune.tasks.worker.printed_output",
     "prefect_tune.tasks.worker.parent_death",
     "prefect_tune.tasks.worker.trial_note",
     "prefect_tune.tasks.refit",
 )
-"""Modules that tie a worker to us and make its note; the last one loads all that a trial needs."""
+"""Modules that take what a worker prints, tie the worker to us and make its note.
+
+The last one loads all that a trial needs.
+"""
 _PRELOADED = "prefect_tune.flows.workers.preloaded"
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial per core: its threads would compete with the other trials.

@@ -12,12 +12,14 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
+from uuid import UUID
 
 import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, take_printed
 
 __all__ = ["WorkerPool"]
 
@@ -161,6 +163,20 @@ class WorkerPool:
         # Until then, the scheduler would send the next task there.
         while address in self._runner.client.processing() and monotonic() < until:
             sleep(_TICK_SECONDS)
+
+    def take_printed(self, nanny: str, task_run_id: UUID) -> Printed:
+        """Return what a trial printed whose worker is gone.
+
+        Args:
+            nanny: Address of the nanny of the worker.
+            task_run_id: Task run of the trial.
+        """
+        # To the scheduler, a nanny is as good an address as a worker.
+        answers = self._runner.client.run(
+            take_printed, str(task_run_id), workers=[nanny], on_error="ignore"
+        )
+        printed: Printed = answers.get(nanny, NOTHING)
+        return printed
 
     def bench(self, address: str) -> int:
         """Use a worker no more, nor any that its nanny starts; return how many are left.

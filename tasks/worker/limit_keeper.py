@@ -68,8 +68,9 @@ class LimitKeeper(NannyPlugin):
     """Nanny plugin that keeps the trials of one flow run within their limits.
 
     What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
-    the `worker`'s address, and the `failure` as the trial will have it. In place of that, where it
-    was at another step before, the event has the `step` and `fold` of a trial, and its `seconds`.
+    addresses of the `worker` and its `nanny`, and the `failure` as the trial will have it. In place
+    of that, where it was at another step before, the event has the `step` and `fold` of a trial,
+    and its `seconds`.
 
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
@@ -216,4 +217,5 @@ class LimitKeeper(NannyPlugin):
             "steps": note.get("steps", []),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
+        word["nanny"] = nanny.address  # has what the trial printed
         await nanny.scheduler.log_event(topic=self.topic, msg=word)
