@@ -13,8 +13,9 @@ from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
-from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
+from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
+from prefect_tune.storage.lost import DiskFull, StoreForbidden, StoreLost
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
@@ -60,6 +61,7 @@ class TrialOutcome:
         n_task_runs: Task runs that were reported, that of the trial included.
         lost: Why the study cannot go on, whatever the trial; empty otherwise.
         worker: Address of the Dask worker; empty where there is none.
+        is_lost_to_all: Whether `lost` holds on every worker, as when the store is full.
     """
 
     evaluation: Evaluation | None
@@ -67,6 +69,7 @@ class TrialOutcome:
     n_task_runs: int
     lost: str = ""
     worker: str = ""
+    is_lost_to_all: bool = False
 
 
 def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
@@ -211,7 +214,8 @@ def evaluate(
         with trial_noted(limit_seconds=limit_seconds):
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
-        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
+        is_final = isinstance(error, DiskFull | StoreForbidden)
+        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where, is_final)
         return Failed(message=lost.lost, data=lost)
     if isinstance(outcome, Evaluation):
         message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
