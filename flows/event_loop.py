@@ -87,6 +87,10 @@ class _Interruptible:
         """Hand on."""
         self._observer.note(text)
 
+    def warn(self, text: str) -> None:
+        """Hand on."""
+        self._observer.warn(text)
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Hand on."""
         self._observer.ended(trial, progress)

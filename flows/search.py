@@ -1,6 +1,7 @@
 """The loop: ask, start on a free worker, tell as each trial ends, until the stop rule holds."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -20,6 +21,7 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.lost import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]
@@ -288,7 +290,12 @@ class _Search:
 
         Raises:
             NoWorkers: If no other can go on.
+            StoreLost: If no worker could go on, whichever it is.
         """
+        if outcome.is_lost_to_all:
+            with suppress(StoreLost):  # the ledger may be on the same full disk
+                self.study.put_back(trial)
+            raise StoreLost(outcome.lost)
         self.study.put_back(trial)
         if self.running.bench(outcome.worker) == 0:
             raise NoWorkers(outcome.lost)

@@ -14,8 +14,9 @@ from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
-from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
+from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
+from prefect_tune.storage.lost import DiskFull, StoreForbidden, StoreLost
 from prefect_tune.storage.privacy.masking import masked, passwords_in
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
@@ -62,6 +63,7 @@ class TrialOutcome:
         n_task_runs: Task runs that were reported, that of the trial included.
         lost: Why the study cannot go on, whatever the trial; empty otherwise.
         worker: Address of the Dask worker; empty where there is none.
+        is_lost_to_all: Whether `lost` holds on every worker, as when the store is full.
         printed: Output of the trial, of Python, C libraries and child processes.
     """
 
@@ -70,6 +72,7 @@ class TrialOutcome:
     n_task_runs: int
     lost: str = ""
     worker: str = ""
+    is_lost_to_all: bool = False
     printed: Printed = NOTHING
 
 
@@ -221,7 +224,8 @@ def evaluate(
         with trial_noted(limit_seconds=limit_seconds), _captured(worker, context) as printed:
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
-        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
+        is_final = isinstance(error, DiskFull | StoreForbidden)
+        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where, is_final)
         return Failed(message=lost.lost, data=lost)
     output = printed[0] if printed else NOTHING
     if isinstance(outcome, Evaluation):

@@ -67,8 +67,9 @@ def _is_mistake(error: Exception) -> bool:
 def _is_failure(error: Exception) -> bool:
     from prefect_tune.deployments.server import ServerFailed
     from prefect_tune.flows.study.study import StudyFailed
-    from prefect_tune.storage.database import StoreLost
     from prefect_tune.storage.lease import LeaseLost
+    from prefect_tune.storage.lost import ProcessExhausted, StoreLost
     from prefect_tune.tasks.final_model import RefitFailed
 
-    return isinstance(error, StudyFailed | RefitFailed | ServerFailed | StoreLost | LeaseLost)
+    lost = StoreLost | LeaseLost | ProcessExhausted
+    return isinstance(error, StudyFailed | RefitFailed | ServerFailed | lost)

@@ -43,6 +43,10 @@ class _Silent:
     def note(self, text: str) -> None:
         """Nothing."""
 
+    def warn(self, text: str) -> None:
+        """Print one line to standard error: a warning is no progress."""
+        echo(f"Warning: {text}", err=True)
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Nothing."""
 
@@ -63,7 +67,11 @@ class _Lines(_Silent):
 
 
 class _JsonLines(_Silent):
-    """One line of JSON per trial, to standard output."""
+    """One line of JSON per trial and per warning, to standard output."""
+
+    def warn(self, text: str) -> None:
+        """One line."""
+        click.echo(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """One line."""
@@ -80,6 +88,10 @@ class _Terminal(_Silent):
     def note(self, text: str) -> None:
         """Print one line above the others."""
         self._console.print(text, style="dim")
+
+    def warn(self, text: str) -> None:
+        """Print one line above the others."""
+        self._console.print(f"Warning: {text}", style="yellow")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Failures and new incumbents scroll by; the lines change."""

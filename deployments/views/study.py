@@ -28,9 +28,15 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
-    for part in (*result, _race, _decisions, *told, _cache, _next_commands):
+    for part in (*result, _race, _decisions, *told, _cache, _warnings, _next_commands):
         for text in part(summary):
             CONSOLE.print(line("  ", text))
+
+
+def _warnings(summary: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield what went wrong around the study while it ran."""
+    for text in summary["notes"]:
+        yield line((f"warning: {text}", "yellow"))
 
 
 def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:

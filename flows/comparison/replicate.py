@@ -13,6 +13,7 @@ from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import member_of, score_model
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
+from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -67,18 +68,21 @@ def run_replicate(
     """
     prepared = replicate.prepared
     plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
-    with Study.opened(prepared.store, prepared.name, plan) as study:
+    notices = StudyNotices(observer, str(flow_run.id))
+    with notices.listening(), Study.opened(prepared.store, prepared.name, plan) as study:
+        notices.attach(study)
         study.set_plan(plan)
         study.note_versions()
         study.set_state("running")
         try:
             with study.session():
-                search(study, running, plan.stop_rule, pace, observer)
+                search(study, running, plan.stop_rule, pace, notices)
             study.set_result(decisions=study.optimizer.decisions)
             _score(study, running, replicate, observer)
         except BaseException:
             study.set_state("interrupted")
             raise
+        notices.write()
         if study.incumbent is None:
             study.set_state("failed")
             observer.note(f"no trial was completed: {most_frequent_failure(study)}")

@@ -69,6 +69,7 @@ def summarize(
         "holdout": plan.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
+        "notes": [note["text"] for note in stored.result.get("notes", ())],
         "cache": {
             "hits": summed.hits,
             "misses": summed.misses,

@@ -24,6 +24,7 @@ from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.flows.workers.worker_notices import notices_received
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure
@@ -138,6 +139,7 @@ class DaskTrials:
         with (
             started_pool(context, limits, n_workers, scheduler) as pool,
             limits_kept(pool.client, flow_run_id, limits, pool.n_slots) as reports,
+            notices_received(pool.client, flow_run_id),
         ):
             trials = cls(pool, context, flow_run_id, reports, limits.seconds)
             try:
