@@ -74,7 +74,7 @@ class LocalNanny(distributed.Nanny):
                     self._starts.note_up(self.address)
                     return Status.running
                 self._pause_seconds = self._starts.note_failure(self.address, cause, since)
-                if self.status == Status.starting and self._starts.is_hopeless(self.address):
+                if self.status == Status.init and self._starts.is_hopeless(self.address):
                     raise self._starts.no_workers()
         return Status.failed
 
@@ -146,6 +146,12 @@ class LocalNanny(distributed.Nanny):
             now = monotonic()
             self._pause_seconds = self._starts.note_failure(self.address, self.last_death, now)
         super()._on_worker_exit_sync(exitcode)
+
+    async def _on_worker_exit(self, exitcode: int) -> None:
+        """Start a worker again, once the nanny itself has started: Dask does not before."""
+        while self.status == Status.init:
+            await asyncio.sleep(_TICK_SECONDS)
+        await super()._on_worker_exit(exitcode)
 
 
 class LocalCluster(distributed.SpecCluster):

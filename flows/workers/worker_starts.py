@@ -188,10 +188,8 @@ class WorkerStarts:
             return self._with_traces(_SERVER_ENDED, log_since)
         found = error if seen is None else seen
         how = f"could not be started: {type(found).__name__}: {found}"
-        if any(
-            frame.name == "SemLock" or "synchronize" in frame.filename for frame in _trace(found)
-        ):
-            how += " (semaphores need /dev/shm)"
+        if any(frame.filename == synchronize.__file__ for frame in _frames(found)):
+            how += f" ({_NEED_SHARED_MEMORY})"
         return self._with_traces(how, log_since)
 
     def _with_traces(self, how: str, log_since: int | None) -> str:
