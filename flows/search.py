@@ -28,6 +28,7 @@ __all__ = ["progress_of", "search"]
 
 _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
+_DIED = "the worker process died"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.1
 """Share of the seconds that is held back at most."""
@@ -61,6 +62,9 @@ def search(
 
     Returns:
         Why it ended, as people say it.
+
+    Raises:
+        NoWorkers: If no worker can go on, or none could be started for long.
     """
     plan = study.plan
     is_adaptive = plan.trial_seconds is None
@@ -273,8 +277,9 @@ class _Search:
             self.observer.note(text)
             return
         else:
-            failure = ended.failure or Failure("crashed", "")
-            message = f"the worker process died in {_MOST_DEATHS} attempts"
+            failure = ended.failure or Failure("crashed", _DIED)
+            how = failure.message.removeprefix(_DIED)
+            message = f"{_DIED} in {_MOST_DEATHS} attempts{how}"
             trial = trial.died().failed(replace(failure, message=message))
         if trial.failure is not None:
             output = last_lines(ended.printed)

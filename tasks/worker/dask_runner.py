@@ -159,6 +159,8 @@ async def end_worker(address: str, dask_worker: Any) -> None:
         dask_worker: The nanny.
     """
     process = dask_worker.process
+    if process is None:  # it has ended, and its nanny has not started another one yet
+        return
     if process.status == Status.starting:  # until it has started, it has the former's address
         await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address

@@ -142,7 +142,9 @@ class LimitKeeper(NannyPlugin):
             died = self._read(self._worker)
             self._end(self._worker)
             if died:
-                await self._tell(nanny, died, "crashed", "the worker process died")
+                # Nannies of local workers know how.
+                how = f": it {nanny.last_death}" if getattr(nanny, "last_death", "") else ""
+                await self._tell(nanny, died, "crashed", f"the worker process died{how}")
         self._worker = self._worker or _Worker.met(nanny)
         if self._worker is None or not (note := self._read(self._worker)):
             return
