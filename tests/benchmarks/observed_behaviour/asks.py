@@ -30,8 +30,8 @@ from ConfigSpace import (
     ForbiddenEqualsClause,
     Integer,
 )
-from observed_behaviour.internals import internal, made
 
+from observed_behaviour.internals import internal, made
 from prefect_tune.optimizers import (
     METHODS,
     Algorithm,
@@ -64,6 +64,9 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"design": "d_optimal"},
         {"design": "random"},
         {"pruning": False},
+        {"start": "prior"},
+        {"cost": "total"},
+        {"cost": "none", "failure_cost": "chance"},
     ),
     "admm": (
         {"variant": "paper"},
@@ -73,9 +76,15 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"z_solver": "bandit"},
         {"z_solver": "bo"},
         {"z_solver": "random"},
+        {"z_pick": "best", "effort": 3, "rho": 0.0},
     ),
     "fabolas": ({"variant": "paper"}, {"subset_draws": 2, "subset_folds": 0}),
-    "bapi": ({"variant": "paper"}, {"horizon": 1}, {"early_stopping": False}),
+    "bapi": (
+        {"variant": "paper"},
+        {"horizon": 1},
+        {"early_stopping": False},
+        {"p": 0.3, "tau": 1.0, "sure": 1.0, "epsilon": 0.02, "n_first": 6},
+    ),
     "esmbo": ({"kernel": "conditional"},),
     "smac": ({"improvement": "logarithm"}, {"is_log": False}),
     "tpe": ({"joint": "choices"}, {"joint": "nothing"}),

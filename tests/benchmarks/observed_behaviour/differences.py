@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import isnan
 from typing import Any
 
 __all__ = ["Difference", "Verdict", "differences", "verdict"]
@@ -102,9 +103,7 @@ def differences(
                 if key == "raised" and key in old and key in new:
                     yield Difference(here, f"both sides raised {_short(new[key])}")
                     continue
-                yield from differences(
-                    old.get(key, _ABSENT), new.get(key, _ABSENT), here, ignored
-                )
+                yield from differences(old.get(key, _ABSENT), new.get(key, _ABSENT), here, ignored)
     elif isinstance(old, list) and isinstance(new, list):
         for i in range(max(len(old), len(new))):
             mine = old[i] if i < len(old) else _ABSENT
@@ -122,7 +121,7 @@ def differences(
 def _same(old: Any, new: Any) -> bool:
     if isinstance(old, bool) or isinstance(new, bool):
         return old is new
-    is_nan = isinstance(old, float) and isinstance(new, float) and old != old and new != new
+    is_nan = isinstance(old, float) and isinstance(new, float) and isnan(old) and isnan(new)
     return is_nan or old == new
 
 

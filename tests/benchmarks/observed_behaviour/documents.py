@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from observed_behaviour.command import command_output, in_home
-
 from prefect_tune import compare, local_server, tune
 
 __all__ = ["NOT_COMPARED", "STUDIES", "main"]

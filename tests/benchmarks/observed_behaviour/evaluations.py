@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from observed_behaviour.command import command_output, in_home
 
+from observed_behaviour.command import command_output, in_home
 from prefect_tune import local_server, tune
 
 __all__ = ["STUDIES", "main"]
@@ -120,7 +120,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _leaves(column: pa.Array) -> Iterator[np.ndarray]:
-    """Yield the values of a column, which may be lists of numbers, and which of them are missing."""
+    """Yield the values of a column, which may be lists, and which of them are missing."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield column.value_lengths().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Small inputs that both sides read: two tables, patients' events, and a space whose models fail."""
+"""Small inputs that both sides read: tables, patients' events, and a space whose models fail."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ space = Space(
 
 
 def write_inputs(folder: Path) -> None:
-    """Write `classes.csv`, `numbers.csv`, `events.csv` with `labels.csv`, and `failing.py`."""
+    """Write three tables, `events.csv` with `labels.csv`, and `failing.py`."""
     rng = np.random.default_rng(11)
     n = 240
     x = rng.normal(size=(n, 4)).round(6)
