@@ -65,6 +65,7 @@ def _write_events(folder: Path, rng: np.random.Generator) -> None:
         for day in range(1, 12):
             code = f"LAB//{rng.integers(8)}"
             rows.append((patient, f"2020-01-{day:02d}T08:00:00", code, round(rng.normal(), 4)))
+        rows.append((patient, "2020-01-13T08:00:00", f"RARE//{patient % 37}", None))
         if rng.random() < (0.8 if is_case else 0.25):
             rows.append((patient, "2020-01-15T08:00:00", "DRUG//A", 1.0))
         labels.append((patient, "2020-02-01T00:00:00", "case" if is_case else "control"))
