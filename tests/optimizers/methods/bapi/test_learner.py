@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,44 @@ def test_before_any_cost_is_known_all_epochs_cost_the_same() -> None:
     belief, _ = learned(which)
     assert belief.rates is None
     assert belief.seconds(np.zeros((2, learner().inputs.width))).tolist() == [1.0, 1.0]
+
+
+def ending(at: Callable[[float], float]) -> list[LearningCurve]:
+    """Flat curves of twelve nets, by the loss that each level ends at."""
+    levels = [(i + 0.5) / 12 for i in range(12)]
+    which = enumerate(levels)
+    return curves(*(stretch(i, net(u, scale="none"), [at(u)] * 3) for i, u in which))
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [("log", lambda u: 0.5 * np.exp(5 * u)), ("raw", lambda u: 20 + 60 * u)],
+    ids=["rising by factors", "rising by steps"],
+)
+def test_losses_are_learned_in_the_scores_that_make_them_likelier(
+    kind: str, at: Callable[[float], float]
+) -> None:
+    _, memo = learned(ending(at))
+    assert memo["score"] == kind
+
+
+def n_fits(*plans: list[LearningCurve]) -> list[int]:
+    """How often parameters were fitted up to each of some plans."""
+    memo: dict[str, Any] = {}
+    found = []
+    for which in plans:
+        _, memo = learner().learn(which, memo, np.random.default_rng(0))
+        found.append(memo["n_fits"])
+    return found
+
+
+def test_parameters_are_fitted_at_every_plan_while_points_are_few() -> None:
+    assert n_fits(*[curves(*SEVEN)] * 3) == [1, 2, 3]
+
+
+def test_parameters_of_many_points_are_fitted_at_every_third_plan_or_once_points_have_grown() -> (
+    None
+):
+    many = [falling(i, i / 20) for i in range(20)]
+    assert n_fits(*[curves(*many)] * 5) == [1, 1, 1, 2, 2]
+    assert n_fits(curves(*many[:16]), curves(*many[:17]), curves(*many)) == [1, 1, 2]
