@@ -111,13 +111,16 @@ def local_cluster(n_workers: int | None) -> "SpecCluster":
     from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415
         ClosedScheduler,
         ClosedWorker,
-        new_security,
     )
 
     _warm_up()
     spare_main_module()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
-    listening = {"host": "127.0.0.1", "protocol": "tls://", "security": new_security()}
+    listening = {
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "security": distributed.Security.temporary(),
+    }
     worker = {
         "cls": distributed.Nanny,
         "options": {
