@@ -73,7 +73,6 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
     from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415 - heavy
         ClosedScheduler,
         ClosedWorker,
-        new_security,
     )
     from prefect_tune.flows.workers.local_nanny import LocalCluster, LocalNanny  # noqa: PLC0415
     from prefect_tune.flows.workers.worker_starts import WorkerStarts  # noqa: PLC0415
@@ -82,7 +81,11 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
     spare_main_module()
     starts = starts or WorkerStarts()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
-    listening = {"host": "127.0.0.1", "protocol": "tls://", "security": new_security()}
+    listening = {
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "security": distributed.Security.temporary(),
+    }
     worker = {
         "cls": LocalNanny,
         "options": {

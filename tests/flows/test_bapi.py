@@ -266,7 +266,6 @@ def test_in_a_comparison_it_trains_in_epochs_too(parameters, tmp_path) -> None:
         (("--epochs", 9, "--option", "horizon=0"), ("horizon must be >= 1; got 0",)),
         (("--epochs", 9, "--option", "p=2"), ("p must be in (0, 1]", "got 2")),
         (("--epochs", 9, "--option", "sure=-1"), ("sure must be >= 0; got -1",)),
-        (("--epochs", 9, "--option", "start=cold"), ("'cold'", "halving")),
         (("--epochs", 9, "--option", "horizont=4"), ("horizont", "Did you mean 'horizon'")),
     ],
     ids=lambda value: " ".join(map(str, value)) if value and isinstance(value, tuple) else "",

@@ -33,7 +33,7 @@ def learned(which: list[LearningCurve], **options: Any) -> tuple[Belief, dict[st
     return learner(**options).learn(which, {}, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+@pytest.mark.parametrize("variant", ["default", "paper"])
 def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
     belief, memo = learned(curves(*SEVEN), variant=variant)
     again = learner(variant=variant).recall(curves(*SEVEN), json.loads(json.dumps(memo)))
@@ -63,7 +63,7 @@ def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
     )  # fmt: skip
     others = stretch(9, knn(0.5), 30.0), crashed(10, net(0.99, scale="unit"), 2)
     which = curves(*SEVEN, full, diverged, *others)
-    belief, _ = learned(which, sites="all")
+    belief, _ = learned(which, variant="paper")
     inputs = learner().inputs
     expected = inputs.of(inputs.encode(t.query.configuration for t in SEVEN))
     assert site_rows(belief) == pytest.approx(np.unique(expected.round(9), axis=0))
@@ -75,14 +75,14 @@ def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
 def test_sites_are_few_and_what_is_under_way_has_its_own() -> None:
     many = [falling(i, i / 80) for i in range(80)]
     worst = Trial(80, Query(net(79 / 80, scale="none"), epochs=6))
-    belief, _ = learned(curves(*many, worst), sites="all")
+    belief, _ = learned(curves(*many, worst), variant="paper")
     assert 60 <= len(belief.process.sites) <= 120
     inputs = learner().inputs
     under_way = inputs.of(inputs.encode([worst.query.configuration]))[0]
     assert np.isclose(site_rows(belief), under_way).all(axis=1).any()
 
 
-@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+@pytest.mark.parametrize("variant", ["default", "paper"])
 def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
     flat = [stretch(i, net(i / 5, scale="none"), [50.0] * 4) for i in range(5)]
     belief, _ = learned(curves(*flat), variant=variant)
