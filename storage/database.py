@@ -51,6 +51,7 @@ from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.uninterrupted import uninterrupted
 
 __all__ = [
+    "FIRST_SCHEMA",
     "SCHEMA",
     "Database",
     "DatabaseDamaged",
@@ -72,8 +73,9 @@ __all__ = [
 SCHEMA = 2
 """Number of the schema; a database with a higher one was written by a newer version.
 
-`storage.migrations` upgrades those with a lower one.
+`storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.
 """
+FIRST_SCHEMA = 2
 
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""

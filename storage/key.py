@@ -3,9 +3,10 @@
 Every hash begins with a tag, so hashes of different kinds are never equal by accident.
 """
 
+import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from blake3 import blake3
@@ -14,6 +15,7 @@ __all__ = [
     "ARTIFACT_FORMAT",
     "artifact_folder",
     "canonical_json",
+    "code_digest",
     "content_digest",
     "digest",
     "prefix_key",
@@ -23,7 +25,7 @@ ARTIFACT_FORMAT = 1
 """Number of the format of artifacts; part of every key.
 
 Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
-writes other bytes. Steps of ours enter lineages by the digest of their text.
+writes other bytes. Steps of ours enter lineages by `code_digest`.
 """
 
 
@@ -64,3 +66,45 @@ def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
         hasher.update(len(part).to_bytes(8, "little"))
         hasher.update(part)
     return hasher.hexdigest()
+
+
+def code_digest(tag: str, texts: Iterable[str]) -> str:
+    """Return the digest of Python sources by their meaning: comments, docstrings and layout aside.
+
+    A text that Python cannot parse counts as it is written.
+    """
+    return content_digest(tag, (_meaning(text).encode() for text in texts))
+
+
+def _meaning(text: str) -> str:
+    try:
+        return " ".join(_tokens(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return text
+
+
+def _tokens(part: object) -> Iterator[str]:
+    """Yield a syntax tree without positions, empty fields and strings that stand as statements.
+
+    Versions of Python differ in the empty fields of a node, so `ast.dump` would differ as well.
+    """
+    if isinstance(part, ast.AST):
+        yield f"{type(part).__name__}("
+        for name, value in ast.iter_fields(part):
+            if value is not None and value != []:
+                yield f"{name}="
+                yield from _tokens(value)
+        yield ")"
+    elif isinstance(part, list):
+        for item in part:
+            if not _is_text(item):
+                yield from _tokens(item)
+                yield ","
+    else:
+        yield repr(part)
+
+
+def _is_text(part: object) -> bool:
+    """Return whether a part is a docstring, or another string that is evaluated for nothing."""
+    value = part.value if isinstance(part, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)

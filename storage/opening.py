@@ -12,6 +12,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import (
+    FIRST_SCHEMA,
     SCHEMA,
     Database,
     DatabaseLost,
@@ -106,9 +107,15 @@ def _claimed(
     """Tie folder and index to each other, or check that they are; return the store's id."""
     database.keep_private()
     try:
-        bring_up_to_date(database)
+        schema = bring_up_to_date(database)
     except DatabaseLost as error:
         raise DatabaseRefused(f"{error}; name another with --database") from error
+    if schema < FIRST_SCHEMA:
+        raise StoreRefused(
+            f"the store {address.url} has schema {schema}, from before version 0.2, and this "
+            f"version reads schemas from {FIRST_SCHEMA} on; name a new folder with --store and "
+            "start its studies there"
+        )
     with database.read() as connection:
         claimed, row = _read_claim(files), connection.execute(select(store_table)).first()
     if row is None or claimed is None:  # it is new, or another process is just claiming it

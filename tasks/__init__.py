@@ -11,6 +11,6 @@ an `iterative_node`: `joint_training` leads those of all folds from their `check
 `measuring` adds the quantities that constraints bound, and `ensembling` combines models. `worker`
 brings all this to Dask, one of the `threads` for each trial.
 
-What came out leaves by `exporting`, a model that others read, and by `reproduction`, a trial as a
-program of scikit-learn.
+What came out leaves by `exporting`, a model that others read, and by `trial_code`, the pipeline of
+a trial and the code that builds it.
 """

@@ -34,7 +34,7 @@ class Problem:
         space_code: Text of the user's file; empty for a space of the catalogue.
         positive: Of two classes, the position of the one to be found.
         algorithms: Ids of the algorithms that each searched step had when the study started, by
-            step; empty for studies of versions that did not keep them.
+            step.
     """
 
     dataset: str
@@ -53,18 +53,14 @@ class Problem:
         return dataset_record(self.dataset), split_record(self.split)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, `algorithms` only if they are known."""
-        document = asdict(self)
-        del document["algorithms"]
-        if self.algorithms:
-            document["algorithms"] = {step: list(ids) for step, ids in self.algorithms}
-        return document
+        """Return all fields as JSON values."""
+        algorithms = {step: list(ids) for step, ids in self.algorithms}
+        return {**asdict(self), "algorithms": algorithms}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the inverse of `to_json`."""
-        algorithms = document.get("algorithms", {})
-        ids = tuple((step, tuple(ids)) for step, ids in algorithms.items())
+        ids = tuple((step, tuple(ids)) for step, ids in document["algorithms"].items())
         return cls(**{**document, "algorithms": ids})
 
     def find_space(self) -> "Space":

@@ -1,7 +1,7 @@
 """A user's code, which travels as text and is loaded under a name made of its digest.
 
-So every worker runs the same text, an estimator's dotted path tells its text, and keys do not find
-artifacts of another text.
+Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
+keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest.
 """
 
 import linecache
@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.key import code_digest
 from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["is_user_code", "load_user_code", "portable_pickle", "read_user_code"]
@@ -52,7 +52,7 @@ def load_user_code(text: str, file: str) -> ModuleType:
     Raises:
         BadInput: If it cannot be run; says where and why.
     """
-    name = _PREFIX + content_digest("user code", [text.encode()])[:32]
+    name = _PREFIX + code_digest("user code", [text])[:32]
     if name in sys.modules:
         return sys.modules[name]
     module = ModuleType(name)

@@ -30,7 +30,7 @@ __all__ = ["show", "study", "trials"]
 @click.argument("study", shell_complete=complete_studies)
 @click.option("--trial", type=int, metavar="N", help="Explain trial N.")
 @click.option(
-    "--code", is_flag=True, help="Print a Python program that runs trial N again in scikit-learn."
+    "--code", is_flag=True, help="Print Python code that builds and fits the pipeline of trial N."
 )
 @click.option("--output", is_flag=True, help="Print what trial N printed, at most its last 1 MB.")
 @JSON
@@ -50,7 +50,7 @@ def show(
 
     \b
     prefect-tune show responders --trial 12
-    prefect-tune show responders --trial 12 --code > again.py
+    prefect-tune show responders --trial 12 --code > pipeline.py
     prefect-tune show responders --trial 12 --output
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
@@ -64,9 +64,9 @@ def show(
                 raise BadInput("only trials print", option="output", remedy="add --trial N")
             print_summary(summarize(opened, study), as_json=as_json, notes=True)
         elif code:
-            from prefect_tune.flows.results.again import again
+            from prefect_tune.flows.results.built_pipeline import pipeline_code
 
-            text = again(opened, study, trial, lambda said: echo(said, err=True))
+            text = pipeline_code(opened, study, trial, lambda note: echo(note, err=True))
             if as_json:
                 print_json({"study": study, "trial": trial, "code": text})
             else:

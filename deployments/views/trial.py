@@ -1,4 +1,4 @@
-"""One trial explained: what it was, what came of it, what it took, and how to run it again."""
+"""One trial explained: what it was, what came of it, what it took, and where its code is."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -51,7 +51,7 @@ def print_trial(trial: Explained, *, task_run: str | None = None) -> None:
     for text in (*_traceback(trial), *_output(trial)):
         CONSOLE.print(text)
     CONSOLE.print()
-    CONSOLE.print(line(bold("run it again: "), f"{trial['again']} > again.py; python again.py"))
+    CONSOLE.print(line(bold("its code: "), trial["code"]))
 
 
 def _print(title: str, table: Table) -> None:

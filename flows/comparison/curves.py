@@ -98,7 +98,8 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
 def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]) -> dict[str, Any]:
     """Return the row of a trial that has ended, from the row before it and the full losses."""
     failure = told.document["failure"]
-    row = {
+    incumbent = told.document["incumbent"]
+    return {
         **row,
         "trial": told.number,
         # A killed process may have forgotten some seconds of its session.
@@ -106,11 +107,6 @@ def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]
         "cost_seconds": told.cost_seconds,
         "failure": failure["kind"] if failure else None,
         "loss": told.loss if told.is_full else None,
+        "incumbent": incumbent,
+        "incumbent_loss": losses.get(incumbent),
     }
-    if "incumbent" in told.document:  # the method's choice, which 0.1 did not note
-        number = told.document["incumbent"]
-        return row | {"incumbent": number, "incumbent_loss": losses.get(number)}
-    best = row["incumbent_loss"]
-    if told.is_full and (best is None or told.loss < best):
-        row |= {"incumbent": told.number, "incumbent_loss": told.loss}
-    return row

@@ -50,8 +50,6 @@ def _read(file: str) -> pd.DataFrame:
         curves = pd.read_parquet(file)
     except (ArrowInvalid, OSError) as error:
         raise BadInput(f"{file} is not a Parquet file: {error}") from error
-    if "test_rows" not in curves:  # which 0.1 did not write
-        curves = curves.assign(test_rows=pd.Series(pd.NA, curves.index, "Int64"))
     missing = [column for column in CURVE_COLUMNS if column not in curves]
     if missing:
         raise BadInput(

@@ -14,6 +14,7 @@ from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import method_named
+from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
@@ -192,14 +193,14 @@ def _with_constraints(
 
 
 def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:
-    """Check that the file of a user's own space says what it said.
+    """Check that the code in the file of a user's own space is the same as at the start.
 
     Raises:
-        CannotContinue: If it does not.
+        CannotContinue: If it is not.
     """
     found, code = find_space(space)
-    digest = plan.problem.as_started(found).digest
-    if (code, digest) != (plan.problem.space_code, plan.problem.space_digest):
+    codes = {code_digest("space", [text]) for text in (code, plan.problem.space_code)}
+    if len(codes) > 1 or plan.problem.as_started(found).digest != plan.problem.space_digest:
         raise CannotContinue(
             f"study {name!r} was made with another space than what {space} now holds, and cannot "
             "be continued with it",

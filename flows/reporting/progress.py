@@ -3,14 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from math import inf
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.constraint import violation
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage.ledger import Ledger
 
@@ -71,7 +68,6 @@ class _Ended:
     cost_seconds: float
     state: str
     fidelity: str
-    may_lead: bool
 
 
 class ProgressPass:
@@ -83,7 +79,6 @@ class ProgressPass:
 
     def __init__(self, plan: StudyPlan) -> None:
         self._plan = plan
-        self._constraints = [bounded.constraint for bounded in plan.bounds]
         self._trials: dict[int, _Ended] = {}
 
     def add(self, trial: TrialDocument) -> None:
@@ -95,7 +90,6 @@ class ProgressPass:
             trial.cost_seconds,
             str(trial.state),
             fidelity_text(trial.document["query"], self._plan.folds, self._plan.epochs),
-            trial.is_full and violation(self._constraints, trial.quantities) <= 0,
         )
 
     def found(self, ledger: Ledger, study: str) -> Progress:
@@ -107,11 +101,7 @@ class ProgressPass:
         numbers = [number for number, _, _ in told]
         last = {number: position for position, number in enumerate(numbers)}
         in_order = sorted(last.keys() & self._trials, key=last.__getitem__)
-        n_unsaid = _n_unsaid(ledger, study)
-        led = [
-            *self._best_so_far(numbers[:n_unsaid], last),
-            *(lead for _, _, lead in told[n_unsaid:]),
-        ]
+        led = [lead for _, _, lead in told]
         leads = self._leads(times, _n_ended([last[number] for number in in_order], len(told)), led)
         seconds = [times[last[number]] for number in in_order]
         return self._columns(in_order, seconds, leads, _phases(ledger, study))
@@ -135,18 +125,6 @@ class ProgressPass:
             leads,
         )
 
-    def _best_so_far(self, numbers: Sequence[int], last: Mapping[int, int]) -> list[int | None]:
-        """Return who led after each told trial, where the ledger does not say."""
-        best: tuple[float, int] | None = None
-        found: list[int | None] = []
-        for position, number in enumerate(numbers):
-            # What a trial is now it was not yet when it failed.
-            trial = self._trials.get(number) if last[number] == position else None
-            if trial is not None and trial.may_lead and trial.loss is not None:
-                best = min(best or (inf, 0), (trial.loss, number))
-            found.append(None if best is None else best[1])
-        return found
-
     def _leads(
         self, times: Sequence[float], n_ended: Sequence[int], incumbents: Sequence[int | None]
     ) -> list[Lead]:
@@ -157,12 +135,6 @@ class ProgressPass:
                 loss, fidelity = (known.loss, known.fidelity) if known else (None, "")
                 leads.append(Lead(seconds, max(n, 1), number, loss, fidelity))
         return leads
-
-
-def _n_unsaid(ledger: Ledger, study: str) -> int:
-    """Return how many trials were told before the ledger said who led: 0.1 did not say it."""
-    told = (event.body for event in ledger.each_event(study) if event.kind == Told.kind)
-    return sum(1 for _ in takewhile(lambda body: "incumbent" not in body, told))
 
 
 def _n_ended(lasts: Sequence[int], n_told: int) -> list[int]:

@@ -38,7 +38,7 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
     plan = StudyPlan.from_stored(stored)
     trial = trial_numbered(store, study, number)
     others = _Others.of(store, stored, plan, trial)
-    again = ["prefect-tune", "show", study, "--trial", str(number)]
+    show = ["prefect-tune", "show", study, "--trial", str(number)]
     with documents_of(study):
         evaluation = trial.document["evaluation"] or {}
         return {
@@ -61,8 +61,8 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
             "curve": _curve(evaluation),
             "failure": _failure(store, study, trial),
             "in_model": number in _members(stored),
-            "again": shlex.join([*again, "--code", *store_options(store.address)]),
-            "show_output": shlex.join([*again, "--output", *store_options(store.address)]),
+            "code": shlex.join([*show, "--code", *store_options(store.address)]),
+            "show_output": shlex.join([*show, "--output", *store_options(store.address)]),
         }
 
 

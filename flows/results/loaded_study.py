@@ -17,6 +17,7 @@ from prefect_tune.tasks.bad_input import BadInput
 if TYPE_CHECKING:
     import optuna
     import pandas as pd
+    from sklearn.pipeline import Pipeline
 
 __all__ = ["LoadedStudy", "load_study"]
 
@@ -104,6 +105,20 @@ class LoadedStudy:
 
         with self._opened() as store:
             return explained_trial(store, self.name, number)
+
+    def pipeline(self, number: int) -> "Pipeline":
+        """Return the pipeline of a trial, unfitted, as it was built for its first fold.
+
+        Args:
+            number: Number of the trial.
+
+        Raises:
+            BadInput: If there is no such trial, or its space is another one here.
+        """
+        from prefect_tune.flows.results.built_pipeline import built_pipeline  # noqa: PLC0415 - heavy
+
+        with self._opened() as store:
+            return built_pipeline(store, self.name, number).pipeline
 
     def trials_dataframe(self) -> "pd.DataFrame":
         """Return its trials, a row each, with the columns that Optuna's studies have.

@@ -231,10 +231,10 @@ class StudyPlan:
             quantity_digests=settings["quantity_digests"],
             ensemble=None if ensemble is None else EnsembleRule.parse(ensemble),
             use_cache=settings["use_cache"],
-            epochs=settings.get("epochs"),  # none of these was there in 0.1
-            race=settings.get("race", False),
-            start_from=settings.get("start_from"),
-            start=tuple(settings.get("start", ())),
-            flow_run_id=settings.get("flow_run_id"),  # not there before the first session
+            epochs=settings["epochs"],
+            race=settings["race"],
+            start_from=settings["start_from"],
+            start=tuple(settings["start"]),
+            flow_run_id=settings["flow_run_id"],
             execution=execution or Execution(),
         )

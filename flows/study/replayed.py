@@ -1,11 +1,11 @@
 """A study's optimizer and trials, brought back from the ledger."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from prefect_tune.flows.following.incumbent_curve import IncumbentCurve
-from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
+from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.trials import StudyTrials
@@ -17,7 +17,6 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.constraint import Constraint
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
@@ -81,7 +80,7 @@ def replayed_study(
         optimizer.begin_with(start, plan.start_name)
     if plan.race:
         optimizer = Racing(optimizer)
-    events = _Events(space, [bounded.constraint for bounded in plan.bounds])
+    events = _Events(space)
     with documents_of(study):
         happened = list(events.read(ledger, study))
     replay(optimizer, happened, ledger.memo(study))
@@ -101,16 +100,14 @@ class _Events:
 
     Args:
         space: What the study searches.
-        constraints: Met by an incumbent.
 
     Attributes:
         ask_seconds: Seconds of each ask read so far.
         task_run_ids: By number, the task runs of the trials told so far.
     """
 
-    def __init__(self, space: Space, constraints: Sequence[Constraint]) -> None:
+    def __init__(self, space: Space) -> None:
         self._space = space
-        self._standing = Standing(constraints)
         self._queries: dict[int, Query] = {}
         self.ask_seconds: list[float] = []
         self.task_run_ids: dict[int, str] = {}
@@ -143,14 +140,10 @@ class _Events:
         return curve
 
     def _follow(self, told: Mapping[str, Any]) -> None:
-        """Take what is noted with a trial besides itself, some of which 0.1 did not note."""
+        """Take the task run and the incumbent that are noted with a told trial."""
         if task_run_id := told.get("task_run_id"):
             self.task_run_ids[told["number"]] = task_run_id
-        if "incumbent" in told:
-            best = told["incumbent"]
-        else:
-            self._standing.add(TrialDocument(told))
-            best = None if self._standing.incumbent is None else self._standing.incumbent.number
+        best = told["incumbent"]
         if best is not None and (not self._led or self._led[-1][1] != best):
             # A killed process may have forgotten some seconds of its session.
             since = self._led[-1][0] if self._led else 0.0

@@ -163,8 +163,6 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     the trials that were chosen first, and why they could not be the model.
     """
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
-    if ensemble is not None:
-        ensemble = {"kind": "greedy", **ensemble}  # 0.1 had no other
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
     return {
         "ensemble": ensemble,

@@ -11,8 +11,7 @@ N; write `versions/rN_what_it_does.py`,
     def upgrade() -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-and name it in the docstring of `versions`. A test compares what all of them make with the tables as
-they are declared, on SQLite and PostgreSQL. Columns and tables are only added, as processes of the
-version before may be at work; what they write must be good for the next one. With a release, keep a
-small store of it in `tests/data`, and a test that continues its studies.
+name it in the docstring of `versions`, and pin the tables in the tests, which notice a change of
+them without a new number. Columns and tables are only added, because processes of the version
+before may be running; the next version must be able to use what they write.
 """

@@ -12,21 +12,19 @@ from sqlalchemy.engine import Connection
 
 __all__ = ["run_migrations"]
 
+FOLDER = Path(__file__).parent
+"""Has the folder `versions`."""
 
-def run_migrations(connection: Connection, to: str = "head") -> None:
-    """Run, within a transaction, the migrations that a database has not had.
 
-    Args:
-        connection: The transaction.
-        to: The last of them.
-    """
+def run_migrations(connection: Connection) -> None:
+    """Run, within a transaction, the migrations that a database has not had."""
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
 
     def steps(since: Any, _: MigrationContext) -> Sequence[RevisionStep]:
-        return scripts._upgrade_revs(to, since)  # noqa: SLF001 - as Alembic's commands do
+        return scripts._upgrade_revs("head", since)  # noqa: SLF001 - as Alembic's commands do
 
-    with EnvironmentContext(config, scripts, fn=steps, destination_rev=to) as environment:
+    with EnvironmentContext(config, scripts, fn=steps, destination_rev="head") as environment:
         environment.configure(connection=connection)
         environment.run_migrations()

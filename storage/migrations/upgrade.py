@@ -4,7 +4,7 @@ from sqlalchemy import Column, String, Table, delete, func, insert, inspect, sel
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from prefect_tune.storage.database import SCHEMA, Database, metadata, store_table
+from prefect_tune.storage.database import FIRST_SCHEMA, SCHEMA, Database, metadata, store_table
 
 __all__ = ["bring_up_to_date", "lock_tables"]
 
@@ -17,24 +17,30 @@ revision_table = Table(
 )
 
 
-def bring_up_to_date(database: Database) -> None:
+def bring_up_to_date(database: Database) -> int:
     """Make the tables of a new database, or upgrade those of an older one; all of that or nothing.
 
-    One that is newer than this version is left as it is, for the caller to refuse.
+    One that is newer than this version, or older than the first schema, is left as it is for the
+    caller to refuse.
+
+    Returns:
+        The number of its schema.
 
     Raises:
         DatabaseLost: If it cannot be read or written.
     """
     with database.read() as connection:
         if _number_of_store(connection) == SCHEMA:
-            return  # as a rule, which must be quick
+            return SCHEMA  # as a rule, which must be quick
     with database.write() as connection:
         lock_tables(connection)
         number = _number(connection)
         if number is None:
             metadata.create_all(connection)
             _note(connection, SCHEMA)
-        elif number < SCHEMA:
+        elif number < FIRST_SCHEMA or number >= SCHEMA:
+            return number
+        else:
             _note(connection, number)
             from prefect_tune.storage.migrations.running import (  # noqa: PLC0415 - Alembic
                 run_migrations,
@@ -42,6 +48,7 @@ def bring_up_to_date(database: Database) -> None:
 
             run_migrations(connection)
             connection.execute(update(store_table).values(schema=SCHEMA))
+    return SCHEMA
 
 
 def lock_tables(connection: Connection) -> None:

@@ -4,7 +4,7 @@ A member's `contributions` are what it adds to an ensemble. `greedy` selection p
 one, the `agnostic` Bayes ensemble weighs each by how often it is the best in bootstraps; both see
 the candidates' predictions of the `held_out` rows and nothing else. `choosing` builds a kind, or
 takes the best of all by a `nested` estimate, within a `fit_limit`. The `model` is a fitted
-estimator: studies of version 0.1 keep theirs under the name that it has here.
+estimator.
 """
 
 from prefect_tune.tasks.ensembling.contributions import blend, shares

@@ -1,6 +1,6 @@
 """Ensembles as estimators of scikit-learn: the weighted mean of what their members predict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -88,11 +88,6 @@ class _Ensemble(BaseEstimator):
         tags.input_tags.sparse = all(given.sparse for given in of_members)
         tags.input_tags.allow_nan = all(given.allow_nan for given in of_members)
         return tags
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        if "pipelines" in state:  # how models of version 0.1 are stored
-            state = vars(self.of_fitted(state["pipelines"], state["weights"]))
-        super().__setstate__(state)
 
     def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:  # noqa: ARG002
         """Become the ensemble of fitted members."""

@@ -1,4 +1,4 @@
-"""The text of our own modules that decide a step's result; it enters keys, as a user's does."""
+"""The code of our own modules that decide a step's result; it enters keys, as a user's does."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.key import code_digest
 
 __all__ = ["digest_of_own"]
 
@@ -28,7 +28,7 @@ def digest_of_own(path: str) -> str:
     while waiting:
         found |= waiting
         waiting = {m for one in waiting for m in _imported(one)} - found
-    return content_digest("own code", [_text(name).encode() for name in sorted(found)])[:32]
+    return code_digest("own code", map(_text, sorted(found)))[:32]
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from prefect_tune.optimizers.trials.constraint import Constraint
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.key import code_digest, content_digest
 
 __all__ = ["Quantity", "QuantityBound"]
 
@@ -42,7 +42,8 @@ class Quantity:
     @property
     def digest(self) -> str:
         """The digest of what is measured, the user's code included."""
-        return content_digest("quantity", [self.text.encode(), self.code.encode()])
+        code = code_digest("code", [self.code])
+        return content_digest("quantity", [self.text.encode(), code.encode()])
 
 
 @dataclass(frozen=True, slots=True)

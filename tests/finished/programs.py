@@ -1,11 +1,14 @@
-"""Running a written program as its reader would, in this process or in one without prefect-tune."""
+"""Using printed code as its reader would, and running scripts without prefect-tune."""
 
-import runpy
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector
+from sklearn.pipeline import Pipeline
 
 WITHOUT = """
 import importlib.abc, runpy, sys
@@ -25,32 +28,35 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """A program that runs another one as if prefect-tune were not installed."""
 
 
-def fold_losses(text: str, folder: Path, data: Path | None = None) -> list[float]:
-    """The losses that a program comes to, in this process, to the last digit."""
-    file = folder / "again.py"
-    file.write_text(text, encoding="utf-8")
-    argv, sys.argv = sys.argv, [str(file), *([] if data is None else [str(data)])]
+def built_from(text: str) -> Pipeline:
+    """The pipeline that printed code builds; its last statement, which fits it, is left out."""
+    built, fits, _ = text.rpartition("\npipeline.fit(X, y")
+    assert fits, text
+    names: dict[str, Any] = {}
+    exec(built, names)  # noqa: S102 - what a user does with it
+    pipeline: Pipeline = names["pipeline"]
+    return pipeline
+
+
+def parameters(estimator: Any) -> dict[str, str]:
+    """All parameters of an estimator and of those inside, as texts that may be compared."""
     try:
-        program = runpy.run_path(str(file))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _losses(program)
-    finally:
-        sys.argv = argv
+        values = estimator.get_params(deep=True)
+    except TypeError:  # of CatBoost
+        values = estimator.get_params()
+    return {"": _text(estimator), **{name: _text(value) for name, value in values.items()}}
 
 
-def _losses(program: dict[str, Any]) -> list[float]:
-    """What `main` computes, without rounding."""
-    found: list[float] = []
-    main, loss = program["main"], program["loss"]
-
-    def noted(*given: Any) -> float:
-        found.append(float(loss(*given)))
-        return found[-1]
-
-    main.__globals__["loss"] = noted
-    main()
-    return found
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__} {[_text(item) for item in value]}"
+    if isinstance(value, make_column_selector):
+        return f"columns {vars(value)}"
+    if isinstance(value, BaseEstimator):
+        form = getattr(value, "_sklearn_output_config", {})
+        return f"{type(value).__qualname__} {sorted(form.items())}"
+    name = getattr(value, "__qualname__", "") or getattr(value, "__name__", "")
+    return name or repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def run_without_prefect_tune(script: Path, *arguments: object) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from command_line import CommandLine
+from finished.ended import SPACE
+from finished.searched import searched
 from inputs import events, write_table
 
 from fuzzing.values import SECRET
@@ -19,9 +20,6 @@ from prefect_tune.storage.store import StoreRefused
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.study_context import open_store
 
-_ARCHIVE = Path(__file__).parent.parent / "data" / "store_of_0_1.tar.xz"
-_STUDIES = ("flashed", "picky")
-"""Of the studies in the archive, those that are looked at: finished, and with failed trials."""
 _CACHE = "60KB"
 REFUSALS = (BadInput, UnknownName, StoreRefused)
 """How input is refused."""
@@ -80,7 +78,7 @@ class Ground:
     def new_home(self, folder: Path) -> CommandLine:
         """Commands with a copy of the kept studies."""
         if self._kept is None:
-            self._kept = self._unpack()
+            self._kept = self._make()
         home = folder / "home"
         shutil.copytree(self._kept, home)
         return CommandLine(home)
@@ -97,16 +95,15 @@ class Ground:
             shutil.rmtree(self._shared.home)
         self._shared = None
 
-    def _unpack(self) -> Path:
+    def _make(self) -> Path:
         kept = self.folder / "kept"
         kept.mkdir()
-        with tarfile.open(_ARCHIVE) as archive:
-            archive.extractall(kept, filter="data")
-        command = CommandLine(kept)
-        for row in command.json("study", "ls"):
-            if row["study"] not in _STUDIES:
-                command("study", "rm", row["study"])
-        command("artifacts", "prune", "--to", _CACHE)
+        given = {"data": str(self.table), "target": "target", "trials": 5}
+        (kept / "space.py").write_text(SPACE)
+        picky = f"{kept}/space.py:space"
+        for study, space, fit in (("flashed", "small", True), ("picky", picky, False)):
+            searched(kept, study=study, space=space, fit=fit, **given).store.close()
+        CommandLine(kept)("artifacts", "prune", "--to", _CACHE)
         for path in sorted(kept.rglob("*"), reverse=True):  # a folder costs more than a file
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()

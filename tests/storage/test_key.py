@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.storage.key import canonical_json, content_digest, digest, prefix_key
+from prefect_tune.storage.key import (
+    canonical_json,
+    code_digest,
+    content_digest,
+    digest,
+    prefix_key,
+)
 
 LINEAGE = {
     "dataset": "d",
@@ -58,3 +64,55 @@ def test_numbers_that_json_does_not_know_are_refused(number) -> None:
 def test_where_one_part_ends_and_the_next_begins_counts() -> None:
     assert content_digest("t", [b"ab", b"c"]) != content_digest("t", [b"a", b"bc"])
     assert content_digest("t", [b"a"]) != content_digest("u", [b"a"])
+
+
+CODE = """
+from functools import cache
+LIMIT = 255
+
+@cache
+def bounded(value, most=LIMIT):
+    if value > most:
+        return most
+    return value
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("LIMIT = 255", 'LIMIT = 0xFF  # of histograms\n"""What histograms have room for."""'),
+        ("most=LIMIT):", 'most=LIMIT):\n    """Bound a value."""'),
+        ("from functools", '"""A module."""\n\n\nfrom functools'),
+        ("    return value", "\n    return (\n        value\n    )"),
+    ],
+)
+def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) -> None:
+    assert text in CODE
+    assert code_digest("t", [CODE.replace(text, edited)]) == code_digest("t", [CODE])
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("LIMIT = 255", "LIMIT = 256"),
+        ("LIMIT = 255", "LIMIT = 255.0"),
+        ("LIMIT = 255", "LIMIT = '255'"),
+        ("most=LIMIT", "most=12"),
+        ("most=LIMIT", "most=None"),
+        ("most=LIMIT", "most"),
+        ("@cache\n", ""),
+        ("value > most", "value >= most"),
+        ("    return value", "return value"),
+        ("    return value", "    return 'value'"),
+        ("        return most", "        pass"),
+    ],
+)
+def test_whatever_python_runs_decides_the_digest_of_code(text, edited) -> None:
+    assert text in CODE
+    assert code_digest("t", [CODE.replace(text, edited)]) != code_digest("t", [CODE])
+
+
+def test_code_that_python_cannot_parse_counts_as_it_is_written() -> None:
+    assert code_digest("t", ["def ("]) == code_digest("t", ["def ("])
+    assert code_digest("t", ["def ("]) != code_digest("t", ["def (  # comment"])

@@ -127,6 +127,16 @@ def test_another_text_is_another_key(tmp_path) -> None:
     assert {s.key for s in first.steps} & {s.key for s in second.steps}
 
 
+def test_an_edited_docstring_or_comment_finds_what_is_cached(tmp_path) -> None:
+    made = context(tmp_path)
+    evaluate(made, query(made))
+    text = SPACE.replace(
+        "    def fit(", '    """Powers."""\n\n    # Nothing is learned.\n    def fit('
+    )
+    other = context(tmp_path, text)
+    assert all(step.hit for step in evaluate(other, query(other)).steps)
+
+
 @pytest.mark.slow
 def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
     made = context(tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from finished.programs import fold_losses, run_without_prefect_tune
+from finished.programs import built_from, parameters, run_without_prefect_tune
 
 LOADS = """
 import pickle, sys
@@ -62,7 +62,7 @@ def test_a_trial_is_explained_to_people(ended) -> None:
     assert "n_neighbors" in said
     assert "a whole number from 1 to 100 (log)" in said
     assert "model_size_bytes" in said
-    assert "run it again: prefect-tune show s --trial 1 --code > again.py; python again.py" in said
+    assert "prefect-tune show s --trial 1 --code" in said
 
 
 def test_a_failed_trial_shows_its_message_verbatim_and_how_to_retry(ended) -> None:
@@ -72,11 +72,10 @@ def test_a_failed_trial_shows_its_message_verbatim_and_how_to_retry(ended) -> No
     assert "traceback" in said
 
 
-def test_the_code_of_a_trial_is_a_program_and_nothing_else(ended, tmp_path: Path) -> None:
+def test_the_code_of_a_trial_builds_its_pipeline_and_is_all_that_is_printed(ended) -> None:
     text = ended.run("show", "s", "--trial", "2", "--code").stdout
     assert text == ended.run.json("show", "s", "--trial", "2", "--code")["code"]
-    trial = ended.run.json("trials", "s")[2]
-    assert fold_losses(text, tmp_path) == trial["evaluation"]["fold_losses"]
+    assert parameters(built_from(text)) == parameters(ended.load().pipeline(2))
 
 
 def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from finished.programs import fold_losses
 from inputs import table
 from prefect_api import flow_runs
 from processes import environment, run_json
@@ -75,17 +74,6 @@ def test_its_best_estimator_is_the_exported_model(fitted) -> None:
     assert [type(step) for _, step in exported.steps] == [
         type(step) for _, step in fitted.best_estimator_.steps
     ]
-
-
-def test_a_trial_becomes_a_program_that_takes_a_file_of_the_rows(fitted, home, tmp_path) -> None:
-    X, y = rows()
-    X.assign(target=y).to_parquet(tmp_path / "rows.parquet")
-    study = fitted.study_name_
-    code = run_json("show", study, "--trial", "1", "--code", home=home)["code"]
-    assert "The study was given a DataFrame" in code
-    trial = run_json("trials", study, home=home)[1]
-    losses = fold_losses(code, tmp_path, tmp_path / "rows.parquet")
-    assert losses == trial["evaluation"]["fold_losses"]
 
 
 def test_results_have_scikit_learns_columns(fitted) -> None:

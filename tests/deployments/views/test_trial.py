@@ -34,7 +34,7 @@ TRIAL: dict[str, Any] = {
         }
     ],
     "constraints": [], "curve": None, "failure": None, "in_model": False,
-    "again": "prefect-tune show s --trial 4 --code",
+    "code": "prefect-tune show s --trial 4 --code",
     "output_bytes": 0, "show_output": "prefect-tune show s --trial 4 --output",
 }  # fmt: skip
 

@@ -99,3 +99,24 @@ def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
     prepared, options, is_raced
 ) -> None:
     assert prepared("train.csv", target="target", drop=["patient"], **options).plan.race is is_raced
+
+
+SPACE = """
+from prefect_tune import Space, Step
+from prefect_tune.tasks.catalogue.classification import GAUSSIAN_NB, K_NEAREST
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+space = Space("mine", (IMPUTE, ENCODE, Step("fit model", (GAUSSIAN_NB, K_NEAREST))))
+"""
+
+
+def test_a_users_file_may_change_in_its_comments_and_in_nothing_else(prepared, tmp_path) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one", "space": "mine.py:space"}
+    file = tmp_path / "mine.py"
+    file.write_text(SPACE)
+    prepared("train.csv", **given)
+    file.write_text(f'"""Two models."""\n{SPACE}# as in the paper\n')
+    assert prepared("train.csv", **given).name == "one"
+    file.write_text(f"{SPACE}\nseed = 1\n")
+    with pytest.raises(CannotContinue):
+        prepared("train.csv", **given)

@@ -69,12 +69,12 @@ def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
     assert failure["message"] == "ValueError: picky [about] new"
     assert "in fit" in failure["traceback"]
     assert failure["retry"] == "prefect-tune retry s --trial 0"
-    assert found["again"] == "prefect-tune show s --trial 0 --code"
+    assert found["code"] == "prefect-tune show s --trial 0 --code"
     assert [step["step"] for step in found["steps"]] == ["impute", "encode"]
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "elsewhere"))
     found, store = explained_trial(ended.store, "s", 0), f"--store {ended.folder}/home/store"
     assert found["failure"]["retry"] == f"prefect-tune retry s --trial 0 {store}"
-    assert found["again"] == f"prefect-tune show s --trial 0 --code {store}"
+    assert found["code"] == f"prefect-tune show s --trial 0 --code {store}"
 
 
 def test_other_stretches_of_a_configuration_are_listed(ended) -> None:

@@ -116,16 +116,6 @@ def test_an_ensemble_is_pickled_and_loaded() -> None:
     assert loaded.weights == [0.5, 0.5]
 
 
-def test_a_model_of_version_0_1_is_loaded() -> None:
-    models = [LogisticRegression().fit(X, Y), DecisionTreeClassifier().fit(X, Y)]
-    stored = ClassEnsemble.__new__(ClassEnsemble)
-    vars(stored).update(pipelines=models, weights=[0.75, 0.25])
-    loaded = pickle.loads(pickle.dumps(stored))
-    expected = ClassEnsemble.of_fitted(models, [0.75, 0.25])
-    np.testing.assert_array_equal(loaded.predict_proba(X), expected.predict_proba(X))
-    assert not hasattr(loaded, "pipelines")
-
-
 def test_members_that_disagree_on_classes_are_refused() -> None:
     members = [LogisticRegression().fit(X, Y), DecisionTreeClassifier().fit(X, Y == "yes")]
     with pytest.raises(ValueError, match=r"member 1 \(DecisionTreeClassifier\) predicts the cl"):

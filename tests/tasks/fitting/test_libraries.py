@@ -41,14 +41,14 @@ def test_repairs_of_ours_in_front_of_a_step_enter_by_their_text() -> None:
     "changed",
     ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"],
 )
-def test_the_digest_changes_with_the_text_of_the_module_and_of_what_it_imports(
+def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed
 ) -> None:
     before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
     text = own_code._text
 
     def edited(module: str) -> str:
-        return text(module) + ("\n# edited" if module == changed else "")
+        return text(module) + ("\nedited = 1" if module == changed else "")
 
     digest_of_own.cache_clear()
     monkeypatch.setattr(own_code, "_text", edited)

@@ -1,0 +1,74 @@
+"""The pipeline of a trial, unfitted, and the code that builds it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from prefect_tune.flows.results.explained import trial_numbered
+from prefect_tune.flows.results.space_as_run import space_as_run
+from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
+
+__all__ = ["built_pipeline", "pipeline_code"]
+
+
+def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
+    """Return the pipeline of a trial as it was built for its first fold.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        number: Number of the trial.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If there is no such trial in it, or its space is another one here.
+        StoreLost: If the study's data is lost.
+    """
+    plan = StudyPlan.from_stored(find_study(store, study))
+    trial = trial_numbered(store, study, number).document
+    query = Query.from_json(trial["query"], space_as_run(plan, study))
+    context = StudyContext(
+        study, plan.problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
+    )
+    evaluation: dict[str, Any] = trial["evaluation"] or {}
+    failure = trial["failure"]
+    return trial_pipeline(
+        context,
+        query,
+        failed_step=failure and (failure["step"] or ""),
+        best_epoch=evaluation.get("best_epoch"),
+    )
+
+
+def pipeline_code(
+    store: ArtifactStore, study: str, number: int, note: Callable[[str], None]
+) -> str:
+    """Return Python code that builds the pipeline of a trial, and fits it to `X` and `y`.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        number: Number of the trial.
+        note: Is told if steps have to run first.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If there is no such trial in it, its space is another one here, or an estimator
+            holds a value that no code is known for.
+        StoreLost: If the study's data is lost.
+    """
+    plan = StudyPlan.from_stored(find_study(store, study))
+    if not plan.use_cache:
+        note(f"study {study} cached nothing, so the steps before the model run once more")
+    built = built_pipeline(store, study, number)
+    is_users = bool(plan.problem.space_code)
+    heading = [
+        f"The pipeline of trial {number} of the study {study}, as built for its first fold.",
+        "",
+        "Fit it to rows X with the columns of the study, and their targets y.",
+    ]
+    return code_of(built, heading, plan.problem.space.partition(":")[0] if is_users else "")

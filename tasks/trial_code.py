@@ -1,0 +1,317 @@
+"""The pipeline of a trial, unfitted, and the Python code that builds it.
+
+What a step does depends on the data that reaches it: `max_features` of a tree follows the columns
+that the steps before it leave. The pipeline is that of the trial's first fold.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
+from operator import methodcaller
+from typing import Any, cast
+
+import numpy as np
+import sklearn
+from sklearn.compose import make_column_selector
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.pipeline import Pipeline
+
+from prefect_tune.optimizers.space.query import Query
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.fitting.iterative import model_in, rounds_after, training_of
+from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, recipe, step_seed
+from prefect_tune.tasks.path_run import PathRun, StepFailed
+from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.user_code import is_user_code
+
+__all__ = ["TrialPipeline", "code_of", "trial_pipeline"]
+
+_WIDTH = 96
+_ALIASES: Mapping[str, str] = {"numpy": "np"}
+_PASSES = "max_iter"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPipeline:
+    """The pipeline of a trial.
+
+    Attributes:
+        pipeline: The unfitted pipeline; a step's name is its name in the space.
+        weighted: Argument of `fit` that takes a weight for each row by the frequency of its class;
+            empty if rows are not weighted.
+        remarks: Sentences about what the pipeline does not show.
+    """
+
+    pipeline: Pipeline
+    weighted: str
+    remarks: tuple[str, ...]
+
+
+def trial_pipeline(
+    context: StudyContext,
+    query: Query,
+    *,
+    failed_step: str | None = None,
+    best_epoch: int | None = None,
+) -> TrialPipeline:
+    """Build the pipeline of a trial as it was built for the first fold.
+
+    If the store knows nothing of what reached the model, because the study cached nothing, the
+    steps before it run once more. A step that failed does not; the steps after it are built as if
+    it had returned its input.
+
+    Args:
+        context: The study.
+        query: The query of the trial.
+        failed_step: Name of the step that failed, empty if it is not known; None if none failed.
+        best_epoch: Epoch that the model was trained to; None for the last one.
+
+    Raises:
+        StoreLost: If the study's data is lost.
+    """
+    remarks, steps, weighted = [], [], ""
+    for name, how, seed in _recipes(context, query, failed_step):
+        estimator = build(how, seed)
+        training = training_of(how) if context.epochs else None
+        if training is not None and context.epochs:
+            epoch, model = best_epoch or query.epochs or context.epochs, model_in(estimator, how)
+            model.set_params(**training.settings)
+            if training.rounds:
+                total = int(getattr(model, training.rounds))
+                n_rounds = rounds_after(epoch, context.epochs, total)
+                model.set_params(**{training.rounds: n_rounds})
+            else:
+                model.set_params(**{_PASSES: epoch})
+                remarks.append(f"The study trained {name!r} pass by pass, {epoch} passes.")
+        if how.weights == "sample_weight":
+            weighted = f"{name}__{REPAIRED}__" if how.repairs else f"{name}__"
+            weighted += "sample_weight"
+        steps.append((name, estimator))
+    if failed_step:
+        remarks.append(f"The trial failed in {failed_step!r}; later steps are built for its input.")
+    return TrialPipeline(Pipeline(steps), weighted, tuple(remarks))
+
+
+def _recipes(
+    context: StudyContext, query: Query, failed_step: str | None
+) -> Iterator[tuple[str, Recipe, int]]:
+    """Yield name, recipe and seed of each step that does something, in the first fold."""
+    path_run = PathRun(context, query, folds=[0])
+    names = [step.name for step, _, _ in path_run.steps]
+    last = len(names) - 1
+    if failed_step is not None:
+        last = names.index(failed_step) if failed_step in names else 0
+    if path_run.node_at(0, last) is None:
+        path_run = PathRun(replace(context, use_cache=False), query, folds=[0])
+        with suppress(StepFailed):
+            for position in range(last):
+                path_run.run(position)
+    n_classes, is_balanced = len(path_run.dataset.classes), False
+    summary = MatrixSummary(0, 0, "frame")
+    for position, (step, algorithm, choice) in enumerate(path_run.steps):
+        is_balanced |= bool(algorithm.class_weights)
+        if algorithm.is_passthrough:
+            continue
+        node = path_run.node_at(0, position)
+        if node is not None and node.parent.summary is not None:
+            summary = node.summary or node.parent.summary
+            yield step.name, node.recipe, node.seed
+        else:
+            given = replace(summary, n_classes=n_classes)
+            seed = step_seed(context.problem.seed, step.name, 0)
+            yield step.name, recipe(algorithm, choice, given, balanced=is_balanced), seed
+
+
+def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
+    """Return Python code that builds the pipeline of a trial as `pipeline`, and fits it.
+
+    Args:
+        trial: The pipeline.
+        heading: First lines of its docstring.
+        user_file: The user's file that defines estimators, if there is one.
+
+    Raises:
+        BadInput: If an estimator holds a value that no code is known for.
+    """
+    writer = _Writer(user_file)
+    built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))
+    fit = "pipeline.fit(X, y)"
+    if trial.weighted:
+        weigh = writer.imported("sklearn.utils.class_weight", "compute_sample_weight")
+        weights = f'{{{_quoted(trial.weighted)}: {weigh}("balanced", y)}}'
+        fit = f"pipeline.fit(X, y, **{weights})"
+    lines = [*heading, *trial.remarks, f"Made with scikit-learn {sklearn.__version__}."]
+    about = "\n".join(lines).replace("\\", "\\\\").replace('"', "'")
+    return f'"""{about}\n"""\n\n{writer.imports()}\n\npipeline = {built}\n{fit}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A call, list, tuple or dict: items with their prefixes (`name=`, `key: `) in brackets."""
+
+    opening: str
+    items: tuple[tuple[str, "str | _Group"], ...]
+    closing: str
+
+
+class _Writer:
+    """Values as the code that makes them; notes what that imports.
+
+    Args:
+        user_file: The user's file that defines estimators; empty if there is none.
+    """
+
+    def __init__(self, user_file: str) -> None:
+        self._user_file, self._is_used = user_file, False
+        self._modules: dict[str, str] = {}
+        self._whole: set[str] = set()
+
+    def text(self, value: Any, form: str | None = None) -> str | _Group:
+        """Return the code of an estimator without what has its default, or of another value.
+
+        Args:
+            value: The value.
+            form: Form of output that an estimator around it asks for.
+
+        Raises:
+            BadInput: If none is known for it or for something in it.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and not np.isfinite(value):
+            return self.imported("numpy", "nan") if np.isnan(value) else f'float("{value}")'
+        if isinstance(value, str):
+            return _quoted(value)
+        if value is None or isinstance(value, bool | int | float):
+            return repr(value)
+        if type(value) in (list, tuple):
+            opening, closing = "[]" if isinstance(value, list) else "()"
+            closing = ",)" if isinstance(value, tuple) and len(value) == 1 else closing
+            return _Group(opening, tuple(("", self.text(v, form)) for v in value), closing)
+        if isinstance(value, dict):
+            keyed = ((f"{_one_line(self.text(k))}: ", self.text(v)) for k, v in value.items())
+            return _Group("{", tuple(keyed), "}")
+        return self._object(value, form)
+
+    def _object(self, value: Any, form: str | None) -> str | _Group:
+        if isinstance(value, methodcaller):
+            _, names = cast("tuple[Any, tuple[str, ...]]", value.__reduce__())
+            given = tuple(("", self.text(name)) for name in names)
+            return _Group(f"{self._name(methodcaller)}(", given, ")")
+        if isinstance(value, make_column_selector | BaseCrossValidator):
+            return self._call(value, vars(value), form)
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            own = getattr(value, "_sklearn_output_config", {}).get("transform")
+            made = self._call(value, _parameters(value), form or own)
+            ending = f").set_output(transform={_quoted(own)})" if own and own != form else ")"
+            return replace(made, closing=ending)
+        if callable(value) and hasattr(value, "__name__"):
+            return self._name(value)
+        raise BadInput(f"no code is known for {value!r}, which an estimator of the trial holds")
+
+    def imported(self, module: str, name: str) -> str:
+        """Import a name, and return how the code calls it."""
+        if is_user_code(module):
+            self._is_used = True
+            return f"users[{_quoted(name)}]"
+        if module in _ALIASES:
+            self._whole.add(module)
+            return f"{_ALIASES[module]}.{name}"
+        if self._modules.setdefault(name, module) == module:
+            return name
+        self._whole.add(module)  # another module has the name too
+        return f"{module}.{name}"
+
+    def imports(self) -> str:
+        """Return the lines that import all names so far."""
+        by_module: dict[str, list[str]] = {}
+        for name, module in sorted(self._modules.items()):
+            by_module.setdefault(module, []).append(name)
+        lines = [
+            f"import {m} as {_ALIASES[m]}" if m in _ALIASES else f"import {m}"
+            for m in sorted(self._whole)
+        ]
+        for module, names in sorted(by_module.items()):
+            line = f"from {module} import {', '.join(names)}"
+            listed = "".join(f"    {name},\n" for name in names)
+            lines.append(line if len(line) <= _WIDTH else f"from {module} import (\n{listed})")
+        if self._is_used:
+            path = _quoted(self._user_file)
+            lines = ["import runpy", *lines, "", f"users = runpy.run_path({path})"]
+        return "\n".join(lines)
+
+    def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> _Group:
+        """Return the call of a constructor, with the arguments that differ from their defaults."""
+        accepted = signature(type(value)).parameters
+        order = {name: position for position, name in enumerate(accepted)}
+        items = []
+        for name in sorted(values, key=lambda name: order.get(name, len(order))):
+            known = accepted.get(name)
+            default = None if known is None else known.default
+            if not _is_same(values[name], default):
+                is_first = default is Parameter.empty and known is not None
+                is_first &= known is not None and known.kind is Parameter.POSITIONAL_OR_KEYWORD
+                items.append(("" if is_first else f"{name}=", self.text(values[name], form)))
+        return _Group(f"{self._name(type(value))}(", tuple(items), ")")
+
+    def _name(self, value: Any) -> str:
+        """Import a class or function by the shortest name of its module that has it.
+
+        Raises:
+            BadInput: If it cannot be imported.
+        """
+        module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
+        parts = ["numpy"] if isinstance(value, np.ufunc) else module.split(".")
+        for n_parts in range(1, len(parts) + 1):
+            candidate = ".".join(parts[:n_parts])
+            with suppress(ImportError):
+                if getattr(importlib.import_module(candidate), name, None) is value:
+                    return self.imported(candidate, name)
+        raise BadInput(f"{name or value!r} cannot be imported from {module or 'any module'}")
+
+
+def _parameters(estimator: Any) -> Mapping[str, Any]:
+    try:
+        values: Mapping[str, Any] = estimator.get_params(deep=False)
+    except TypeError:  # the library's `get_params` takes no argument
+        values = estimator.get_params()
+    return values
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    if value is default:
+        return True
+    if type(value) is not type(default) or default is Parameter.empty:
+        return False
+    if isinstance(value, float) and np.isnan(value):
+        return bool(np.isnan(default))
+    return isinstance(value, bool | int | float | str | tuple) and bool(value == default)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as Python writes it, in double quotes if it has none."""
+    written = repr(text)
+    return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written else written
+
+
+def _one_line(text: str | _Group) -> str:
+    if isinstance(text, str):
+        return text
+    items = ", ".join(f"{prefix}{_one_line(item)}" for prefix, item in text.items)
+    return f"{text.opening}{items}{text.closing}"
+
+
+def _laid_out(text: str | _Group, indent: int = 0, before: int = 0) -> str:
+    """Return code in lines that fit; `before` counts the characters before it on its line."""
+    line = _one_line(text)
+    if isinstance(text, str) or indent + before + len(line) < _WIDTH or not text.items:
+        return line
+    space = " " * (indent + 4)
+    inner = [
+        f"{space}{prefix}{_laid_out(item, indent + 4, len(prefix))},\n"
+        for prefix, item in text.items
+    ]
+    return f"{text.opening}\n{''.join(inner)}{' ' * indent}{text.closing.lstrip(',')}"

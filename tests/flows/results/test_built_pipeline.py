@@ -1,0 +1,195 @@
+"""The pipeline of a trial, as an object and as code, is what the trial fitted in its first fold."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finished.programs import built_from, parameters
+from finished.searched import Searched, searched
+from inputs import table, write_meds, write_table
+
+from prefect_tune import load_study
+from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
+from prefect_tune.flows.study.lookup import list_trials
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.problem import Problem
+
+Parameters = dict[str, Any]
+
+MINE = """
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue.classification import K_NEAREST
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+class Power(TransformerMixin, BaseEstimator):
+    def __init__(self, exponent=0.5):
+        self.exponent = exponent
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.sign(X) * np.abs(X) ** self.exponent
+
+
+def seeded(id, estimator, weights="none", **fixed):
+    flags = Flags(stochastic=True, weights=weights)
+    return Algorithm(id=id, estimator=estimator, fixed=fixed, flags=flags)
+
+
+bend = Step("bend", (Algorithm(id="power", estimator=Power, fixed={"exponent": 0.7}),))
+space = Space("mine", (IMPUTE, ENCODE, bend, Step("fit model", (K_NEAREST,))))
+models = (
+    seeded("sgd", "sklearn.linear_model.SGDClassifier", "class_weight", loss="log_loss"),
+    seeded("trees", "sklearn.ensemble.GradientBoostingClassifier", "sample_weight", max_depth=2),
+)
+iterative = Space("mine", (IMPUTE, ENCODE, BALANCE, Step("fit model", models)))
+"""
+
+
+def on_table(folder: Path, space: str, **more: Any) -> Parameters:
+    (folder / "mine.py").write_text(MINE)
+    data = {"data": str(write_table(folder)), "target": "target", "folds": 2, "trials": 3}
+    return {**data, "space": space, "seed": 3, **more}
+
+
+def on_events(folder: Path) -> Parameters:
+    write_meds(folder / "meds")
+    data = {"data": str(folder / "meds"), "labels": "labels/task"}
+    return {**data, "space": "healthcare", "trials": 2}
+
+
+STUDIES: dict[str, Callable[[Path], Parameters]] = {
+    "flash": lambda folder: on_table(folder, "flash", trials=5),
+    "modern": lambda folder: on_table(folder, "modern"),
+    "own code": lambda folder: on_table(folder, "mine.py:space"),
+    "subsets": lambda folder: on_table(
+        folder, "small", method="hyperband", option={"fidelity": "folds"}
+    ),
+    "events": on_events,
+}
+
+
+def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Parameters of the estimators that the cache has of a trial's first fold, by step."""
+    steps = [step for step in trial["evaluation"]["steps"] if step["fold"] == 0]
+    entries = found.store.index.entries([step["key"] for step in steps])
+    return {
+        step["step"]: parameters(found.store.read(entries[step["key"]], ["estimator"])["estimator"])
+        for step in steps
+    }
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_it_is_what_the_first_fold_was_fitted_with(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
+    loaded = load_study("s", str(tmp_path / "store"))
+    for trial in list_trials(found.store, "s"):
+        assert trial["failure"] is None
+        pipeline = loaded.pipeline(trial["number"])
+        fitted = fitted_in_first_fold(found, trial)
+        assert list(dict(pipeline.steps)) == list(fitted)
+        for name, estimator in pipeline.steps:
+            as_built = parameters(estimator)
+            expected = fitted[name]
+            for argument in set(as_built) & set(expected):
+                if argument.endswith("class_weight"):  # the fitted one has it in figures
+                    as_built[argument] = expected[argument]
+            assert as_built == expected
+        code = pipeline_code(found.store, "s", trial["number"], pytest.fail)
+        assert parameters(built_from(code)) == parameters(pipeline), code
+
+
+def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
+    found = searched(tmp_path, fit=False, **given)
+    models = set()
+    for trial in list_trials(found.store, "s"):
+        best, built = (
+            trial["evaluation"]["best_epoch"],
+            built_pipeline(found.store, "s", trial["number"]),
+        )
+        model = built.pipeline["fit model"]
+        models.add(type(model).__name__)
+        if "n_estimators" in model.get_params():
+            assert model.n_estimators == 10 * best
+        else:
+            assert model.max_iter == best
+            assert f"{best} passes" in built.remarks[0]
+    assert len(models) == 2
+
+
+def test_its_code_runs_and_weighs_rows_as_the_study_did(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = on_table(tmp_path, "mine.py:iterative", trials=4)
+    found = searched(tmp_path, fit=False, **given)
+    frame = table()
+    X, y = frame.drop(columns="target"), frame["target"]
+    X = X.astype({name: "category" for name in X if X[name].dtype == object})
+    weighted = set()
+    for number in range(4):
+        built = built_pipeline(found.store, "s", number)
+        (tmp_path / "code.py").write_text(pipeline_code(found.store, "s", number, pytest.fail))
+        fitted = runpy.run_path("code.py", {"X": X, "y": y})["pipeline"]
+        assert (fitted.predict(X) == y).mean() > 0.7
+        model, weights = built.pipeline["fit model"], built.weighted
+        weighted.add((type(model).__name__, weights or model.get_params().get("class_weight")))
+    assert weighted >= {
+        ("SGDClassifier", "balanced"), ("GradientBoostingClassifier", "fit model__sample_weight"),
+    }  # fmt: skip
+
+
+def test_a_study_that_cached_nothing_runs_the_steps_before_the_model_once_more(
+    tmp_path: Path,
+) -> None:
+    given, notes = on_table(tmp_path, "flash", trials=2), list[str]()
+    kept = searched(tmp_path / "kept", fit=False, **given)
+    nothing = searched(tmp_path / "nothing", fit=False, **given, no_cache=True)
+    for number in range(2):
+        expected = pipeline_code(kept.store, "s", number, pytest.fail)
+        assert pipeline_code(nothing.store, "s", number, notes.append) == expected
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize("no_cache", [False, True])
+def test_a_step_that_failed_does_not_run_once_more(
+    tmp_path: Path, monkeypatch, no_cache: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = on_table(tmp_path, "mine.py:space", trials=1, no_cache=no_cache)
+    ran = tmp_path / "ran"
+    fails = f"open({str(ran)!r}, 'a').write('x')\n        raise MemoryError"
+    (tmp_path / "mine.py").write_text(
+        MINE.replace("return np.sign(X)", f"{fails}\n        np.sign(X)")
+    )
+    found = searched(tmp_path, fit=False, **given)
+    before = ran.read_text()
+    code = pipeline_code(found.store, "s", 0, lambda _: None)
+    assert ran.read_text() == before
+    assert "failed in 'bend'" in code
+    assert list(dict(built_from(code).steps)) == ["impute", "encode", "bend", "fit model"]
+
+
+def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkeypatch) -> None:
+    found = searched(tmp_path, fit=False, **on_table(tmp_path, "small", trials=2))
+    with pytest.raises(BadInput) as refused:
+        built_pipeline(found.store, "s", 7)
+    assert (refused.value.option, refused.value.value) == ("trial", 7)
+    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
+    monkeypatch.setattr(
+        "prefect_tune.tasks.catalogue.spaces.missing_libraries", lambda _: ("catboost",)
+    )
+    with pytest.raises(BadInput, match="without catboost"):
+        built_pipeline(found.store, "s", 0)
