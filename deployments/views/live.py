@@ -71,7 +71,7 @@ class _JsonLines(_Silent):
 
     def warn(self, text: str) -> None:
         """One line."""
-        click.echo(json.dumps({"warning": text}, separators=(",", ":")))
+        echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """One line."""

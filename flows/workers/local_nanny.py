@@ -149,7 +149,7 @@ class LocalNanny(distributed.Nanny):
 
     async def _on_worker_exit(self, exitcode: int) -> None:
         """Start a worker again, once the nanny itself has started: Dask does not before."""
-        while self.status == Status.init:
+        while self.status == Status.init:  # noqa: ASYNC110 - Dask has no event for it
             await asyncio.sleep(_TICK_SECONDS)
         await super()._on_worker_exit(exitcode)
 

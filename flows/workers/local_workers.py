@@ -68,6 +68,7 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
         BadInput: If there can be no folder for temporary files.
         NoWorkers: If a worker could not be started for long.
     """
+    import distributed  # noqa: PLC0415 - heavy
     from dask.system import CPU_COUNT  # noqa: PLC0415 - of what this process may use
 
     from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415 - heavy

@@ -69,7 +69,7 @@ class Folder:
             sleep(AWAY_SECONDS)
             try:
                 self.bring_back()
-            except BaseException as error:  # noqa: BLE001 - raised by the test
+            except BaseException as error:
                 errors.append(error)
 
         back = threading.Thread(target=bring_back)

@@ -62,7 +62,7 @@ def test_the_drivers_error_counts_behind_that_of_sqlalchemy(tmp_path) -> None:
     assert cause_of(caught.value) == Cause.AWAY
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An answer of an object store, as the clients of its kinds describe it."""
 
     def __init__(self, **about: object) -> None:
@@ -81,10 +81,9 @@ class Refusal(Exception):
     ],
 )
 def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) -> None:
-    refusal = Refusal(**about)
+    refusal = RefusalError(**about)
     assert cause_of(refusal) == Cause.FULL
-    try:
-        raise OSError(errno.EIO, "refused") from refusal
-    except OSError as error:
-        assert cause_of(error) == Cause.FULL
-    assert cause_of(Refusal(status=503, code="SlowDown")) is None
+    wrapped = OSError(errno.EIO, "refused")
+    wrapped.__cause__ = refusal
+    assert cause_of(wrapped) == Cause.FULL
+    assert cause_of(RefusalError(status=503, code="SlowDown")) is None
