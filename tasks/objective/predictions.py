@@ -246,7 +246,7 @@ class _Answer:
 
     def _check_index(self, method: str, returned: Any) -> None:
         """Raise if pandas rows came back in another order than they were given."""
-        index = getattr(returned, "index", None)
+        index: Any = getattr(returned, "index", None)
         if not hasattr(index, "equals"):  # a list has a method of that name
             return
         given = np.arange(self.n).tolist() if self.index is None else self.index.tolist()
@@ -327,7 +327,8 @@ def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
     if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values.astype(object).filled(None))
+        masked: Any = values.astype(object)
+        return np.asarray(masked.filled(None))
     return np.asarray(values)
 
 
