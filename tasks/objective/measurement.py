@@ -91,7 +91,7 @@ def measure_quantity(quantity: Quantity, held_out: HeldOut) -> float:
     returned = measure(pipeline, held_out.X, labels)
     value = returned if np.size(returned) != 1 else np.asarray(returned).item()
     is_number = isinstance(value, Number) and not isinstance(value, complex)
-    if not is_number or not np.isfinite(found := float(value)):  # type: ignore[arg-type]
+    if not is_number or not np.isfinite(found := float(value)):
         raise ValueError(f"{quantity.name} returned {value!r}; it must return a finite number")
     return found
 

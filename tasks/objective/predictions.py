@@ -169,7 +169,7 @@ class _Answer:
 
     def __init__(self, model: Any, X: Any, classes: NDArray[Any], name: str) -> None:
         self.model, self.classes, self.n = model, np.asarray(classes), _n_rows(X)
-        self.index = X.index if hasattr(getattr(X, "index", None), "equals") else None
+        self.index: Any = X.index if hasattr(getattr(X, "index", None), "equals") else None
         self.name = name or _class_name(model)
 
     def labels(self, returned: Any) -> NDArray[Any]:
@@ -249,7 +249,7 @@ class _Answer:
         index = getattr(returned, "index", None)
         if not hasattr(index, "equals"):  # a list has a method of that name
             return
-        given = np.arange(self.n).tolist() if self.index is None else self.index.tolist()
+        given = list(range(self.n)) if self.index is None else self.index.tolist()
         order = index.tolist()
         if order != given and set(order) == set(given):
             raise self.invalid(f"{method} returned the rows in another order than it was given")
@@ -327,7 +327,7 @@ def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
     if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values.astype(object).filled(None))
+        return np.asarray(np.ma.filled(values.astype(object), None))
     return np.asarray(values)
 
 

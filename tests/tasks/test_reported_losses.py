@@ -7,13 +7,13 @@ come from scikit-learn's functions alone.
 from dataclasses import replace
 from functools import cache
 
-import hostile_models
 import numpy as np
 import pandas as pd
 import pytest
+from answer_worlds import hostile_models
+from answer_worlds.sklearn_losses import Judged, sklearn_loss
 from inputs import write_table
 from sklearn.metrics import get_scorer_names
-from sklearn_losses import Judged, sklearn_loss
 from studies import context_of, outcome, problem_of, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
