@@ -70,5 +70,7 @@ def _is_failure(error: Exception) -> bool:
     from prefect_tune.storage.database import StoreLost
     from prefect_tune.storage.lease import LeaseLost
     from prefect_tune.tasks.final_model import RefitFailed
+    from prefect_tune.tasks.objective.predictions import InvalidPredictions
 
-    return isinstance(error, StudyFailed | RefitFailed | ServerFailed | StoreLost | LeaseLost)
+    failures = StudyFailed | RefitFailed | InvalidPredictions | ServerFailed | StoreLost | LeaseLost
+    return isinstance(error, failures)
