@@ -14,6 +14,7 @@ from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -97,15 +98,17 @@ def _model(
 
 def _is_balanced(document: Mapping[str, Any], space: Space) -> bool:
     """Return whether a configuration weights classes in training, so that all count alike."""
-    configuration = Configuration.from_json(document, space)
-    pipeline = space.pipeline(configuration.path)
+    try:
+        pipeline = space.pipeline(Configuration.from_json(document, space).path)
+    except (UnknownName, ValueError):  # the space has changed since
+        return False
     step, model = pipeline[-1]
     chosen = document.get(step.name, {}).get("hyperparameters", {})
     if any(algorithm.class_weights for _, algorithm in pipeline) and model.flags.weights != "none":
         return True
     return any(
-        name.rsplit(".", 1)[-1] == "class_weight" and v
-        for name, v in {**model.fixed, **chosen}.items()
+        name.rsplit(".", 1)[-1] == "class_weight" and str(value).startswith("balanced")
+        for name, value in {**model.fixed, **chosen}.items()
     )
 
 
