@@ -241,7 +241,10 @@ class Node:
 
     def _recorded(self) -> Predictions:
         parts = self.fold.store.records.get(self.record)
-        return Predictions(parts["label"], parts.get("score"))
+        predictions = Predictions(parts["label"], parts.get("score"))
+        if not predictions.belong_to(len(self.fold.held_out), len(self.fold.dataset.classes)):
+            raise RecordDamaged(f"record {self.record} holds no predictions of the held-out rows")
+        return predictions
 
     def _record(self, predictions: Predictions) -> None:
         """Keep a model's predictions of the held-out rows."""

@@ -70,6 +70,7 @@ def _is_failure(error: Exception) -> bool:
     from prefect_tune.storage.lease import LeaseLost
     from prefect_tune.storage.lost import ProcessExhausted, StoreLost
     from prefect_tune.tasks.final_model import RefitFailed
+    from prefect_tune.tasks.objective.predictions import InvalidPredictions
 
-    lost = StoreLost | LeaseLost | ProcessExhausted
-    return isinstance(error, StudyFailed | RefitFailed | ServerFailed | lost)
+    failures = StudyFailed | RefitFailed | InvalidPredictions | ServerFailed
+    return isinstance(error, failures | StoreLost | LeaseLost | ProcessExhausted)

@@ -14,6 +14,9 @@ from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
@@ -50,7 +53,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     return {
         "study": study,
         "written_by": f"prefect-tune {version('prefect-tune')}",
-        "model": _model(exported, summary, trials),
+        "model": _model(exported, summary, trials, plan.problem.find_space()),
         "target": {
             "name": plan.source.target,
             "kind": dataset.target,
@@ -76,19 +79,39 @@ def _trials(store: ArtifactStore, exported: Exported) -> dict[int, TrialDocument
 
 
 def _model(
-    exported: Exported, summary: Mapping[str, Any], trials: Mapping[int, TrialDocument]
+    exported: Exported,
+    summary: Mapping[str, Any],
+    trials: Mapping[int, TrialDocument],
+    space: Space,
 ) -> dict[str, Any]:
     members = [
         {
             **member,
             "loss": trials[member["trial"]].loss,
             "configuration": dict(trials[member["trial"]].configuration),
+            "balanced": _is_balanced(trials[member["trial"]].configuration, space),
         }
         for member in exported.about["members"]
     ]
     ensemble = summary["ensemble"]
     kind = ensemble["kind"] if ensemble and len(members) > 1 else "single"
     return {"kind": kind, "class": type(exported.model).__name__, "members": members}
+
+
+def _is_balanced(document: Mapping[str, Any], space: Space) -> bool:
+    """Return whether a configuration weights classes in training, so that all count alike."""
+    try:
+        pipeline = space.pipeline(Configuration.from_json(document, space).path)
+    except (UnknownName, ValueError):  # the space has changed since
+        return False
+    step, model = pipeline[-1]
+    chosen = document.get(step.name, {}).get("hyperparameters", {})
+    if any(algorithm.class_weights for _, algorithm in pipeline) and model.flags.weights != "none":
+        return True
+    return any(
+        name.rsplit(".", 1)[-1] == "class_weight" and str(value).startswith("balanced")
+        for name, value in {**model.fixed, **chosen}.items()
+    )
 
 
 def _data(plan: StudyPlan, dataset: Dataset, split: Split) -> dict[str, Any]:

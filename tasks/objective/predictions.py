@@ -55,6 +55,23 @@ class Predictions:
     label: NDArray[Any]
     score: Array | None = None
 
+    def belong_to(self, n_rows: int, n_classes: int) -> bool:
+        """Return whether each row has one label and its scores.
+
+        Predictions that were stored before this module checked them may not.
+
+        Args:
+            n_rows: Rows that were predicted.
+            n_classes: Number of classes; 0 if numbers are predicted.
+        """
+        is_label = np.isfinite(self.label) & (self.label >= 0) & (self.label < n_classes)
+        is_right = is_label if n_classes else np.isfinite(self.label)
+        if self.label.shape != (n_rows,) or not is_right.all():
+            return False
+        if self.score is None or not n_rows:
+            return True
+        return self.score.shape == (n_rows, n_classes) and bool(np.isfinite(self.score).all())
+
     @property
     def are_probabilities(self) -> bool:
         """Whether the scores are probabilities."""
@@ -169,7 +186,8 @@ class _Answer:
 
     def __init__(self, model: Any, X: Any, classes: NDArray[Any], name: str) -> None:
         self.model, self.classes, self.n = model, np.asarray(classes), _n_rows(X)
-        self.index = X.index if hasattr(getattr(X, "index", None), "equals") else None
+        has_index = hasattr(getattr(X, "index", None), "equals")
+        self.row_names: list[Any] = X.index.tolist() if has_index else list(range(self.n))
         self.name = name or _class_name(model)
 
     def labels(self, returned: Any) -> NDArray[Any]:
@@ -249,9 +267,8 @@ class _Answer:
         index: Any = getattr(returned, "index", None)
         if not hasattr(index, "equals"):  # a list has a method of that name
             return
-        given = np.arange(self.n).tolist() if self.index is None else self.index.tolist()
         order = index.tolist()
-        if order != given and set(order) == set(given):
+        if order != self.row_names and set(order) == set(self.row_names):
             raise self.invalid(f"{method} returned the rows in another order than it was given")
 
     def _numbers(self, method: str, values: NDArray[Any]) -> Array:
@@ -327,8 +344,7 @@ def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
     if isinstance(values, np.ma.MaskedArray):
-        masked: Any = values.astype(object)
-        return np.asarray(masked.filled(None))
+        return np.asarray(np.ma.filled(values.astype(object), None))
     return np.asarray(values)
 
 

@@ -5,15 +5,14 @@ come from scikit-learn's functions alone.
 """
 
 from dataclasses import replace
-from functools import cache
 
-import hostile_models
 import numpy as np
 import pandas as pd
 import pytest
+from answer_worlds.own_studies import LABELS, own_context, own_outcome, rows, table_text
+from answer_worlds.sklearn_losses import Judged, sklearn_loss
 from inputs import write_table
 from sklearn.metrics import get_scorer_names
-from sklearn_losses import Judged, sklearn_loss
 from studies import context_of, outcome, problem_of, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
@@ -29,11 +28,9 @@ from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
-from prefect_tune.tasks.user_space import load_user_space
 
 CLASS_METRICS = ("error", "auroc", *OF_CLASSES)
 NUMBER_METRICS = sorted(OF_NUMBERS.intersection(get_scorer_names()))
-LABELS = {"classes": {2: np.array([False, True]), 3: np.array(["hi", "lo", "mid"])}}
 
 
 def unique_models():
@@ -44,17 +41,6 @@ def unique_models():
             key = (space.target, algorithm.import_path, str(dict(algorithm.fixed)))
             found.setdefault(key, (space.target, algorithm))
     return [pytest.param(*pair, id=f"{pair[1].id}-{key[1]}") for key, pair in found.items()]
-
-
-def rows(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """A matrix that no model refuses, and what each row is."""
-    rng = np.random.default_rng(n_classes)
-    X = np.abs(rng.normal(size=(120, 4)))
-    signal = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 120)
-    if not n_classes:
-        return X, signal - signal.min() + 0.1
-    borders = np.quantile(signal, np.arange(1, n_classes) / n_classes)
-    return X, np.digitize(signal, borders)
 
 
 def check_all(y: np.ndarray, predictions: Predictions, n_classes: int) -> None:
@@ -74,7 +60,7 @@ def check_all(y: np.ndarray, predictions: Predictions, n_classes: int) -> None:
 
 @pytest.mark.parametrize(("target", "algorithm"), unique_models())
 def test_every_metric_of_a_model_of_the_catalogue_is_scikit_learns(target, algorithm) -> None:
-    for n_classes, labels in LABELS["classes"].items() if target == "classes" else [(0, None)]:
+    for n_classes, labels in LABELS.items() if target == "classes" else [(0, None)]:
         X, y = rows(n_classes)
         is_frame = algorithm.flags.few_categories or "boosting" in algorithm.import_path
         matrix = pd.DataFrame(X, columns=list("abcd")) if is_frame else X
@@ -84,26 +70,6 @@ def test_every_metric_of_a_model_of_the_catalogue_is_scikit_learns(target, algor
         how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
         _, predictions = fit_model(how, 0, FoldData(train, held_out, given, classes))
         check_all(y[80:], predictions, n_classes)
-
-
-@cache
-def table_text(n_classes: int) -> str:
-    X, y = rows(n_classes)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    return frame.assign(y=LABELS["classes"][n_classes][y] if n_classes else y).to_csv(index=False)
-
-
-def own_context(folder, model: str, n_classes: int, metric: str):
-    """A study of one model of `hostile_models`."""
-    data = folder / "own.csv"
-    data.write_text(table_text(n_classes))
-    target = "classes" if n_classes else "numbers"
-    text, argument = hostile_models.space_text(model, target), "own.py:space"
-    space = load_user_space(text, argument)
-    plain = context_of(folder)
-    source = Source(str(data), target="y", predicts=target)
-    problem = problem_of(source, store_of(plain), space, space=argument, space_code=text)
-    return replace(plain, problem=replace(problem, metric=metric))
 
 
 def written(context, evaluation: Evaluation):
@@ -124,11 +90,6 @@ def check_written(context, evaluation: Evaluation) -> None:
     ]
     assert evaluation.loss == pytest.approx(np.mean(expected))
     check_all(*folds[0], n_classes)
-
-
-def own_outcome(context):
-    space = context.problem.find_space()
-    return outcome(context, Query(sample_configuration(space, np.random.default_rng(0))))
 
 
 HARMLESS = ("Column", "ListOfLabels", "SeriesOfLabels", "FrameOfLabels", "ObjectLabels",
@@ -222,3 +183,15 @@ def test_a_trial_of_any_model_reports_scikit_learns_loss(tmp_path, space, model,
         )
         return
     check_written(context, found)
+
+
+def test_predictions_of_another_shape_that_an_older_version_stored_are_made_again(tmp_path) -> None:
+    context = own_context(tmp_path, "Column", 3, "error")
+    first = own_outcome(context)
+    records = store_of(context).records
+    for key in first.predictions:
+        parts = records.get(predictions_record(key))
+        records.put(predictions_record(key), {**parts, "label": parts["label"][:, None]})
+    again = own_outcome(context)
+    assert all(step.hit for step in again.steps)
+    assert again.fold_losses == first.fold_losses

@@ -188,3 +188,11 @@ def test_no_word_of_the_command_ends_its_block() -> None:
     assert blocks[0].count("\n") == 1
     assert "<script>" in blocks[0]
     assert not any(token.type == "html_block" for token in tokens)
+
+
+def test_probabilities_of_balanced_classes_are_said_to_be_none_of_these_rows() -> None:
+    member = FACTS["model"]["members"][0]
+    members = [{**member, "balanced": True}, {**member, "trial": 9, "balanced": False}]
+    limits = card(model={"members": members}).split("## Limits")[1]
+    assert "balance in training (trial 4)" in limits
+    assert "balance in training" not in card()

@@ -2,10 +2,10 @@
 
 import re
 
-import hostile_models as models
 import numpy as np
 import pandas as pd
 import pytest
+from answer_worlds import hostile_models as models
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.pipeline import make_pipeline
