@@ -30,8 +30,8 @@ FACTS: dict[str, Any] = {
     "losses": {
         "metric": "r2", "unit": "1 - r2", "guessing": 1.0, "best_trial": 4, "cross_validated": 0.2,
         "held_out": None, "test": 0.25, "test_score": {"type": "r2", "value": 0.75},
-        "single_best_test": 0.25, "fidelity": "", "test_undefined": None, "test_error": None,
-        "by_class": [],
+        "single_best_test": 0.25, "fidelity": "", "test_undefined": None,
+        "test_error": None, "by_class": [],
         "by_quarter": [
             {"from": 1.0, "to": 2.0, "rows": 5, "mean_absolute_error": 0.5, "mean_error": 0.25}
         ],
