@@ -1,6 +1,7 @@
 """What the processes of workers print, by Python, by C libraries and by child processes."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,14 +30,16 @@ def print_by_all_ways():
     subprocess.run(["sh", "-c", "echo child; echo error of child >&2"])
     os.write(1, b"descriptor\\n")
 """
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""That of most users: Python and C hold back what they print."""
 ALL = ("python", "python, without end", "c, without end", "child", "error of child", "descriptor")
 
 
-def run(code: str, folder: Path, **options: object) -> "subprocess.CompletedProcess[str]":
+def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """A process that prints as a worker does."""
     command = [sys.executable, "-c", PREPARED + code, str(folder)]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=240, **options
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=240
     )
 
 
@@ -65,6 +68,18 @@ libc.puts(b"c after")
     assert (before, c_before, after, c_after) == ("before", "c before", "after", "c after")
     assert taken == str(sorted(["", *ALL]))
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_printed_last_is_in_the_file_of_its_trial(tmp_path) -> None:
+    code = """
+for number in range(100):
+    with trial_captured(worker, "t") as taken:
+        os.write(1, b"%d" % (number % 10) * 60_000)
+    assert len(taken[0].data) == 60_000, number
+    assert set(taken[0].data.decode()) == {str(number % 10)}
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_was_printed_is_left_when_the_process_is_killed(tmp_path) -> None:
@@ -144,7 +159,7 @@ Path(folder, "taken").write_bytes(taken[0].data)
     script = tmp_path / "script.py"
     script.write_text(PREPARED + code)
     command = f"{sys.executable} {script} {tmp_path} {closed}"
-    subprocess.run(["sh", "-c", command], check=True, timeout=240)
+    subprocess.run(["sh", "-c", command], env=ENVIRONMENT, check=True, timeout=240)
     assert (tmp_path / "taken").read_text() == "python\nc\ndescriptor\n"
 
 
