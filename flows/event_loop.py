@@ -33,7 +33,7 @@ def flow_apart(
     """Make functions flows of that name that may be called where an event loop runs."""
 
     def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
-        return FlowApart(function, name=name, persist_result=False)
+        return FlowApart(function, name=name, persist_result=False, log_prints=False)
 
     return made
 
@@ -86,6 +86,10 @@ class _Interruptible:
     def note(self, text: str) -> None:
         """Hand on."""
         self._observer.note(text)
+
+    def warn(self, text: str) -> None:
+        """Hand on."""
+        self._observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Hand on."""

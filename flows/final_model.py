@@ -1,39 +1,43 @@
-"""The final model of a study: what the search has chosen, fitted on all training rows."""
+"""The final model of a study: what the search has chosen, fitted on all training rows and stored.
+
+Only then it is scored on the test rows.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from prefect_tune.flows.lost_predictions import restore_predictions
 from prefect_tune.flows.progress import Observer
-from prefect_tune.flows.refitting import refit_model
+from prefect_tune.flows.refitting import member_of, refit_model, score_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.finalists import ends_in_one
+from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.final_model import RefitFailed
-from prefect_tune.tasks.refit import Refitted
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["fit_final_model"]
 
-_MOST_OTHERS = 3
-"""Of the next best trials, how many are tried where the best cannot be fitted in time."""
-
 
 def fit_final_model(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
-    """Fit the incumbent or an ensemble, unless that is what the study's model already is.
+    """Fit and store the incumbent or an ensemble, then score it; skip what is done already.
 
-    Where that cannot be fitted on all training rows within limits, the next best trial is taken.
+    If that cannot be refitted, kept and read back, the next best trial is used (see `next_best`).
+    No choice depends on the test rows: whatever goes wrong there leaves the stored model in place.
 
     Args:
         study: A study whose search has ended.
@@ -42,42 +46,71 @@ def fit_final_model(
         observer: Follows the study.
 
     Raises:
-        StudyFailed: If there is no incumbent.
-        RefitFailed: If no trial of the best ones can be fitted on all training rows; names one.
+        StudyFailed: If nothing was evaluated, or no trial can be refitted.
+        StoreLost: If the store cannot go on.
     """
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
     choice = _choice(study, incumbent, restore)
     if _is_replaced(study, choice):
+        if not _is_scored(study):
+            _score(study, running, context, observer)
         return
     if _is_fitted(study, choice, incumbent):
         study.set_result(ensemble=choice.ensemble)
+        if not _is_scored(study):
+            _score(study, running, context, observer)
         return
     for text in _notes(study, choice):
         observer.note(text)
-    fitted, refitted, seconds = _fitted(study, running, context, choice, observer)
-    best = fitted.single_best(incumbent)
+    fitted, seconds, failures = _fitted(study, running, context, choice, observer)
     study.set_result(
         members=fitted.members,
-        single_best=best.number,
+        single_best=fitted.single_best(incumbent).number,
         ensemble=fitted.ensemble,
-        test_loss=refitted.test_loss,
-        single_best_test_loss=refitted.single_best_test_loss,
         refit_seconds=seconds,
-        instead_of=None if fitted == choice else _attempt(study, choice),
+        instead_of={**_attempt(study, choice), "failures": failures} if failures else None,
+        is_scored=False,
+        **_NOT_TESTED,
     )
-    tested = _tested(study.plan.metric, refitted, best if fitted.is_ensemble else None)
-    observer.note(f"final model saved{tested} (fitted in {format_seconds(seconds)})")
+    observer.note(f"final model saved (fitted in {format_seconds(seconds)})")
+    _score(study, running, context, observer)
 
 
-def _tested(metric: str, refitted: Refitted, alone: Trial | None) -> str:
-    """Return the losses on the test rows, of a trial alone too; empty without such rows."""
-    if refitted.test_loss is None:
-        return ""
-    text = f"; {loss_name(metric)} on the test rows {refitted.test_loss:.4g}"
-    if alone is None:
-        return text
-    return f"{text}, trial {alone.number} alone {refitted.single_best_test_loss:.4g}"
+_NOT_TESTED = {
+    "test_loss": None,
+    "test_loss_undefined": None,
+    "single_best_test_loss": None,
+    "single_best_test_loss_undefined": None,
+}
+
+
+def _is_scored(study: Study) -> bool:
+    """Return whether the stored model was scored; earlier versions scored before they stored."""
+    return bool(study.result.get("is_scored", True))
+
+
+def _score(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
+    """Score the stored model on the test rows, and the best trial alone beside an ensemble."""
+    members, number = study.result["members"], study.result["single_best"]
+    model = alone = score_model(running, context)
+    is_compared = [member["trial"] for member in members] != [number]
+    if is_compared and (model.loss is not None or model.undefined):
+        alone = score_model(running, context, member_of(study, study.trials[number]))
+    study.set_result(
+        is_scored=True,
+        test_loss=model.loss,
+        test_loss_undefined=model.undefined or None,
+        single_best_test_loss=alone.loss,
+        single_best_test_loss_undefined=alone.undefined or None,
+    )
+    tested = [("", model), *([(f"trial {number} alone: ", alone)] if is_compared else [])]
+    for whose, test in tested:
+        name = loss_name(study.plan.metric)
+        if test.loss is not None:
+            observer.note(f"{whose}{name} on the test rows {test.loss:.4g}")
+        elif test.undefined:
+            observer.note(f"{whose}{name} on the test rows is undefined: {test.undefined}")
 
 
 @dataclass(frozen=True)
@@ -126,7 +159,7 @@ def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]],
     if ends_in_one(study.plan, study.optimizer):
         return _Choice(((incumbent, 1.0),), rule)
     if rule is None:
-        weights = study.optimizer.weights
+        weights = study.optimizer.weights or {incumbent.number: 1.0}
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
     with one_thread():
@@ -143,42 +176,50 @@ def _fitted(
     context: StudyContext,
     choice: _Choice,
     observer: Observer,
-) -> tuple[_Choice, Refitted, float]:
-    """Fit what was chosen, or else the best trial that can be fitted.
+) -> tuple[_Choice, float, list[dict[str, Any]]]:
+    """Fit what was chosen, or else the best trial that can be refitted.
 
     Returns:
-        What was fitted, the outcome, and the seconds that it took.
+        What was fitted, the seconds that it took, and what failed before.
 
     Raises:
-        RefitFailed: If none of the best trials can be.
+        StudyFailed: If no trial can be refitted.
     """
-    incumbent = _incumbent(study)
-    candidates = [choice, *_instead(study, choice, incumbent)]
-    for position, candidate in enumerate(candidates, 1):
-        best, weighted = candidate.single_best(incumbent), candidate.weighted
+    failures: list[dict[str, Any]] = []
+    next_best = NextBest(_others(study, choice), study.seconds())
+    singles = (_Choice(((trial, 1.0),)) for trial in next_best)
+    for candidate in chain([choice], singles):
+        if failures:
+            number = candidate.weighted[0][0].number
+            observer.note(f"{failures[-1]['reason']}; trial {number} is tried instead")
         try:
-            return candidate, *refit_model(study, running, context, weighted, best)
-        except RefitFailed as error:
-            if position == len(candidates):
-                raise
-            number = candidates[position].weighted[0][0].number
-            observer.note(f"{error}; trial {number} is fitted instead")
-    raise AssertionError("there is always a candidate")
+            seconds = refit_model(study, running, context, candidate.weighted)
+        except RefitFailed as failure:
+            numbers = [trial.number for trial, _ in candidate.weighted]
+            failures.append({"trials": numbers, "reason": masked(str(failure))})
+            if not candidate.is_ensemble:
+                next_best.note_failure(candidate.weighted[0][0], failure)
+        else:
+            return candidate, seconds, failures
+    tried = counted(len(failures), "refit")
+    raise StudyFailed(
+        f"study {study.name!r} ended without a model: {tried} failed; {failures[0]['reason']}"
+    )
 
 
-def _instead(study: Study, choice: _Choice, incumbent: Trial) -> list[_Choice]:
-    """Return what to fit where a choice cannot be: single trials, the best first."""
-    history = study.optimizer.history
-    full = [t for t in history.complete if history.violation(t) <= 0]
-    ranked = sorted(full or history.stopped, key=lambda t: (t.loss, t.number))
-    others = [t for t in ranked if t.number != incumbent.number][:_MOST_OTHERS]
-    singles = [incumbent, *others] if choice.is_ensemble else others
-    return [_Choice(((trial, 1.0),)) for trial in singles]
+def _others(study: Study, choice: _Choice) -> list[Trial]:
+    """Return the trials that may take the place of a choice, the best first."""
+    best, ranked = study.incumbent, ranked_trials(study.optimizer.history)
+    if choice.is_ensemble:
+        return [*([best] if best else []), *(t for t in ranked if t != best)]
+    configuration = choice.weighted[0][0].query.configuration
+    return [trial for trial in ranked if trial.query.configuration != configuration]
 
 
 def _is_replaced(study: Study, choice: _Choice) -> bool:
     """Return whether the study's model was taken instead of this, within the same limits."""
-    is_same = study.result.get("instead_of") == _attempt(study, choice)
+    replaced = study.result.get("instead_of") or {}
+    is_same = {**replaced, **_attempt(study, choice)} == replaced
     return is_same and study.store.records.is_whole(model_record(study.name))
 
 
@@ -206,10 +247,11 @@ def _incumbent(study: Study) -> Trial:
     if study.incumbent is not None:
         return study.incumbent
     if missed := nearest_miss(study):
-        study.set_result(members=None, ensemble=None, test_loss=None, single_best_test_loss=None)
+        study.set_result(members=None, ensemble=None, instead_of=None, **_NOT_TESTED)
         raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
     raise StudyFailed(
-        f"study {study.name!r} ended without a completed trial: {most_frequent_failure(study)}"
+        f"study {study.name!r} ended without a model, as no trial was evaluated: "
+        f"{most_frequent_failure(study)}"
     )
 
 
@@ -233,5 +275,9 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
         yield "each member meets the constraints; the ensemble is slower and larger"
     if choice.is_ensemble and not study.plan.use_cache:
         yield "without a cache, members are fitted one after the other"
+    trial, history = choice.weighted[0][0], study.optimizer.history
+    if not trial.query.is_full and history.incumbent is None:
+        fidelity = fidelity_text(trial.query.to_json(), study.plan.folds, study.plan.epochs)
+        yield f"no full evaluation qualifies; trial {number} is the best partial one ({fidelity})"
     what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
     yield f"fitting {what} on all training rows (not counted in the budget)"

@@ -75,6 +75,9 @@ class Observer(Protocol):
     def note(self, text: str) -> None:
         """Take something that a user should know, once."""
 
+    def warn(self, text: str) -> None:
+        """Take a warning, in any thread; the log of the flow run has it already."""
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Take a trial that has ended."""
 
@@ -88,6 +91,9 @@ class LoggingObserver:
     def note(self, text: str) -> None:
         """Write one line."""
         get_run_logger().info(masked(text))
+
+    def warn(self, text: str) -> None:
+        """Write nothing: the log has it."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Write one line per trial."""

@@ -1,9 +1,8 @@
-"""Refits of what a study has chosen: members side by side, then the model that is made of them."""
+"""Refits of what a study has chosen: members side by side, then the model, then its scores."""
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from prefect_tune.flows.study.study import Study
@@ -11,12 +10,14 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report
 from prefect_tune.tasks.final_model import Member, RefitFailed
-from prefect_tune.tasks.refit import Refitted, member_pins, refit, refit_member
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
+from prefect_tune.tasks.refit import Scored, member_pins, refit, refit_member, score
 from prefect_tune.tasks.study_context import StudyContext
 
-__all__ = ["refit_model"]
+__all__ = ["member_of", "refit_model", "score_model"]
 
 
 def refit_model(
@@ -24,8 +25,7 @@ def refit_model(
     running: DaskTrials,
     context: StudyContext,
     weighted: Sequence[tuple[Trial, float]],
-    single_best: Trial,
-) -> tuple[Refitted, float]:
+) -> float:
     """Fit members on all training rows and keep the model that is made of them.
 
     They are fitted side by side, each by a task of its own, and handed over by the cache, where
@@ -36,48 +36,84 @@ def refit_model(
         running: Workers to fit on, none of which is needed by a trial.
         context: The study, for the workers.
         weighted: Trials that the model is made of, and their weights.
-        single_best: The best trial, which is tested alone too.
 
     Returns:
-        The outcome, and the seconds that it took.
+        The seconds that it took.
 
     Raises:
-        RefitFailed: If a member cannot be fitted or takes too long, or the worker of a task died in
-            each attempt; names the trial.
+        RefitFailed: If a member cannot be fitted or kept, or takes too long, or the worker of a
+            task died in each attempt; names the trial.
         StoreLost: If the store cannot go on.
     """
     started = perf_counter()
-    members = [_member(study, trial, weight) for trial, weight in weighted]
+    members = [member_of(study, trial, weight) for trial, weight in weighted]
     what = f"trial {members[0].number}" if len(members) == 1 else f"ensemble of {len(members)}"
-    is_member = single_best.number in {member.number for member in members}
-    alone = [] if is_member else [_member(study, single_best, 0.0)]
-    parameters = {
-        "what": what, "members": [*members, *alone], "context": context,
-        "single_best": single_best.number,
-    }  # fmt: skip
+    parameters = {"what": what, "members": members, "context": context}
     pins = study.store.index.pins
     pins.release_beginning(member_pins(study.name))  # of a session that was killed
     try:
         if len(members) == 1 or not context.use_cache:
-            refitted: Refitted = running.run(refit, parameters)
-            return refitted, perf_counter() - started
+            running.run(refit, parameters)
+            return perf_counter() - started
         asked = study.plan.execution.task_runs
         report: Report = "steps" if asked == "auto" else asked
         running.run_all([_job(member, context, report) for member in _in_turn(members)])
-        with suppress(RefitFailed, TimeoutError, MemoryError):  # it is only to be compared with
-            running.run_all([_job(member, context, report) for member in alone])
-        refitted = running.run(refit, {**parameters, "report": "trial"})
-    except StoreLost:
+        running.run(refit, {**parameters, "report": "trial"})
+    except (StoreLost, RefitFailed):
         raise
-    except (RuntimeError, TimeoutError, MemoryError) as error:
-        is_named = isinstance(error, RefitFailed) or len(members) > 1
-        raise RefitFailed(f"{error}" if is_named else f"refit of {what}: {error}") from error
+    except Exception as error:  # of any kind: what users wrote runs on the workers
+        message = str(error) if len(members) > 1 else f"refit of {what}: {error}"
+        failed = RefitFailed(message)
+        failed.is_over_limit = isinstance(error, TimeoutError | MemoryError)
+        raise failed from error
     finally:
         pins.release_beginning(member_pins(study.name))
-    return refitted, perf_counter() - started
+    return perf_counter() - started
 
 
-def _member(study: Study, trial: Trial, weight: float) -> Member:
+def score_model(
+    running: DaskTrials,
+    context: StudyContext,
+    alone: Member | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> LossOnTest:
+    """Score the stored model of a study on the test rows, or one trial alone.
+
+    Whatever goes wrong leaves the loss undefined, and the model as it is.
+
+    Args:
+        running: Workers to score on, none of which is needed by a trial.
+        context: The study, for the workers.
+        alone: The trial; None for the model.
+        check: Called meanwhile; scoring ends with what this raises.
+
+    Raises:
+        StoreLost: If the store cannot go on.
+    """
+    ends: list[BaseException] = []
+
+    def checked() -> None:
+        try:
+            check()
+        except BaseException as end:
+            ends.append(end)
+            raise
+
+    what = f"trial {alone.number} alone" if alone else "model"
+    parameters = {"what": what, "context": context, "alone": alone}
+    try:
+        scored: Scored = running.run(score, parameters, check=checked)
+    except StoreLost:
+        raise
+    except Exception as error:  # over a limit, a worker that died, what a model raises
+        if error in ends:
+            raise
+        return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]))
+    return scored.test
+
+
+def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
+    """Return a trial as a member of the final model."""
     return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)
 
 

@@ -1,6 +1,7 @@
 """The loop: ask, start on a free worker, tell as each trial ends, until the stop rule holds."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -10,6 +11,7 @@ from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
+from prefect_tune.flows.study.trial_output import last_lines
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
@@ -19,12 +21,14 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.lost import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]
 
 _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
+_DIED = "the worker process died"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.1
 """Share of the seconds that is held back at most."""
@@ -58,6 +62,9 @@ def search(
 
     Returns:
         Why it ended, as people say it.
+
+    Raises:
+        NoWorkers: If no worker can go on, or none could be started for long.
     """
     plan = study.plan
     is_adaptive = plan.trial_seconds is None
@@ -270,10 +277,14 @@ class _Search:
             self.observer.note(text)
             return
         else:
-            failure = ended.failure or Failure("crashed", "")
-            message = f"the worker process died in {_MOST_DEATHS} attempts"
+            failure = ended.failure or Failure("crashed", _DIED)
+            how = failure.message.removeprefix(_DIED)
+            message = f"{_DIED} in {_MOST_DEATHS} attempts{how}"
             trial = trial.died().failed(replace(failure, message=message))
-        self.study.tell(trial, ended.task_run_id)
+        if trial.failure is not None:
+            output = last_lines(ended.printed)
+            trial = trial.failed(replace(trial.failure, output=output))
+        self.study.tell(trial, ended.task_run_id, ended.printed)
         self.remaining_time.ended(self.study.seconds())
         self.time_limit.follow([trial])
         self.waits = False
@@ -284,7 +295,12 @@ class _Search:
 
         Raises:
             NoWorkers: If no other can go on.
+            StoreLost: If no worker could go on, whichever it is.
         """
+        if outcome.is_lost_to_all:
+            with suppress(StoreLost):  # the ledger may be on the same full disk
+                self.study.put_back(trial)
+            raise StoreLost(outcome.lost)
         self.study.put_back(trial)
         if self.running.bench(outcome.worker) == 0:
             raise NoWorkers(outcome.lost)

@@ -1,6 +1,7 @@
 """One session of a study inside a flow run: workers up, search, final model, summary."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -17,12 +18,14 @@ from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.second_look import look_again
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
+from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
 from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
+from prefect_tune.storage.lost import StoreLost
 from prefect_tune.tasks.study_context import StudyContext
 
 __all__ = ["run_study"]
@@ -51,13 +54,16 @@ def run_study(
 
     Raises:
         BadInput: If another process runs the study, or the cluster cannot be used.
-        StudyFailed: If not a single trial was completed.
+        StudyFailed: If nothing was evaluated, or nothing can be the model.
     """
-    observer, flow_run_id = current_observer(), UUID(str(flow_run.id))
+    flow_run_id = UUID(str(flow_run.id))
+    observer = StudyNotices(current_observer(), str(flow_run_id))
     if get_current_settings().api.url is None:
         observer.note(_NO_SERVER)
     plan = replace(prepared.plan, flow_run_id=str(flow_run_id))
-    with Study.opened(prepared.store, prepared.name, prepared.plan) as study:
+    opened = Study.opened(prepared.store, prepared.name, prepared.plan)
+    with observer.listening(), opened as study:
+        observer.attach(study)
         end_former_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
         study.note_versions()
@@ -72,6 +78,8 @@ def run_study(
                 n_task_runs = _run(study, pace, page, only)
             except BaseException as error:
                 page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
+                with suppress(StoreLost):
+                    observer.write()
                 study.set_state(page.state)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
@@ -79,6 +87,7 @@ def run_study(
             study.set_state(page.state)
             settle_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
+            observer.write()
             page.result = summary = summarize(prepared.store, study.name)
         return summary
 

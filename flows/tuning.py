@@ -124,7 +124,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used, before any work starts.
-        StudyFailed: If not a single trial was completed.
+        StudyFailed: If nothing was evaluated, or nothing can be the model.
     """
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)

@@ -119,8 +119,11 @@ class Optimizer(ABC):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial that the method would choose now: the best full one, unless it knows better."""
-        return self.history.incumbent
+        """The trial that the method would choose now.
+
+        The best full one, unless the method knows better; the best partial one if none is full.
+        """
+        return self.history.incumbent or self.history.best_partial
 
     @property
     def weights(self) -> Mapping[int, float]:

@@ -1,7 +1,8 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
 A pickle is of protocol 5 with its large buffers beside it: a count, the length of each piece, then
-the pieces, so reading copies nothing.
+the pieces, so reading copies nothing. Values that pickle refuses, such as an estimator with a
+lambda in an attribute, are written by cloudpickle. Both kinds are read alike.
 """
 
 import json
@@ -13,7 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Encoded", "decode", "encode", "layout"]
+__all__ = ["Encoded", "NotPicklable", "decode", "encode", "layout"]
+
+
+class NotPicklable(ValueError):  # noqa: N818 - it says what is the matter
+    """Neither pickle nor cloudpickle can write a value; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,9 @@ def encode(value: Any, about: Mapping[str, Any] = MappingProxyType({})) -> Encod
     Args:
         value: The value; matrices and frames must be canonical.
         about: What made it, as JSON values, for the metadata of a Parquet file.
+
+    Raises:
+        NotPicklable: If no codec takes the value.
     """
     from prefect_tune.storage.matrices import to_parquet
 
@@ -87,10 +95,29 @@ def _is_document(value: Any) -> bool:
 
 def _pickled(value: Any) -> bytes:
     buffers: list[pickle.PickleBuffer] = []
-    stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    try:
+        stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    except Exception:  # of any kind: objects reduce themselves
+        stem, buffers = _cloudpickled(value)
     pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
     lengths = [len(piece) for piece in pieces]
     return b"".join([struct.pack(f"<{1 + len(pieces)}Q", len(pieces), *lengths), *pieces])
+
+
+def _cloudpickled(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """Return a pickle and its buffers as cloudpickle writes them: with functions by value.
+
+    Raises:
+        NotPicklable: If it cannot.
+    """
+    import cloudpickle
+
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        return cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        raise NotPicklable(f"{type(value).__name__} cannot be pickled: {reason}") from error
 
 
 def _unpickled(data: memoryview) -> Any:

@@ -42,8 +42,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
+from prefect_tune.storage.lost import DiskFull, StoreLost, lost_for
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.storage.privacy.private_folder import make_private_file
+from prefect_tune.storage.sqlite_file import SqliteFile, SqliteFileGone
+from prefect_tune.storage.waiting.causes import Cause, cause_of
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.uninterrupted import uninterrupted
 
@@ -135,19 +138,8 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
-class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
-    """Something that no trial can do without is lost, as the ledger; the run may go on later."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(masked(message))
-
-
-class DiskFull(StoreLost):
-    """There is no room for records; waiting does not make any."""
-
-
 class DatabaseLost(StoreLost):
-    """The database does not answer, or cannot be written."""
+    """The database does not answer."""
 
 
 class DatabaseDamaged(StoreLost):
@@ -181,7 +173,7 @@ def is_outage(error: BaseException) -> bool:
     """Return whether an error says that a database does not answer now, and may later."""
     cause = error.__cause__ if isinstance(error, DatabaseLost) else error
     is_of_operation = isinstance(
-        cause, OperationalError | InterfaceError | InternalError | PoolTimeout
+        cause, OperationalError | InterfaceError | InternalError | PoolTimeout | SqliteFileGone
     )
     return is_of_operation and "no such " not in str(cause)  # SQLite's word for another schema
 
@@ -229,7 +221,12 @@ class Database:
                 f"the database {parsed} needs a driver that is not installed: {error}; for "
                 "PostgreSQL, install psycopg[binary] and write postgresql+psycopg://..."
             ) from error
+        self._file: SqliteFile | None = None
         if self.engine.dialect.name == "sqlite":
+            if parsed.database:
+                self._file = SqliteFile(Path(parsed.database))
+                event.listen(self.engine, "do_connect", self._file.connecting)
+                event.listen(self.engine, "connect", self._file.connected)
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -240,6 +237,11 @@ class Database:
     def is_of_one_machine(self) -> bool:
         """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
         return self.engine.dialect.name == "sqlite"
+
+    def belong_to(self, store_id: str) -> None:
+        """Take a SQLite file for this database only if it is the index of that store."""
+        if self._file is not None:
+            self._file.store_id = store_id
 
     def keep_private(self) -> None:
         """Keep the file of a SQLite database from other users; its log then has the same mode."""
@@ -255,7 +257,10 @@ class Database:
         No signal breaks it off.
 
         Raises:
-            DatabaseLost: If the database does not answer, or cannot be written.
+            DatabaseLost: If the database does not answer.
+            DiskFull: If it has no room left.
+            StoreForbidden: If it may not be written.
+            ProcessExhausted: If this process has no file handles left.
         """
         with (
             uninterrupted(),
@@ -280,7 +285,9 @@ class Database:
             with self.write() as connection:
                 return change(connection)
 
-        return through_outage(once, lambda error: is_outage(error) and self._was_reached)
+        return through_outage(
+            once, lambda error: is_outage(error) and self._was_reached, str(self.engine.url)
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -290,14 +297,15 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Raise the driver's errors as `DatabaseLost`, which names the database."""
+        """Raise the driver's errors as errors of ours, which name the database."""
         try:
             yield
         except IntegrityError:
             raise
         except DBAPIError as error:
-            way_out = _CROWDED_WAY_OUT if _is_crowded(error) else ""
-            raise DatabaseLost(f"the database {self.engine.url}: {error.orig}{way_out}") from error
+            raise self._lost(error) from error
+        except SqliteFileGone as error:
+            raise DatabaseLost(f"the database {self.engine.url}: {error}") from error
         except PoolTimeout as error:
             raise DatabaseLost(
                 f"the database {self.engine.url}: another thread of this process has used the "
@@ -310,13 +318,30 @@ class Database:
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (self._was_reached or _is_crowded(error))
 
+        def connect() -> Connection:
+            with self._named():
+                if self._file is not None and self._file.is_replaced():
+                    self.engine.dispose()
+                return engine.connect()
+
         try:
-            connection = through_outage(engine.connect, is_waited_for)
-        except DBAPIError:
+            connection = through_outage(connect, is_waited_for, str(self.engine.url))
+        except DatabaseLost:
             self._was_reached = False
             raise
         self._was_reached = True
         return connection
+
+    def _lost(self, error: DBAPIError) -> Exception:
+        """Return the error to raise for an error of the driver."""
+        cause = self._file.cause_of(error) if self._file else cause_of(error)
+        where = f"the database {self.engine.url}"
+        if cause not in (None, Cause.AWAY):
+            return lost_for(cause, where, error)
+        if cause == Cause.AWAY and self._file:
+            self.engine.dispose()  # a file of a network mount that was away stays unreadable
+        way_out = _CROWDED_WAY_OUT if _is_crowded(error) else ""
+        return DatabaseLost(f"{where}: {error.orig}{way_out}")
 
     def close(self) -> None:
         """Close all connections."""

@@ -7,16 +7,17 @@ the next.
 
 import errno
 import hmac
+import json
 import mmap
 import posixpath
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import fsspec
@@ -24,14 +25,23 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode
-from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import digest
+from prefect_tune.storage.lost import (
+    DiskFull,
+    ProcessExhausted,
+    StoreForbidden,
+    StoreLost,
+    lost_for,
+)
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.signing import sign, signing_key
+from prefect_tune.storage.waiting.causes import Cause, cause_of
 from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
+    "CLAIM_FILE",
     "FREE_BYTES_KEPT",
+    "RAISED",
     "RECORDS",
     "Damaged",
     "Files",
@@ -46,6 +56,9 @@ __all__ = [
 FREE_BYTES_KEPT = 1000**3
 """Neither cache nor records grow when the disk has no more than this left: the ledger needs it."""
 
+CLAIM_FILE = "store.json"
+"""File at the root of a store that says which store it is."""
+
 RECORDS = "records"
 """Area of what is never evicted; made with the store, and never again."""
 
@@ -54,8 +67,8 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
 }
 """Options of filesystems, by protocol: what is away is waited for by one policy, which is ours."""
-_OUTAGES_OF_MOUNTS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN}
-"""Errors of network mounts whose server does not answer."""
+_TEMPORARY = "tmp"
+"""Area of what is being written."""
 _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
 """Libraries behind fsspec whose errors are not all translated to `OSError`."""
 
@@ -81,6 +94,12 @@ class StoreAway(StoreRefused):
 
 class FilesLost(StoreLost):
     """The files of a store do not answer."""
+
+
+RAISED = (FilesLost, DiskFull, StoreForbidden, ProcessExhausted)
+"""Errors that no result of a trial can be had with, where others only keep it from being stored."""
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +143,11 @@ class Files:
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
         self._answered = True
+        self._store_id = ""
+
+    def belong_to(self, store_id: str) -> None:
+        """Take a local folder for these files only while it has the claim of that store."""
+        self._store_id = store_id
 
     def path(self, *names: str) -> str:
         """Return a path below the root."""
@@ -155,6 +179,8 @@ class Files:
         place: str,
         encoded: Mapping[str, tuple[Part, bytes | memoryview]],
         besides: Mapping[str, bytes] = MappingProxyType({}),
+        *,
+        private: bool = False,
     ) -> dict[str, Part]:
         """Write all parts to a place below a folder, or none.
 
@@ -163,6 +189,7 @@ class Files:
             place: A new place (`new_place`).
             encoded: What `encode` gave.
             besides: More files to stand beside them, by name.
+            private: Whether only the owner of local files may read them.
 
         Returns:
             The parts as they must be read.
@@ -170,35 +197,63 @@ class Files:
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(besides)
         if self.is_local:
-            self._move_in(place, target, files)
+            mode = 0o600 if private else 0o666
+            self._reach(partial(self._move_in, place, target, files, mode))
         else:  # nobody knows the place before all is there
             self._call("pipe", {posixpath.join(target, n): bytes(d) for n, d in files.items()})
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
 
-    def _move_in(self, place: str, target: str, files: Mapping[str, bytes | memoryview]) -> None:
-        """Write files under a temporary name and move them to their place at once."""
+    def _move_in(
+        self, place: str, target: str, files: Mapping[str, bytes | memoryview], mode: int
+    ) -> None:
+        """Write files of a mode under a temporary name and move them to their place at once."""
         area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
         if area.name == RECORDS and not area.is_dir():
             raise FileNotFoundError(f"{area} is gone")  # and with it what was in it
-        temporary = Path(self.path("tmp", place))
-        temporary.mkdir(parents=True)
+        temporary = Path(self.path(_TEMPORARY, place))
+        shutil.rmtree(temporary, ignore_errors=True)  # of an attempt that an outage has cut
+        self._make_folder(temporary)
         try:
             for name, data in files.items():
+                (temporary / name).touch(mode)
                 (temporary / name).write_bytes(data)
-            while True:
-                try:
-                    Path(target).parent.mkdir(parents=True, exist_ok=True)
-                    temporary.rename(target)
-                except FileNotFoundError:
-                    if not temporary.exists():
-                        raise
-                else:  # else somebody deleted an empty folder meanwhile
-                    break
+            self._move(temporary, Path(target))
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+    def _move(self, temporary: Path, target: Path) -> None:
+        """Move a whole folder to its place."""
+        while True:
+            self._make_folder(target.parent)
+            try:
+                temporary.rename(target)
+            except FileNotFoundError:
+                if not temporary.exists():
+                    raise
+            except OSError as error:
+                # Moved by an attempt whose answer did not arrive.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not target.is_dir():
+                    raise
+                shutil.rmtree(temporary, ignore_errors=True)
+                return
+            else:  # else somebody deleted an empty folder meanwhile
+                return
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder below the root, but neither root nor area where the store is away."""
+        if folder.parent == Path(self.root):
+            if not folder.is_dir():
+                self._check_there()
+                folder.mkdir(exist_ok=True)
+            return
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileNotFoundError:
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
 
     def read(self, folder: str, name: str, part: Part) -> bytes | memoryview:
         """Return the bytes of a part, checked; those of a local Parquet file are not copied.
@@ -216,7 +271,9 @@ class Files:
         try:
             # What is checked must be what is unpickled, so a pickle is read into memory first.
             is_mapped = self.is_local and part.codec != "pickle"
-            data = _mapped(path) if is_mapped else self._call("cat_file", path)
+            data = (
+                self._reach(partial(_mapped, path)) if is_mapped else self._call("cat_file", path)
+            )
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
         if len(data) != part.size_bytes or digest(data) != part.digest:
@@ -233,21 +290,26 @@ class Files:
         """Delete the files of a place, finished or not."""
         if self.is_local:
             # The folder around it stays, or it could go between two steps of whoever writes there.
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self.path("tmp", place))
+            self._reach(partial(self._remove, self.path(_TEMPORARY, place)))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
         """Delete a folder with its contents, and those above in its area that then are empty."""
         path = self.path(folder)
         if self.is_local:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(path)
+            self._reach(partial(self._remove, path))
             with suppress(OSError):
                 for above in list(Path(folder).parents)[:-2]:
                     Path(self.path(str(above))).rmdir()
         elif self._call("exists", path):
             self._call("rm", path, recursive=True)
+
+    def _remove(self, path: str) -> None:
+        """Delete a local folder, unless it is not there in a store that is."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            self._check_there()
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
         """Delete publications whose files are known; of many, at once where requests take long.
@@ -265,33 +327,84 @@ class Files:
                 self._call("rm", paths)
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
-        """Call the filesystem, through outages.
+        """Call the filesystem; raises as `_reach`."""
+        return self._reach(partial(getattr(self.filesystem, operation), *arguments, **options))
+
+    def _reach(self, call: Callable[[], Answer]) -> Answer:
+        """Call, through outages of the store.
+
+        Args:
+            call: Reads or writes files; doing it twice must be as good as once.
 
         Raises:
-            FilesLost: If it does not answer in the time of an outage.
+            FilesLost: If the store does not answer in the time of an outage.
+            DiskFull: If it has no room left.
+            StoreForbidden: If a local folder may not be read or written.
+            ProcessExhausted: If this process has no file handles left.
+            FileNotFoundError: If a file is missing in a store that is there.
         """
-        call = partial(getattr(self.filesystem, operation), *arguments, **options)
         try:
-            answer = through_outage(call, lambda error: self._answered and self._is_outage(error))
+            answer = through_outage(
+                partial(self._attempt, call),
+                lambda error: self._answered and self._is_outage(error),
+                self.url,
+            )
         except Exception as error:
-            if not self._is_outage(error):
+            if self._is_outage(error):
+                self._answered = False
+                raise FilesLost(f"the store {self.url} does not answer: {error}") from error
+            cause = cause_of(error)
+            if cause is None or (cause == Cause.FORBIDDEN and not self.is_local):
                 raise
-            self._answered = False
-            raise FilesLost(f"the store {self.url} does not answer: {error}") from error
+            raise lost_for(cause, f"the store {self.url}", error) from error
         self._answered = True
         return answer
 
+    def _attempt(self, call: Callable[[], Answer]) -> Answer:
+        """Call once; what is missing is looked for again in a store that is surely there."""
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError):
+            if not self.is_local:
+                raise
+            self._check_there()
+        return call()
+
+    def _check_there(self) -> None:
+        """Raise unless the folder of a local store is there and still is that store's.
+
+        A mount point without its mount is an empty folder.
+
+        Raises:
+            OSError: As of a network mount whose server does not answer.
+        """
+        if not self.is_local or not self._store_id:
+            return
+        try:
+            claim = json.loads(Path(self.path(CLAIM_FILE)).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            claim = {}
+        except ValueError:  # damaged, and so there
+            return
+        if claim.get("index") != self._store_id:
+            raise OSError(errno.ENODEV, "the store is not there any more", self.root)
+
     def _is_outage(self, error: BaseException) -> bool:
         """Return whether an error says that the files cannot be reached now, and may be later."""
-        if self.is_local:
-            return isinstance(error, OSError) and error.errno in _OUTAGES_OF_MOUNTS
+        cause = cause_of(error)
+        if self.is_local or cause is not None:
+            return cause == Cause.AWAY
         is_answer = isinstance(error, FileNotFoundError | PermissionError | FileExistsError)
         is_of_client = type(error).__module__.partition(".")[0] in _CLIENTS
         return (isinstance(error, OSError) and not is_answer) or is_of_client
 
     def free_bytes(self) -> float:
         """Return the free bytes of the disk; infinity where the filesystem has no such number."""
-        return shutil.disk_usage(self.root).free if self.is_local else float("inf")
+        return self._reach(self._disk_free) if self.is_local else float("inf")
+
+    def _disk_free(self) -> float:
+        self._check_there()  # else it is another disk's
+        return shutil.disk_usage(self.root).free
 
 
 def _mapped(path: str) -> bytes | memoryview:

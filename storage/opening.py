@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +20,7 @@ from prefect_tune.storage.database import (
     as_written,
     store_table,
 )
-from prefect_tune.storage.files import RECORDS, Files, StoreAway, StoreRefused
+from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.migrations.upgrade import bring_up_to_date, lock_tables
 from prefect_tune.storage.privacy.masking import masked
@@ -28,7 +28,6 @@ from prefect_tune.storage.privacy.private_folder import make_private
 
 __all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
 
-_CLAIM_FILE = "store.json"
 _IN_MEMORY: dict[str, Database] = {}
 """Indexes of stores in the memory of this process, by URL; they live as long as it does."""
 
@@ -40,10 +39,12 @@ class StoreAddress:
     Attributes:
         url: fsspec URL of the store's folder.
         database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
+        id: Id of the store that must be there; empty to open whichever store is there, or make one.
     """
 
     url: str
     database: str = ""
+    id: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return f"StoreAddress({masked(self.url)!r}, {masked(self.database)!r})"
@@ -66,10 +67,13 @@ def opened(
         StoreAway: If folder or database do not answer.
     """
     _check_remote_has_database(address)
-    if files.is_local:
+    if files.is_local and address.id:
+        _check_same(address, files)
+    elif files.is_local:
         _make_folder(address, files)
     try:
         database = _database(address, files)
+        database.belong_to(address.id)
         try:
             return database, _claimed(address, files, database, budget_bytes, policy)
         except BaseException:
@@ -87,7 +91,7 @@ def is_there(address: StoreAddress, files: Files) -> bool:
         StoreAway: If its folder cannot be read.
     """
     try:
-        return bool(files.filesystem.exists(files.path(_CLAIM_FILE)))
+        return bool(files.filesystem.exists(files.path(CLAIM_FILE)))
     except OSError as error:
         raise StoreAway(f"the store {address.url} cannot be read: {error}") from error
 
@@ -165,7 +169,7 @@ def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
 
 
 def _read_claim(files: Files) -> dict[str, Any] | None:
-    where = files.path(_CLAIM_FILE)
+    where = files.path(CLAIM_FILE)
     try:
         claim = json.loads(files.filesystem.cat_file(where))
         return {"format": int(claim["format"]), "index": str(claim["index"])}
@@ -181,9 +185,17 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
 
 def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) -> None:
     try:
-        files.filesystem.pipe_file(files.path(_CLAIM_FILE), canonical_json(claim).encode())
+        files.filesystem.pipe_file(files.path(CLAIM_FILE), canonical_json(claim).encode())
     except OSError as error:
         raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
+
+
+def _check_same(address: StoreAddress, files: Files) -> None:
+    """Raise unless a known store is in its folder: a mount point without its mount is empty."""
+    claim = _read_claim(files)
+    if claim is None or claim["index"] != address.id:
+        found = "has no store" if claim is None else "has another store"
+        raise StoreAway(f"the folder of the store {address.url} is not there, or {found}")
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:

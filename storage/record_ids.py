@@ -7,6 +7,7 @@ __all__ = [
     "PREDICTIONS",
     "dataset_record",
     "model_record",
+    "output_record",
     "predictions_record",
     "quantity_record",
     "split_record",
@@ -45,3 +46,8 @@ def quantity_record(key: str, quantity: str) -> str:
 def model_record(study: str) -> str:
     """Return the id of the record that holds a study's final model."""
     return f"models/{study}"
+
+
+def output_record(study: str, number: int) -> str:
+    """Return the id of the record that holds what a trial printed."""
+    return f"output/{study}/{number}"

@@ -4,8 +4,7 @@ Records are outside the cache's budget and no eviction touches them. Each says w
 with the last of them it goes.
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from time import time
@@ -25,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.codec import decode
+from prefect_tune.storage.codec import NotPicklable, decode
 from prefect_tune.storage.database import (
     Database,
     DiskFull,
@@ -38,6 +37,7 @@ from prefect_tune.storage.database import (
 )
 from prefect_tune.storage.files import (
     FREE_BYTES_KEPT,
+    RAISED,
     RECORDS,
     Damaged,
     Files,
@@ -51,10 +51,9 @@ from prefect_tune.storage.journal import (
     note_publications,
 )
 from prefect_tune.storage.lease import check_held
+from prefect_tune.storage.notices import warn
 
 __all__ = ["RecordDamaged", "Records"]
-
-_LOGGER = logging.getLogger(__name__)
 
 record_table = Table(
     "records",
@@ -91,24 +90,41 @@ class Records:
         self._database = database
         self._has_warned = False
 
-    def put(self, record: str, parts: Mapping[str, Any], study: str | None = None) -> None:
+    def put(
+        self,
+        record: str,
+        parts: Mapping[str, Any],
+        study: str | None = None,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
+        *,
+        private: bool = False,
+    ) -> None:
         """Keep a record, replacing one of the same id.
 
         Args:
             record: Its id, a path below `records/`.
             parts: Values by name, in canonical form.
             study: The study that uses it, noted with it.
+            check: Called with the parts as they will be read back, before anything is written.
+            private: Whether only the owner of local files may read them.
 
         Raises:
+            NotPicklable: If a part cannot be pickled, or cannot be read back, or fails the check. A
+                former record of that id stays in place.
             StoreLost: If it cannot be written.
             DiskFull: If it would take the last gigabyte of the disk.
+            ProcessExhausted: If this process has no file handles left.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record})
+        if check is not None:
+            _check_read_back(encoded, check)
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
-            published = self._files.publish(folder, place, encoded)
+            published = self._files.publish(folder, place, encoded, private=private)
+        except RAISED:
+            raise
         except Exception as error:
             raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
         former = self._database.transact(partial(_kept, record, place, published))
@@ -124,7 +140,8 @@ class Records:
         except Exception as error:
             if not self._has_warned:
                 self._has_warned = True
-                _LOGGER.warning(f"records of {self._files.url} could not be deleted: {error}")
+                text = f"records of {self._files.url} could not be deleted: {error}"
+                warn("records not deleted", text)
         else:
             self._journal.finish([place_of(parts) for parts in doomed.values()])
 
@@ -133,9 +150,10 @@ class Records:
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
                 f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and below "
-                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; make room, for instance "
-                "with `prefect-tune artifacts prune` or `prefect-tune study rm`, and start the "
-                "study again: it goes on where it was"
+                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; free space there, for "
+                "instance with `prefect-tune artifacts prune`, a smaller --cache-budget or "
+                "`prefect-tune study rm`, or name another --store; the same command then resumes "
+                "the study"
             )
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -232,6 +250,19 @@ class Records:
         if row is None:
             raise RecordDamaged(f"record {record} is not in the store")
         return _parts(record, row.parts)
+
+
+def _check_read_back(
+    encoded: Mapping[str, tuple[Part, bytes | memoryview]],
+    check: Callable[[Mapping[str, Any]], None],
+) -> None:
+    try:
+        check({name: decode(part.codec, data) for name, (part, data) in encoded.items()})
+    except StoreLost:
+        raise
+    except Exception as error:  # of any kind: objects make themselves
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        raise NotPicklable(f"not usable once it is read back: {reason}") from error
 
 
 def _kept(

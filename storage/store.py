@@ -7,7 +7,6 @@ is damaged or missing is a miss and a warning.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,9 +19,10 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.files import Damaged, Files, FilesLost, StoreRefused, new_place
+from prefect_tune.storage.files import RAISED, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import LeaseBook, Turn
+from prefect_tune.storage.notices import warn
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.writer import PROVENANCE_FILE, ArtifactWriter, Made
@@ -37,7 +37,6 @@ __all__ = [
 
 DEFAULT_BUDGET_BYTES = 10 * 1000**3
 """Byte budget of a new store's cache."""
-_LOGGER = logging.getLogger(__name__)
 
 
 class ArtifactStore:
@@ -63,11 +62,13 @@ class ArtifactStore:
     ) -> None:
         if policy is not None and policy not in POLICIES:
             raise StoreRefused(f"unknown eviction policy {policy!r}; known: {', '.join(POLICIES)}")
-        self.address = address
         self.files = Files(address.url)
         self.database, self.id = opened(
             address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY
         )
+        self.address = replace(address, id=self.id)
+        self.files.belong_to(self.id)
+        self.database.belong_to(self.id)
         self.index = ArtifactIndex(self.database)
         self.cache = BoundedCache(self.index)
         self.memory = MemoryTier(memory_bytes)
@@ -119,7 +120,7 @@ class ArtifactStore:
         except Damaged as error:
             self._found_damaged(entry, error)
             return None
-        except FilesLost:
+        except RAISED:
             raise
         except Exception as error:  # it may be whole, and another time or elsewhere be read
             self._writer.warn_once(
@@ -163,7 +164,8 @@ class ArtifactStore:
         self.memory.drop(entry.place)
         now = self.index.entries([entry.key]).get(entry.key)
         if now is not None and now.is_present and now.place == entry.place:
-            _LOGGER.warning(f"artifact {entry.key[:12]} is made again: {error}")
+            text = f"artifact {entry.key[:12]} is made again, as all damaged ones are: {error}"
+            warn("damaged", text)
             self._writer.delete(self.cache.forget(entry))
 
     def get_or_make(

@@ -1,7 +1,6 @@
 """Writing artifacts: as files within the cache's budget, and deleting those that were evicted."""
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -12,10 +11,11 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.eviction import Evicted
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.files import FREE_BYTES_KEPT, Files, FilesLost, Part, new_place
+from prefect_tune.storage.files import FREE_BYTES_KEPT, RAISED, Files, Part, new_place
 from prefect_tune.storage.journal import Publication
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Turn
+from prefect_tune.storage.notices import warn
 
 __all__ = ["PROVENANCE_FILE", "ArtifactWriter", "Made"]
 
@@ -24,8 +24,6 @@ PROVENANCE_FILE = "provenance.json"
 
 Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 """Parts as bytes, with their descriptions."""
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class ArtifactWriter:
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
             return self._written(entry, made, lineage, turn)
-        except FilesLost:
+        except RAISED:
             raise
         except Exception as error:  # a locked database
             self._warn_not_kept(entry, error)
@@ -95,9 +93,9 @@ class ArtifactWriter:
         try:
             encoded = self._encoded(entry, made, lineage)
             entry, reason = self._published(entry, encoded, lineage)
-        except FilesLost:
+        except RAISED:
             raise
-        except Exception as error:  # a full disk, a value that no codec takes
+        except Exception as error:  # a value that no codec takes
             self._warn_not_kept(entry, error)
             reason = "it could not be written"
         if reason:
@@ -158,7 +156,7 @@ class ArtifactWriter:
         """Warn once of a fault that may recur with every artifact; counters have the rest."""
         if what not in self._said:
             self._said.add(what)
-            _LOGGER.warning(text)
+            warn("artifacts", text, what)
 
     def delete(self, gone: Sequence[Evicted]) -> None:
         """Delete the bytes of what was evicted."""

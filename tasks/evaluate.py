@@ -2,20 +2,22 @@
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.context import TaskRunContext
 from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
-from prefect_tune.storage.database import DatabaseLost, StoreLost, is_outage
+from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.lost import DiskFull, StoreForbidden, StoreLost
+from prefect_tune.storage.privacy.masking import masked, passwords_in
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
 from prefect_tune.tasks.iterative_node import IterativeNode
@@ -25,6 +27,7 @@ from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.steps import step_task
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
 from prefect_tune.tasks.worker.trial_note import (
     note_waits,
     this_worker,
@@ -60,6 +63,8 @@ class TrialOutcome:
         n_task_runs: Task runs that were reported, that of the trial included.
         lost: Why the study cannot go on, whatever the trial; empty otherwise.
         worker: Address of the Dask worker; empty where there is none.
+        is_lost_to_all: Whether `lost` holds on every worker, as when the store is full.
+        printed: Output of the trial, of Python, C libraries and child processes.
     """
 
     evaluation: Evaluation | None
@@ -67,6 +72,8 @@ class TrialOutcome:
     n_task_runs: int
     lost: str = ""
     worker: str = ""
+    is_lost_to_all: bool = False
+    printed: Printed = NOTHING
 
 
 def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
@@ -187,7 +194,13 @@ def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
     )
 
 
-@task(name="evaluate", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
+@task(
+    name="evaluate",
+    task_run_name="trial {number}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    log_prints=False,  # whatever Prefect's setting: prints belong to the trial
+)
 def evaluate(
     number: int,
     query: Mapping[str, Any],
@@ -208,17 +221,28 @@ def evaluate(
     space = context.problem.find_space()
     where = worker.address if worker else ""
     try:
-        with trial_noted(limit_seconds=limit_seconds):
+        with trial_noted(limit_seconds=limit_seconds), _captured(worker, context) as printed:
             outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
     except StoreLost as error:
-        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where)
+        is_final = isinstance(error, DiskFull | StoreForbidden)
+        lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where, is_final)
         return Failed(message=lost.lost, data=lost)
+    output = printed[0] if printed else NOTHING
     if isinstance(outcome, Evaluation):
         message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
-        done = TrialOutcome(outcome, None, reported.n_task_runs, worker=where)
+        done = TrialOutcome(outcome, None, reported.n_task_runs, worker=where, printed=output)
         return Completed(message=message, data=done)
-    failed = TrialOutcome(None, outcome, reported.n_task_runs, worker=where)
+    failed = TrialOutcome(None, outcome, reported.n_task_runs, worker=where, printed=output)
     return Failed(message=failure_message(outcome, context.study, number), data=failed)
+
+
+def _captured(worker: Any, context: StudyContext) -> AbstractContextManager[list[Printed]]:
+    """Take what the trial of this task run prints."""
+    task_run, store = TaskRunContext.get(), context.store
+    if task_run is None:
+        return nullcontext([])
+    secrets = [*passwords_in(store.url), *passwords_in(store.database)]
+    return trial_captured(worker, str(task_run.task_run.id), secrets)
 
 
 def failure_message(failure: Failure, study: str, number: int) -> str:

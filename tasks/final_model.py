@@ -1,35 +1,55 @@
-"""The final model of a study: its members fitted on all training rows, and put together."""
+"""The final model of a study: its members fitted on all training rows, and put together.
+
+Test rows have no part in it: they are neither transformed nor predicted while it is made.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.query import Query
+from prefect_tune.storage.codec import NotPicklable, decode, encode
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.ensembling.contributions import blend, shares
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.evaluate import RunStep
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 
-__all__ = ["Member", "RefitFailed", "fit_member", "keep_model"]
+__all__ = ["Member", "RefitFailed", "fit_member", "fitted_pipeline", "keep_model"]
 
 _PIN_SECONDS = 86_400.0
 """Longest time that what members are made of stays pinned after a session was killed."""
+_FEW_ROWS = 20
+"""Training rows that the model predicts once it is read back."""
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A trial's configuration could not be fitted on all training rows; the message names it."""
+    """A trial's configuration cannot be the final model; the message names the trial.
+
+    Attributes:
+        step: Step at fault; empty if not known.
+        is_over_limit: Whether the refit took too much time or memory.
+    """
+
+    step: str = ""
+    is_over_limit: bool = False
+
+    @classmethod
+    def at(cls, step: str, message: str) -> "RefitFailed":
+        """Return a failure at a step."""
+        failed = cls(message)
+        failed.step = step
+        return failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +59,7 @@ class Member:
     Attributes:
         number: Number of the trial.
         query: `Optimizer.refit` of the trial as JSON values.
-        weight: Its weight in the model; 0 where it is only to be tested, alone.
+        weight: Its weight in the model.
     """
 
     number: int
@@ -64,7 +84,7 @@ def fit_member(
     """
     with _named(member), one_thread():
         query = Query.from_json(member.query, context.problem.find_space())
-        path_run = PathRun(context, query, [REFIT])
+        path_run = PathRun(context, query, [REFIT], holds_out=False)
         outcome: StepOutcome | None = None
         for position in range(len(path_run.steps)):
             if pinned_by:
@@ -75,66 +95,66 @@ def fit_member(
     return path_run
 
 
-def keep_model(
-    context: StudyContext,
-    members: Sequence[Member],
-    run_step: RunStep,
-    single_best: int | None = None,
-) -> tuple[float | None, float | None]:
-    """Put the final model together from its members, keep it, and test it.
+def fitted_pipeline(context: StudyContext, member: Member, run_step: RunStep) -> Pipeline:
+    """Return the pipeline of a member; steps that the cache has are served.
+
+    Args:
+        context: The study.
+        member: The member.
+        run_step: Does one step; either plainly or as a Prefect task.
+
+    Raises:
+        RefitFailed: If one of its steps cannot be done; names the trial.
+        StoreLost: If the store cannot go on.
+    """
+    return _fitted(context, member, run_step).pipeline
+
+
+def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
+    """Put the final model together from its members, and keep it.
+
+    The record is published only if the model can be read back and then predicts training rows.
 
     Args:
         context: The study.
         members: Its members, each fitted or served, one after the other.
         run_step: Does one step of one of them.
-        single_best: Number of the trial, one of them, that is tested alone too.
-
-    Returns:
-        Its loss on the test rows, and that of the trial alone; None where there is no such row.
 
     Raises:
-        RefitFailed: If a member cannot be fitted; names the trial.
+        RefitFailed: If a member cannot be fitted or kept; names the trial.
         StoreLost: If the store cannot go on.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
-    y = dataset.y[load_split(store, context.problem.split).held_out(REFIT)]
-    n_classes, metric = len(dataset.classes), context.problem.find_metric()
-    fitted = [_fitted(context, member, run_step) for member in members if member.weight]
-    for member in members:
-        if not member.weight:
-            with suppress(RefitFailed):  # it is only to be compared with
-                fitted.append(_fitted(context, member, run_step))
-    weighted = [f for f in fitted if f.member.weight]
+    fitted = [_fitted(context, member, run_step) for member in members]
     try:
-        model, predicted = _put_together(weighted, n_classes)
+        model = _put_together(fitted, dataset.classes)
     except ValueError as error:
-        numbers = ", ".join(str(f.member.number) for f in weighted)
+        numbers = ", ".join(str(f.member.number) for f in fitted)
         raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
-    test_loss = metric.loss(y, predicted, n_classes) if len(y) else None
-    alone = [f.predicted for f in fitted if f.member.number == single_best]
     about = {
-        "trial": weighted[0].member.number,
-        "members": [{"trial": f.member.number, "weight": f.member.weight} for f in weighted],
-        "configuration": weighted[0].member.query["configuration"],
+        "trial": members[0].number,
+        "members": [{"trial": member.number, "weight": member.weight} for member in members],
+        "configuration": members[0].query["configuration"],
         "dataset": context.problem.dataset,
-        "test_loss": test_loss,
     }
     record = model_record(context.study)
-    store.records.put(record, {"model": model, "about": about})
+    try:
+        check = partial(_check_read_back, context)
+        store.records.put(record, {"model": model, "about": about}, check=check)
+    except NotPicklable as error:
+        raise _not_kept(fitted, error) from error
     store.records.link([record, *(f.record for f in fitted)], context.study)
     store.index.flush()
-    return test_loss, metric.loss(y, alone[0], n_classes) if alone and len(y) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A member, its pipeline, the record of its predictions of the test rows, and these."""
+    """A member, its pipeline, and the record that its last step has made."""
 
     member: Member
     pipeline: Pipeline
     record: str
-    predicted: Predictions
 
 
 def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted:
@@ -142,18 +162,51 @@ def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted
     nodes = fit_member(context, member, run_step).nodes(REFIT)
     with _named(member), one_thread():
         pipeline = Pipeline([(node.step, node.part("estimator")) for node in nodes])
-        return _Fitted(member, pipeline, nodes[-1].record, nodes[-1].predictions())
+        return _Fitted(member, pipeline, nodes[-1].record)
 
 
-def _put_together(fitted: Sequence[_Fitted], n_classes: int) -> tuple[Any, Predictions]:
-    """Return the model of some members, and its predictions of the test rows."""
+def _put_together(fitted: Sequence[_Fitted], classes: Sequence[Any]) -> Any:
+    """Return the model of some members."""
     if len(fitted) == 1:
-        return fitted[0].pipeline, fitted[0].predicted
+        return fitted[0].pipeline
+    ensemble = ClassEnsemble if len(classes) else NumberEnsemble
     weights = [f.member.weight for f in fitted]
-    contributed = [shares(f.predicted, n_classes) for f in fitted]
-    ensemble = ClassEnsemble if n_classes else NumberEnsemble
-    model = ensemble.of_fitted([f.pipeline for f in fitted], weights)
-    return model, blend(np.average(contributed, axis=0, weights=weights), n_classes)
+    return ensemble.of_fitted([f.pipeline for f in fitted], weights, classes)
+
+
+def _check_read_back(context: StudyContext, parts: Mapping[str, Any]) -> None:
+    """Check that a model predicts a few training rows once it is read back."""
+    store = open_store(context.store)
+    dataset = load_dataset(store, context.problem.dataset)
+    split = load_split(store, context.problem.split)
+    rows = split.training(REFIT, dataset.strata)[:_FEW_ROWS]
+    with one_thread():
+        predicted(parts["model"], dataset, rows)
+
+
+def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable) -> RefitFailed:
+    """Return why a model cannot be kept, with the trial and the step at fault as far as known."""
+    for member in fitted:
+        for step, estimator in member.pipeline.steps:
+            if reason := _reason_not_kept(estimator):
+                message = f"trial {member.member.number} cannot be kept: {step}: {reason}"
+                return RefitFailed.at(step, message)
+    numbers = ", ".join(str(f.member.number) for f in fitted)
+    name = f"trial {numbers}" if len(fitted) == 1 else f"the ensemble of trials {numbers}"
+    return RefitFailed(f"{name} cannot be kept: {error}")
+
+
+def _reason_not_kept(estimator: Any) -> str:
+    """Return why an estimator cannot be written or read back; empty if it can."""
+    try:
+        encoded = encode(estimator)
+        decode(encoded.codec, encoded.data)
+    except NotPicklable as error:
+        return str(error)
+    except Exception as error:  # of any kind: objects make themselves
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        return f"{type(estimator).__name__} cannot be read back: {reason}"
+    return ""
 
 
 @contextmanager
@@ -173,6 +226,7 @@ def _named(member: Member) -> Iterator[None]:
             raise cause  # noqa: B904 - with the cause that it has
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
-        raise RefitFailed(
-            f"trial {member.number} could not be fitted on all training rows: {reason}"
+        raise RefitFailed.at(
+            step.step if step else "",
+            f"trial {member.number} could not be fitted on all training rows: {reason}",
         ) from error

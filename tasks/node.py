@@ -20,11 +20,11 @@ from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer, predict
+from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.fold import Fold, FoldRows
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 __all__ = ["Node"]
 
@@ -231,17 +231,20 @@ class Node:
         read = self._read("estimator")
         if read is None:
             return False
-        classes = np.array(self.fold.dataset.classes)
+        classes, name = np.array(self.fold.dataset.classes), self.recipe.algorithm
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as when it was fitted
             held_out = self.parent.held_out_matrix()
-            self._record(predict(read["estimator"], held_out, classes))
+            self._record(predictions_of(read["estimator"], held_out, classes, name=name))
         self.parent.release()
         return True
 
     def _recorded(self) -> Predictions:
         parts = self.fold.store.records.get(self.record)
-        return Predictions(parts["label"], parts.get("score"))
+        predictions = Predictions(parts["label"], parts.get("score"))
+        if not predictions.belong_to(len(self.fold.held_out), len(self.fold.dataset.classes)):
+            raise RecordDamaged(f"record {self.record} holds no predictions of the held-out rows")
+        return predictions
 
     def _record(self, predictions: Predictions) -> None:
         """Keep a model's predictions of the held-out rows."""

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from uuid import uuid4
 
+import numpy as np
+
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.trials.outcome import StepCost
@@ -57,6 +59,7 @@ class PathRun:
         query: What to run.
         folds: Numbers of the folds to run; None for those of cross-validation that the query asks
             for.
+        holds_out: Whether the rows that a fold holds out are transformed and predicted.
 
     Attributes:
         folds: Numbers of the folds.
@@ -65,10 +68,15 @@ class PathRun:
     """
 
     def __init__(
-        self, context: StudyContext, query: Query, folds: Sequence[int] | None = None
+        self,
+        context: StudyContext,
+        query: Query,
+        folds: Sequence[int] | None = None,
+        *,
+        holds_out: bool = True,
     ) -> None:
         problem = context.problem
-        self.context, self.query = context, query
+        self.context, self.query, self._holds_out = context, query, holds_out
         self.store = open_store(context.store)
         self.dataset = load_dataset(self.store, problem.dataset)
         self.split = load_split(self.store, problem.split)
@@ -192,7 +200,7 @@ class PathRun:
             training=self.split.training(
                 number, self.dataset.strata, query.subset, query.subset_draw, self.dataset.groups
             ),
-            held_out=self.split.held_out(number),
+            held_out=self.split.held_out(number) if self._holds_out else np.empty(0, dtype=np.intp),
             context=self.context,
             store=self.store,
             origin={
@@ -201,6 +209,7 @@ class PathRun:
                 "fold": number,
                 "subset": query.subset,
                 "subset_draw": query.subset_draw if query.subset < 1 else 0,
+                **({} if self._holds_out else {"held_out": "nothing"}),
                 **({"cache_area": self.context.cache_area} if self.context.cache_area else {}),
             },
         )

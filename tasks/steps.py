@@ -50,4 +50,5 @@ def step_task(step: str) -> Callable[..., State[Any]]:
         task_run_name=f"{step}: {{algorithm}}",
         cache_policy=NO_CACHE,
         persist_result=False,
+        log_prints=False,
     )

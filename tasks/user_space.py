@@ -1,13 +1,20 @@
 """A user's own space: an object in a Python file, checked before any work."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.utils import get_tags
+
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
@@ -15,8 +22,14 @@ from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
-__all__ = ["find_space", "is_user_space", "load_user_space"]
+__all__ = ["check_models", "find_space", "is_user_space", "load_user_space"]
 
+_KINDS = frozenset(
+    {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
+)
+"""Kinds of estimators that scikit-learn's tags tell apart."""
+_DRAWN = 20
+"""Configurations of a model that are built to see its kind, besides its defaults."""
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
 """Of data to build estimators for that nothing is known of yet."""
 
@@ -30,12 +43,15 @@ def find_space(argument: str) -> tuple[Space, str]:
     """Find the space that `--space` names, and its text; empty for one of the catalogue.
 
     Raises:
-        UnknownName, BadInput: If there is none, or it cannot be used.
+        UnknownName, BadInput: If there is none, or it cannot be used, or one of its models does
+            not predict its target.
     """
     if not is_user_space(argument):
         return space_named(argument), ""
     code = read_user_code(argument)
-    return load_user_space(code, argument), code
+    space = load_user_space(code, argument)
+    check_models(space, argument)
+    return space, code
 
 
 @cache
@@ -63,6 +79,62 @@ def load_user_space(code: str, argument: str) -> Space:
             if algorithm not in _of_the_catalogue():
                 _check(algorithm, step.name, is_model=step is found.steps[-1])
     return found
+
+
+@cache
+def check_models(space: Space, argument: str) -> None:
+    """Check that the models of a space predict its target, by their tags of scikit-learn.
+
+    Each is built with its defaults and with some drawn values. A model without tags passes.
+
+    Args:
+        space: The space.
+        argument: The value of `--space`.
+
+    Raises:
+        BadInput: If a model is a regressor in a space of classes, or the reverse, or neither.
+    """
+    right = "classifier" if space.target == "classes" else "regressor"
+    other = "numbers" if space.target == "classes" else "classes"
+    step = space.steps[-1]
+    for algorithm in step.algorithms:
+        wrong = sorted({_kind(model) for model in _variants(algorithm)} & _KINDS - {right})
+        if not wrong:
+            continue
+        article = "an" if wrong[0][0] in "aeiou" else "a"
+        is_other = wrong[0] in {"classifier", "regressor"}
+        raise BadInput(
+            f"algorithm {algorithm.id!r} of step {step.name!r} ({algorithm.import_path}) is "
+            f"{article} {wrong[0].replace('_', ' ')}, and space {space.name!r} predicts "
+            f"{space.target}",
+            option="space",
+            value=argument,
+            remedy=f"use a {right}"
+            + (f', or give the space target="{other}" to predict {other}' if is_other else ""),
+        )
+
+
+def _variants(algorithm: Algorithm) -> Iterator[Any]:
+    """Yield the model of an algorithm with its defaults and with drawn values, where it is made."""
+    if algorithm.is_passthrough:
+        return
+    rng = np.random.default_rng(0)
+    drawn = (sample_choice(algorithm, rng) for _ in range(_DRAWN))
+    layouts = ["dense", *(["sparse"] if algorithm.sparse_estimator else [])]
+    for choice in dict.fromkeys([default_choice(algorithm), *drawn]):
+        for layout in layouts:
+            with suppress(Exception):  # one that cannot be made fails its trial with the reason
+                how = recipe(algorithm, choice, replace(_TYPICAL, layout=layout), balanced=False)
+                yield build(how, 0)
+
+
+def _kind(model: Any) -> str:
+    """Return what scikit-learn takes a model for; empty if it cannot tell."""
+    try:
+        kind = get_tags(model).estimator_type
+    except Exception:  # it is no estimator of scikit-learn, or a wrapper of one that is none
+        kind = None
+    return str(kind or getattr(model, "_estimator_type", None) or "")
 
 
 @cache

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -40,19 +39,6 @@ def test_its_command_finds_a_benchmark_by_room_and_name() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "How much sooner one method has what another one ends with" in done.stdout
-
-
-def test_every_planted_fault_is_a_line_of_its_file() -> None:
-    """Else the table falls behind the code, and says so only when it is run."""
-    folder = TESTS.parent / "optimizers"
-    table = (TESTS / "benchmarks" / "optimizers" / "planted_faults.toml").read_text()
-    stale = [
-        f"{path}: {right}"
-        for path, of_file in tomllib.loads(table).items()
-        for _, right, _ in of_file["faults"]
-        if (folder / path).read_text().count(right) != 1
-    ]
-    assert stale == []
 
 
 @pytest.mark.parametrize("name", [*ON_DATA, *ON_DIGITS])

@@ -13,27 +13,31 @@ from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
 from prefect_tune.deployments.commands.method_options import method_options, written
+from prefect_tune.flows.preparation.options import Option
 from prefect_tune.flows.store_options import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = [
-    "BY_OPTION",
-    "SPACES",
+    "HEAVY",
     "complete_files",
     "complete_methods",
     "complete_spaces",
     "complete_studies",
+    "values_of",
 ]
 
 Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
-SPACES = (
-    "modern", "modern_regression", "healthcare", "modern_healthcare", "flash", "regression",
-    "small", "admm", "admm_large", "svm", "svr", "random_forest", "random_forest_regressor",
-    "gradient_boosting", "gradient_boosting_regressor", "mlp",
-)  # fmt: skip
-"""Names of all spaces; the catalogue that has them loads scikit-learn."""
+HEAVY: Mapping[str, tuple[str, ...]] = {
+    "space": (
+        "modern", "modern_regression", "healthcare", "modern_healthcare", "flash", "regression",
+        "small", "admm", "admm_large", "svm", "svr", "random_forest", "random_forest_regressor",
+        "gradient_boosting", "gradient_boosting_regressor", "mlp",
+    ),
+    "format": ("table", "events", "meds", "omop", "synthea"),
+}  # fmt: skip
+"""Choices of options whose own lists load pandas or scikit-learn."""
 _MOST_STUDIES = 200
 _LOCKED_SECONDS = 0.2
 
@@ -54,16 +58,12 @@ def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[Complet
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of spaces, and files, which may hold one."""
-    return _beginning(SPACES, incomplete) or _files(incomplete)
+    return _beginning(HEAVY["space"], incomplete) or _files(incomplete)
 
 
 def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Leave it to the shell to complete the name of a file or folder."""
     return _files(incomplete)
-
-
-def _words(*words: str) -> Completed:
-    return lambda _, __, incomplete: _beginning(words, incomplete)
 
 
 def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -86,30 +86,34 @@ def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[Comp
     ]
 
 
-def _start(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    named = ("portfolio", "none", *_study_names(ctx.params.get("store")))
-    return _beginning(named, incomplete) or _files(incomplete)
+def _metrics(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    return _beginning(("error", "auroc", *sorted({*OF_CLASSES, *OF_NUMBERS})), incomplete)
 
 
-BY_OPTION: Mapping[str, Completed] = {
+_BY_NAME: Mapping[str, Completed] = {
     "data": _data,
-    "ensemble": _words("auto", "single", "greedy", "agnostic"),
-    "eviction": _words("lru", "gdsf"),
-    "format": _words("table", "events", "meds", "omop", "synthea"),
-    "labels": complete_files,
     "method": complete_methods,
     "methods": _compared,
-    "metric": _words("error", "auroc", *sorted({*OF_CLASSES, *OF_NUMBERS})),
+    "metric": _metrics,
     "option": _options_of_method,
-    "out": complete_files,
     "space": complete_spaces,
-    "start": _start,
     "store": complete_files,
     "study": complete_studies,
-    "task_runs": _words("auto", "steps", "misses", "trial"),
-    "test": complete_files,
 }
-"""By the name of an option of `run` or `compare`."""
+
+
+def values_of(option: Option) -> Completed | None:
+    """Return what completes the values of an option: its choices, studies or files, if any."""
+    kinds = set(option.metavar.split("|"))
+    is_file = not kinds.isdisjoint({"FILE", "PATH"})
+
+    def complete(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+        words = HEAVY.get(option.name) or option.known
+        studies = _study_names(ctx.params.get("store")) if "STUDY" in kinds else []
+        found = _beginning((*words, *studies), incomplete)
+        return found or (_files(incomplete) if is_file else [])
+
+    return _BY_NAME.get(option.name, complete if option.choices or is_file else None)
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:

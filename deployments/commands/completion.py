@@ -2,6 +2,8 @@
 
 import click
 
+from prefect_tune.deployments.views.plain import echo_as_is
+
 __all__ = ["completion"]
 
 
@@ -23,4 +25,4 @@ def completion(shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None  # noqa: S101 - click has all three
     main = click.get_current_context().find_root().command
-    click.echo(script(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE").source())
+    echo_as_is(script(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE").source())

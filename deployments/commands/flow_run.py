@@ -54,7 +54,7 @@ def run_flow(
     What was prepared is handed over to the flow, whose parameters are those of the command.
     """
     from prefect_tune.flows.interrupts import interrupts_taken
-    from prefect_tune.flows.workers.local_workers import warmed_up
+    from prefect_tune.flows.workers.fork_server import warmed_up
 
     with reported_errors(), interrupts_taken(_say_interrupted), warmed_up():
         from prefect_tune.deployments.server import launched_server

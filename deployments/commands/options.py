@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from prefect_tune.deployments.commands.completing import BY_OPTION
+from prefect_tune.deployments.commands.completing import complete_files, values_of
 from prefect_tune.flows.preparation.options import OPTIONS, Option
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 STORE = click.option(
-    "--store", metavar="URL", help=OPTIONS["store"].help, shell_complete=BY_OPTION["store"]
+    "--store", metavar="URL", help=OPTIONS["store"].help, shell_complete=complete_files
 )
 DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -62,7 +62,7 @@ def add_options(
                 command = click.argument(
                     option.name,
                     metavar=option.metavar,
-                    shell_complete=BY_OPTION.get(option.name),
+                    shell_complete=values_of(option),
                 )(command)
             else:
                 command = _click_option(option)(command)
@@ -84,5 +84,5 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
         multiple=option.kind in ("texts", "assignments"),
         metavar=option.metavar,
         help=option.help,
-        shell_complete=BY_OPTION.get(option.name),
+        shell_complete=values_of(option),
     )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+from prefect_tune.deployments.views.plain import echo_as_is
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def print_json(document: Any) -> None:
     """Print a document as JSON to standard output."""
     from prefect_tune.storage.privacy.masking import masked_values
 
-    click.echo(json.dumps(masked_values(document), indent=2))
+    echo_as_is(json.dumps(masked_values(document), indent=2))
 
 
 def print_summary(

@@ -15,11 +15,12 @@ from prefect_tune.deployments.commands.output import (
     write_table,
 )
 from prefect_tune.deployments.commands.store import existing_store
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.plain import echo, echo_as_is, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from prefect_tune.flows.results.printed import TrialOutput
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["show", "study", "trials"]
@@ -31,6 +32,7 @@ __all__ = ["show", "study", "trials"]
 @click.option(
     "--code", is_flag=True, help="Print Python code that builds and fits the pipeline of trial N."
 )
+@click.option("--output", is_flag=True, help="Print what trial N printed, at most its last 1 MB.")
 @JSON
 @STORE
 @DATABASE
@@ -39,6 +41,7 @@ def show(
     *,
     trial: int | None,
     code: bool,
+    output: bool,
     as_json: bool,
     store: str | None,
     database: str | None,
@@ -48,6 +51,7 @@ def show(
     \b
     prefect-tune show responders --trial 12
     prefect-tune show responders --trial 12 --code > pipeline.py
+    prefect-tune show responders --trial 12 --output
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
         if trial is None:
@@ -56,18 +60,39 @@ def show(
 
             if code:
                 raise BadInput("the code is that of a trial", option="code", remedy="add --trial N")
+            if output:
+                raise BadInput("only trials print", option="output", remedy="add --trial N")
             print_summary(summarize(opened, study), as_json=as_json, notes=True)
         elif code:
             from prefect_tune.flows.results.built_pipeline import pipeline_code
 
             text = pipeline_code(opened, study, trial, lambda note: echo(note, err=True))
-            print_json({"study": study, "trial": trial, "code": text}) if as_json else click.echo(
-                text, nl=False
-            )
+            if as_json:
+                print_json({"study": study, "trial": trial, "code": text})
+            else:
+                echo_as_is(text, nl=False)
+        elif output:
+            from prefect_tune.flows.results.printed import trial_output
+
+            _print_output(trial_output(opened, study, trial), as_json=as_json)
         else:
             from prefect_tune.flows.results.explained import explained_trial
 
             _print_trial(explained_trial(opened, study, trial), as_json=as_json)
+
+
+def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
+    """Print the output of a trial; progress bars, which go back to the start, a line each time."""
+    if as_json:
+        print_json(output.to_json())
+        return
+    if output.missing:
+        echo(output.missing, err=True)
+    if output.is_cut:
+        echo("earlier output was dropped", err=True)
+    if output.output:
+        lines = output.output.replace("\r\n", "\n").replace("\r", "\n")
+        echo_as_is(shown(lines), nl=not lines.endswith("\n"))
 
 
 def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:

@@ -30,8 +30,13 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.fitting.fitting import predict
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, metric_named
+from prefect_tune.tasks.objective.predictions import (
+    ScoreMethod,
+    predicted_labels,
+    predicted_scores,
+    predictions_of,
+)
 
 __all__ = ["PipelineSearch"]
 
@@ -77,7 +82,8 @@ class PipelineSearch(BaseEstimator):
 
     Attributes:
         best_estimator_: The fitted pipeline or ensemble that `prefect-tune export` gives.
-        best_params_: Algorithms and hyperparameters of the best trial.
+        best_params_: Algorithms and hyperparameters of the trial that is the model, or of the best
+            trial if the model is an ensemble.
         best_score_: Its score in cross-validation; larger is better.
         best_index_: Its position in `cv_results_`.
         cv_results_: The trials, as scikit-learn's searches show them; a failed one scores nan.
@@ -151,7 +157,7 @@ class PipelineSearch(BaseEstimator):
 
         Raises:
             BadInput, UnknownName, ValueError: If something cannot be used, before any work.
-            StudyFailed: If not a single trial was completed.
+            StudyFailed: If nothing was evaluated, or nothing can be the model.
         """
         metric = self._metric()
         frame = frame_of(self, X, is_new=True)
@@ -170,20 +176,23 @@ class PipelineSearch(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted classes or numbers, shape (n,)."""
-        rows = self._rows(X)
-        return np.asarray(self.best_estimator_.predict(rows))
+        rows, classes = self._rows(X), self._classes()
+        found = predicted_labels(self.best_estimator_, rows, classes)
+        return classes[found] if len(classes) else found
 
     @_best_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""
-        rows = self._rows(X)
-        return np.asarray(self.best_estimator_.predict_proba(rows))
+        return self._scores(X, "predict_proba")
 
     @_best_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return values that order rows by how surely they are of a class."""
-        rows = self._rows(X)
-        return np.asarray(self.best_estimator_.decision_function(rows))
+        """Return values that order rows by how surely they are of a class.
+
+        For two classes those of the second one, shape (n,), else a column for each, shape (n, c).
+        """
+        scores = self._scores(X, "decision_function")
+        return scores[:, 1] if len(self._classes()) == 2 else scores
 
     def score(self, X: Any, y: Any) -> float:
         """Return the score of the predictions by the metric, larger is better.
@@ -192,14 +201,14 @@ class PipelineSearch(BaseEstimator):
             BadInput: If a class was not there when it was fitted.
         """
         rows = self._rows(X)
-        classes: NDArray[Any] = getattr(self, "classes_", np.empty(0))
+        classes = self._classes()
         true = column_or_1d(y)
         if len(classes):
             unknown = np.setdiff1d(true, classes)
             if len(unknown):
                 raise BadInput(f"y holds the class {unknown[0]!r}, which no training row had")
             true = np.searchsorted(classes, true)
-        predictions = predict(self.best_estimator_, rows, classes)
+        predictions = predictions_of(self.best_estimator_, rows, classes)
         return self._fitted_metric.score(self._fitted_metric.loss(true, predictions, len(classes)))
 
     def __sklearn_tags__(self) -> Tags:
@@ -240,7 +249,7 @@ class PipelineSearch(BaseEstimator):
         self.study_name_, self.summary_ = prepared.name, summary
         self.notes_ = [str(note) for note in prepared.notes]
         self.cv_results_ = trial_columns(store, prepared.name)
-        best = summary["incumbent"]
+        best = summary["model_trial"] or summary["incumbent"]
         self.best_params_ = params_of(best["configuration"])
         self.best_score_ = self._fitted_metric.score(best["loss"])
         self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best["trial"])[0])
@@ -253,6 +262,15 @@ class PipelineSearch(BaseEstimator):
         """Return new rows as the best estimator takes them."""
         check_is_fitted(self, "best_estimator_")
         return like_training(frame_of(self, X, is_new=False), self._training, "X")
+
+    def _classes(self) -> NDArray[Any]:
+        """Return the classes; empty if numbers are predicted."""
+        classes: NDArray[Any] = getattr(self, "classes_", np.empty(0))
+        return classes
+
+    def _scores(self, X: Any, method: ScoreMethod) -> NDArray[np.float64]:
+        rows = self._rows(X)
+        return predicted_scores(self.best_estimator_, rows, self._classes(), method)
 
     def _seed(self) -> int | None:
         if self.random_state is None or isinstance(self.random_state, int | np.integer):

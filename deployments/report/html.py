@@ -11,29 +11,20 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from prefect_tune.deployments.report.lighter import lighter_pages
 from prefect_tune.deployments.report.page import Figure, Page
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle, source_hash
 from prefect_tune.deployments.views.plain import shown
 
 __all__ = ["page_html"]
 
-_MOST_BYTES = 5_000_000
 _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 
 def page_html(page: Page) -> str:
-    """Return the HTML of a page, or of a lighter one where it would be larger than 5 MB."""
-    text = _rendered(page)
-    for lighter in lighter_pages(page):
-        if len(text.encode()) < _MOST_BYTES:
-            break
-        text = _rendered(lighter)
-    return text
+    """Return the HTML of a page, with Plotly if it has figures.
 
-
-def _rendered(page: Page) -> str:
-    """Return the HTML of a page, with Plotly if it has figures."""
+    It stays below 5 MB: tables, texts and figures are bounded where they are made.
+    """
     script = _text("report.js")
     has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
     bundle = plotly_bundle() if has_figures else None

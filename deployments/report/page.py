@@ -1,6 +1,7 @@
 """A report as a page: what stands on it, before it is HTML.
 
-All texts are plain; nothing in them is markup.
+All texts are plain; nothing in them is markup. Long tables and texts are cut here, whatever a study
+brings along, so that a page stays small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,18 @@ __all__ = [
     "Section",
     "Table",
     "Text",
+    "clipped",
 ]
+
+_MOST_ROWS = 200
+"""Rows of a table, and lines of a text."""
+_LONGEST_CELL = 200
+_LONGEST_LINE = 1_000
+
+
+def clipped(text: str, most: int = _LONGEST_LINE) -> str:
+    """Return a text of at most so many characters; a longer one ends in an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,13 @@ class Table:
 
     kind = "table"
 
+    def __post_init__(self) -> None:
+        n = len(self.rows)
+        rows = [[clipped(cell, _LONGEST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]]
+        object.__setattr__(self, "rows", rows)
+        if n > _MOST_ROWS:
+            object.__setattr__(self, "note", f"The first {_MOST_ROWS} of {n:,} rows.")
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -76,6 +95,9 @@ class Text:
     is_quiet: bool = False
 
     kind = "text"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", [clipped(line) for line in self.lines[:_MOST_ROWS]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +133,10 @@ class Pipeline:
     idle: Sequence[str] = ()
 
     kind = "pipeline"
+
+    def __post_init__(self) -> None:
+        steps = [(step, algorithm, clipped(values)) for step, algorithm, values in self.steps]
+        object.__setattr__(self, "steps", steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +190,9 @@ class Section:
     title: str
     finding: str
     parts: Sequence[Part] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finding", clipped(self.finding))
 
 
 @dataclass(frozen=True, slots=True)

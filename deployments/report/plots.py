@@ -8,6 +8,7 @@ from html import escape
 from math import isfinite
 from typing import Any
 
+from prefect_tune.deployments.report.page import clipped
 from prefect_tune.deployments.views.plain import shown
 
 __all__ = [
@@ -28,6 +29,8 @@ Values = Mapping[str, Any]
 _COLOURS = 7
 _LONGEST_LABEL, _KEPT = 42, 20
 """Characters of a label on an axis, and of both ends of a longer one."""
+_LONGEST_TEXT = 160
+"""Characters of any other text of a figure, of which there may be one for each point."""
 
 
 def colour(position: int, of: str = "c") -> str:
@@ -42,7 +45,7 @@ def colour(position: int, of: str = "c") -> str:
 
 def plain(text: str) -> str:
     """Return a text as Plotly shows it: it would take `<` for markup."""
-    return escape(shown(text), quote=False)
+    return escape(shown(clipped(text, _LONGEST_TEXT)), quote=False)
 
 
 def shortened(labels: Sequence[str]) -> list[str]:

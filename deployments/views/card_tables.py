@@ -72,6 +72,7 @@ def loss_lines(facts: Facts) -> Iterator[str]:
     yield "## How well it predicts"
     yield ""
     scored = f"{data['folds']} folds" if data["holdout"] is None else "one part held out"
+    scored = losses["fidelity"] or scored
     best = f"best single trial ({losses['best_trial']})"
     rows = [
         ("the model on the test rows", losses["test"], data["test_rows"]),
@@ -88,6 +89,9 @@ def loss_lines(facts: Facts) -> Iterator[str]:
         if loss is not None
     ]
     yield from table(("", f"{escaped(loss_and_unit(losses))} (less is better)", "rows"), shown)
+    if losses["test_undefined"]:
+        yield ""
+        yield f"The loss on the test rows is undefined: {escaped(losses['test_undefined'])}."
     error = losses["test_error"]
     if error is not None:
         yield ""

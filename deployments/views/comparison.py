@@ -34,6 +34,9 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     CONSOLE.print(table)
     for data_set in document.get("data_sets", ()):
         CONSOLE.print(f"  {data_set['data']}, at the end: {_in_short(data_set['methods'])}")
+    for reason, n_replicates in document.get("undefined_test_losses", {}).items():
+        of = counted(n_replicates, "replicate")
+        CONSOLE.print(line(f"  The test loss of {of} is undefined: {reason}"))
     n_methods, n_blocks = len(document["methods"]), document["n_blocks"]
     CONSOLE.print(
         "  Median (quartiles) of the replicates' best pipelines. Rank: mean rank of the test loss "

@@ -1,13 +1,13 @@
 """Where views print, and what tables of several subjects share."""
 
-import sys
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
 from prefect_tune.deployments.views.plain import shown
+from prefect_tune.deployments.views.result_stream import DynamicResultStream, result_stream
 
 __all__ = ["CONSOLE", "UNITS", "PlainConsole", "bold", "line", "uncut_column"]
 
@@ -47,4 +47,9 @@ def uncut_column(header: str) -> Column:
     return Column(header, no_wrap=True, overflow="ignore")
 
 
-CONSOLE = PlainConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+CONSOLE = PlainConsole(
+    file=cast("IO[str]", DynamicResultStream()),
+    highlight=False,
+    soft_wrap=True,
+    width=None if result_stream().isatty() else 160,
+)

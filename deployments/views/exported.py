@@ -23,6 +23,9 @@ def print_exported(document: Mapping[str, Any], metric: str, file: str, card: st
         card: The file with its model card, if there is one.
     """
     echo(f"{file}: {_model(document['members'])}{_tested(document['test_loss'], metric)}")
+    if document["test_loss_undefined"]:
+        reason = document["test_loss_undefined"]
+        echo(f"  {loss_name(metric)} on the test rows is undefined: {reason}")
     for line in (*_needs(document), *_loading(document, file)):
         echo(f"  {line}".rstrip())
     if card is not None:

@@ -5,12 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
 from rich.live import Live
 
 from prefect_tune.deployments.views.console import PlainConsole
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.plain import echo, echo_as_is
 from prefect_tune.deployments.views.standing import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.optimizers.space.rendering import fidelity_text
@@ -44,6 +43,10 @@ class _Silent:
     def note(self, text: str) -> None:
         """Nothing."""
 
+    def warn(self, text: str) -> None:
+        """Print one line to standard error: a warning is no progress."""
+        echo(f"Warning: {text}", err=True)
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Nothing."""
 
@@ -64,11 +67,15 @@ class _Lines(_Silent):
 
 
 class _JsonLines(_Silent):
-    """One line of JSON per trial, to standard output."""
+    """One line of JSON per trial and per warning, to standard output."""
+
+    def warn(self, text: str) -> None:
+        """One line."""
+        echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """One line."""
-        click.echo(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
+        echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
 class _Terminal(_Silent):
@@ -81,6 +88,10 @@ class _Terminal(_Silent):
     def note(self, text: str) -> None:
         """Print one line above the others."""
         self._console.print(text, style="dim")
+
+    def warn(self, text: str) -> None:
+        """Print one line above the others."""
+        self._console.print(f"Warning: {text}", style="yellow")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Failures and new incumbents scroll by; the lines change."""

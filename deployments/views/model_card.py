@@ -194,7 +194,9 @@ def _limits(facts: Facts) -> Iterator[str]:
     configurations = counted(search["configurations"], "configuration")
     yield "## Limits"
     yield ""
-    if losses["test"] is None:
+    if losses["test_undefined"]:
+        yield "- The loss is undefined on the test rows: the loss on new rows is not known."
+    elif losses["test"] is None:
         yield "- No row was held back for a test: the loss on new rows is not known."
     else:
         yield (
@@ -209,6 +211,12 @@ def _limits(facts: Facts) -> Iterator[str]:
         "- It was fitted to rows like those above. Nothing is known of other populations, places "
         "or periods, or of columns that are measured in another way."
     )
+    if weighted := [str(m["trial"]) for m in facts["model"]["members"] if m.get("balanced")]:
+        yield (
+            f"- Classes were weighted for balance in training ({_trials(weighted)}). Probabilities "
+            "are those of balanced classes, too high for rare ones. Calibrate them on new rows "
+            "before you read them as risks."
+        )
     if not data["group"] and data["kind"] != "events":
         yield (
             "- Rows were treated as independent. If several belong together (a patient, a day), "
@@ -216,6 +224,10 @@ def _limits(facts: Facts) -> Iterator[str]:
         )
     if not facts["constraints"]:
         yield "- Fairness, speed and size were not measured; `--constraint` does."
+
+
+def _trials(numbers: list[str]) -> str:
+    return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
 def _versions(facts: Facts) -> Iterator[str]:

@@ -40,6 +40,10 @@ class NotebookLine:
         """Show a note behind where the study stands."""
         self._show(" · ".join(filter(None, (self._standing, masked(text)))))
 
+    def warn(self, text: str) -> None:
+        """Print a warning, which stays."""
+        print(f"Warning: {text}", file=sys.stderr)  # noqa: T201 - output of the cell
+
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         """Show where the study stands."""
         self.tick(progress)

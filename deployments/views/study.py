@@ -26,11 +26,17 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
         notes: Whether with the method's notes.
     """
     CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
-    result = _trials, _ensemble, _best, _finalists, _alone, _constraints
+    result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
-    for part in (*result, _race, _decisions, *told, _cache, _next_commands):
+    for part in (*result, _race, _decisions, *told, _cache, _warnings, _next_commands):
         for text in part(summary):
             CONSOLE.print(line("  ", text))
+
+
+def _warnings(summary: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield what went wrong around the study while it ran."""
+    for text in summary["notes"]:
+        yield line((f"warning: {text}", "yellow"))
 
 
 def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -78,11 +84,47 @@ def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
         f"{what} {incumbent['trial']}{_of(incumbent)}, {scored} ",
         f"{loss_name(summary['metric'])} ",
         bold(f"{incumbent['loss']:.4g}{unit}"),
-        *_tested(summary["single_best_test_loss"], unit),
+        *(() if _is_another(summary) else _tested(summary["single_best_test_loss"], unit)),
         f" (guessing: {summary['chance_loss']:.4g}{unit})",
     )
     for text in pipeline_lines(incumbent["configuration"]):
         yield f"  {text}"
+
+
+def _is_another(summary: Mapping[str, Any]) -> bool:
+    """Return whether the final model is one trial, and not the best one."""
+    model, best = summary["model_trial"], summary["incumbent"]
+    return model is not None and best is not None and model["trial"] != best["trial"]
+
+
+def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
+    """Yield the trial that is the model instead of another, or after a partial evaluation only."""
+    model, unit = summary["model_trial"], UNITS.get(summary["metric"], "")
+    metric, replaced = loss_name(summary["metric"]), summary["instead_of"]
+    if model is not None and _is_another(summary):
+        yield line(
+            f"model: trial {model['trial']}{_of(model)}, {metric} {model['loss']:.4g}{unit}",
+            *_tested(summary["test_loss"], unit),
+        )
+    if model is not None and summary["model_is_partial"]:
+        yield (
+            f"no full evaluation qualifies; the model is the best partial one, trial "
+            f"{model['trial']}{_of(model)}, fitted on all training rows"
+        )
+    if replaced is not None:
+        numbers = ", ".join(map(str, replaced["trials"]))
+        what = "trial" if len(replaced["trials"]) == 1 else "the ensemble of trials"
+        yield f"instead of {what} {numbers}: {replaced['reason']}"
+
+
+def _undefined(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a loss on the test rows is undefined."""
+    metric, reason = loss_name(summary["metric"]), summary["test_loss_undefined"]
+    alone = summary["single_best_test_loss_undefined"]
+    if reason:
+        yield f"{metric} on the test rows is undefined: {reason}"
+    if alone and alone != reason:
+        yield f"{metric} of the best trial alone on the test rows is undefined: {alone}"
 
 
 def _is_of_several(summary: Mapping[str, Any]) -> bool:

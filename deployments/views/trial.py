@@ -48,7 +48,7 @@ def print_trial(trial: Explained, *, task_run: str | None = None) -> None:
         _print("the same configuration", _stretches(trial))
     for text in _curve(trial):
         CONSOLE.print(text)
-    for text in _traceback(trial):
+    for text in (*_traceback(trial), *_output(trial)):
         CONSOLE.print(text)
     CONSOLE.print()
     CONSOLE.print(line(bold("its code: "), trial["code"]))
@@ -250,3 +250,14 @@ def _traceback(trial: Explained) -> Iterator[Text | str]:
         yield ""
         yield line(bold("traceback"))
         yield from (f"  {text}" for text in failure["traceback"].rstrip().splitlines())
+
+
+def _output(trial: Explained) -> Iterator[Text | str]:
+    """Yield the last lines that a failed trial printed, and the command that prints all."""
+    output_bytes, failure = trial["output_bytes"], trial["failure"]
+    if not output_bytes:
+        return
+    yield ""
+    yield line(bold("output: "), f"{output_bytes:,} bytes; {trial['show_output']}")
+    if failure is not None:
+        yield from (f"  {text}" for text in failure["output"].splitlines())

@@ -72,11 +72,18 @@ def print_trials(
             f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
             path
             + (f"\n{where}{failure['message']}" if failure else "")
+            + _last_lines(failure)
             + (f"\n{links[row['number']]}" if row["number"] in links else "")
             + (f"\n{evaluation['trouble']}" if evaluation and evaluation.get("trouble") else "")
             + (f"\n{_measured(measured)}" if measured else ""),
         )
     CONSOLE.print(table if rows else "no trials")
+
+
+def _last_lines(failure: Mapping[str, Any] | None) -> str:
+    """Return what a failed trial printed last, each line set off."""
+    lines = (failure or {}).get("output", "").splitlines()
+    return "".join(f"\n| {line}" for line in lines)
 
 
 def _measured(constraints: Mapping[str, float]) -> str:

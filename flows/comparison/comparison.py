@@ -4,13 +4,14 @@ Each replicate is a study `<name>-<repeat>-<method>` of its own, so that the led
 far a comparison is, and one of the same name goes on from there.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.comparison.curves import TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
 from prefect_tune.flows.comparison.entrants import Entrant
 from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.flows.preparation.notes import Note
@@ -61,7 +62,8 @@ class Replicate:
         stored = self.stored()
         if stored.state not in {"complete", "failed"}:
             return False
-        is_scored = None not in stored.result.get(TEST_LOSSES, {}).values()
+        losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
+        is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
         return is_scored and StudyPlan.from_stored(stored).stop_rule == self.plan.stop_rule
 
 
@@ -126,5 +128,11 @@ class Comparison:
             "budget_seconds": plan.stop_rule.seconds,
             "budget_trials": plan.stop_rule.trials,
             "out": str(self.out),
+            "undefined_test_losses": self._undefined(),
             **standings(curves),
         }
+
+    def _undefined(self) -> dict[str, int]:
+        """Return why test losses are undefined, and of how many replicates."""
+        found = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
+        return dict(Counter(reason for reasons in found for reason in set(reasons.values())))

@@ -11,10 +11,12 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 
-__all__ = ["TEST_LOSSES", "curve_of"]
+__all__ = ["TEST_LOSSES", "UNDEFINED_TEST_LOSSES", "curve_of"]
 
 TEST_LOSSES = "test_losses"
 """In the result of a study: test losses of its incumbents, by the number of the trial as text."""
+UNDEFINED_TEST_LOSSES = "test_losses_undefined"
+"""In the same place: reasons why test losses are undefined, by the same numbers."""
 _TYPES = {
     "trial": "Int64",
     "incumbent": "Int64",

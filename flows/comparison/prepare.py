@@ -21,7 +21,7 @@ from prefect_tune.flows.preparation.prepare import (
     study_name_from,
 )
 from prefect_tune.flows.preparation.resolve import pose
-from prefect_tune.flows.preparation.resume import CannotContinue
+from prefect_tune.flows.preparation.resume import CannotContinue, check_options_known
 from prefect_tune.flows.preparation.settings import TuneSettings, check_study_name
 from prefect_tune.flows.preparation.study_input import Read, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
@@ -156,6 +156,7 @@ def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:
         plan = StudyPlan.from_stored(stored)
         entrant = entrant_of(plan.method, plan.options)
         if entrant.suffix == match[2]:  # or it is a study that is named so by chance
+            check_options_known(study, plan)
             found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
     return found
 

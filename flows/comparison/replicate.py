@@ -7,11 +7,13 @@ from typing import Any, Protocol
 from prefect.runtime import flow_run
 
 from prefect_tune.flows.comparison.comparison import Replicate
-from prefect_tune.flows.comparison.curves import TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
 from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.refitting import member_of, score_model
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
+from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -21,7 +23,7 @@ from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.bootstraps import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.tasks.final_model import Member, RefitFailed
+from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.refit import refit
 from prefect_tune.tasks.study_context import StudyContext
 
@@ -66,18 +68,21 @@ def run_replicate(
     """
     prepared = replicate.prepared
     plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
-    with Study.opened(prepared.store, prepared.name, plan) as study:
+    notices = StudyNotices(observer, str(flow_run.id))
+    with notices.listening(), Study.opened(prepared.store, prepared.name, plan) as study:
+        notices.attach(study)
         study.set_plan(plan)
         study.note_versions()
         study.set_state("running")
         try:
             with study.session():
-                search(study, running, plan.stop_rule, pace, observer)
+                search(study, running, plan.stop_rule, pace, notices)
             study.set_result(decisions=study.optimizer.decisions)
             _score(study, running, replicate, observer)
         except BaseException:
             study.set_state("interrupted")
             raise
+        notices.write()
         if study.incumbent is None:
             study.set_state("failed")
             observer.note(f"no trial was completed: {most_frequent_failure(study)}")
@@ -94,20 +99,24 @@ def _score(
     """Fit the incumbents of fixed times on all training rows, and score them on the test rows.
 
     That of the end stays the study's model. One that could not be fitted has no test loss, which
-    counts as the worst; it is tried again when the comparison is continued.
+    counts as the worst; it is tried again when the comparison is continued. A loss that is
+    undefined on the test rows is reported with its reason.
 
     Raises:
         StoreLost: If the store cannot go on.
         Interrupted: If the session is to end.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
+    undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))
     numbers = _incumbents(study, replicate)
     for number in numbers:
         members = [{"trial": number, "weight": 1}]
         is_model = number != numbers[-1] or study.result.get("members") == members
-        if losses.get(str(number)) is not None and is_model:
+        is_known = losses.get(str(number)) is not None or str(number) in undefined
+        if is_known and is_model:
             continue
-        parameters = _refit_parameters(study, number, replicate_context(replicate))
+        context = replicate_context(replicate)
+        parameters = _refit_parameters(study, number, context)
         try:
             observer.check()
             refitted = running.run(refit, parameters, check=observer.check)
@@ -117,13 +126,26 @@ def _score(
             text = f"trial {number} could not be fitted on all training rows: {error}"
             observer.note(str(error) if isinstance(error, RefitFailed) else text)
             losses[str(number)] = None
-            study.set_result(**{TEST_LOSSES: losses, "members": None, "test_loss": None})
+            study.set_result(
+                **{
+                    TEST_LOSSES: losses,
+                    "members": None,
+                    "test_loss": None,
+                    "test_loss_undefined": None,
+                }
+            )
             continue
-        losses[str(number)] = refitted.test_loss
+        test = score_model(running, context, check=observer.check)
+        losses[str(number)] = test.loss
+        if test.undefined:
+            undefined[str(number)] = test.undefined
+            text = f"{study.plan.metric} of trial {number} on the test rows is undefined"
+            observer.note(f"{text}: {test.undefined}")
         study.set_result(
-            **{TEST_LOSSES: losses},
+            **{TEST_LOSSES: losses, UNDEFINED_TEST_LOSSES: undefined},
             members=members,
-            test_loss=refitted.test_loss,
+            test_loss=test.loss,
+            test_loss_undefined=test.undefined or None,
             refit_seconds=refitted.seconds,
         )
 
@@ -141,8 +163,7 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
 
 
 def _refit_parameters(study: Study, number: int, context: StudyContext) -> Mapping[str, Any]:
-    query = study.optimizer.refit(study.trials[number])
-    member = Member(number, query.to_json())
+    member = member_of(study, study.trials[number])
     return {"what": f"trial {number}", "members": [member], "context": context}
 
 

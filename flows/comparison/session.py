@@ -90,6 +90,13 @@ class _Session:
     stop: Event = field(default_factory=Event)
     standing: dict[str, Progress] = field(default_factory=dict)
     n_ended: int = 0
+    warned: set[str] = field(default_factory=set)
+
+    def warn(self, text: str) -> None:
+        """Show a warning once, however many replicates meet it."""
+        if text not in self.warned:
+            self.warned.add(text)
+            self.observer.warn(text)
 
     def n_task_runs(self) -> int:
         """Return how many task runs the server should have, or get."""
@@ -129,6 +136,10 @@ class _ReplicateObserver:
         """Pass on a note, with the replicate that it is about."""
         who = f"{self._replicate.entrant.label}, repeat {self._replicate.repeat}"
         self._session.observer.note(f"{who}: {text}")
+
+    def warn(self, text: str) -> None:
+        """Pass on a warning, which other replicates may have met before."""
+        self._session.warn(text)
 
     def check(self) -> None:
         """Raise `Interrupted` if the session is to end."""

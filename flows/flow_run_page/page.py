@@ -126,6 +126,10 @@ class FlowRunPage:
         """Pass on a note."""
         self._observer.note(text)
 
+    def warn(self, text: str) -> None:
+        """Pass on a warning."""
+        self._observer.warn(text)
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Take a trial that has ended."""
         with self._lock:

@@ -81,7 +81,9 @@ def _best(account: Account) -> Iterator[str]:
     said = [f"trial {best.number}{_of(account.progress)}"]
     result = account.result or {}
     alone, whole = result.get("single_best_test_loss"), result.get("test_loss")
-    if alone is not None:
+    model = result.get("model_trial")
+    is_model = model is None or model["trial"] == best.number
+    if alone is not None and is_model:
         said.append(f"on the test rows **{alone:.4g}{unit}**")
     if account.chance_loss is not None:
         said.append(f"guessing: {account.chance_loss:.4g}{unit}")
@@ -91,6 +93,26 @@ def _best(account: Account) -> Iterator[str]:
         of = counted(len(ensemble["members"]), "trial")
         yield ""
         yield f"model: {ensemble['kind']} ensemble of {of}, on the test rows **{whole:.4g}{unit}**"
+    for text in _about_model(result, metric, unit, is_best=is_model):
+        yield ""
+        yield text
+
+
+def _about_model(
+    result: Mapping[str, Any], metric: str, unit: str, *, is_best: bool
+) -> Iterator[str]:
+    """Yield what is unusual about the model: another trial, a partial one, no test loss."""
+    model, replaced, test = (result.get(n) for n in ("model_trial", "instead_of", "test_loss"))
+    if model is not None and not is_best:
+        tested = "" if test is None else f", on the test rows **{test:.4g}{unit}**"
+        yield f"model: trial {model['trial']}{tested}"
+    if replaced:
+        numbers = ", ".join(map(str, replaced["trials"]))
+        yield f"instead of trial {numbers}: {escaped(replaced['reason'])}"
+    if result.get("model_is_partial"):
+        yield "no full evaluation qualifies; the model is the best partial one"
+    if reason := result.get("test_loss_undefined"):
+        yield f"{metric} on the test rows is undefined: {escaped(reason)}"
 
 
 def _of(progress: Progress) -> str:

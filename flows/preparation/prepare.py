@@ -17,7 +17,7 @@ from prefect_tune.flows.home import home
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.resolve import resolve
-from prefect_tune.flows.preparation.resume import resume
+from prefect_tune.flows.preparation.resume import check_options_known, resume
 from prefect_tune.flows.preparation.settings import (
     TuneSettings,
     parse_execution,
@@ -168,6 +168,7 @@ def prepare_retry(
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
     plan = StudyPlan.from_stored(stored, execution)
+    check_options_known(study, plan)
     plan = replace(
         plan,
         trial_seconds=seconds or plan.trial_seconds,

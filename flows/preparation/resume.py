@@ -13,6 +13,7 @@ from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Read
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -24,7 +25,7 @@ from prefect_tune.tasks.objective.constraint import kept_aside
 from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
-__all__ = ["CannotContinue", "resume"]
+__all__ = ["CannotContinue", "check_options_known", "resume"]
 
 _ANOTHER = "choose another --study name"
 
@@ -92,6 +93,7 @@ def resume(
         CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
     """
     plan = StudyPlan.from_stored(stored)
+    check_options_known(stored.name, plan)
     for rule in RULES:
         if not rule.may_change:
             _check_same(stored.name, plan, rule.field, rule.given(settings))
@@ -103,6 +105,29 @@ def resume(
         return changed, notes
     changed, more = _with_constraints(stored.name, changed, settings.bounds, store)
     return changed, notes + more
+
+
+def check_options_known(name: str, plan: StudyPlan) -> None:
+    """Check that the method still takes the options with which a study was started.
+
+    Its results stay readable: readers take options as they are stored.
+
+    Raises:
+        CannotContinue: If an option, or a value of one, was removed since; names it.
+    """
+    declared = method_named(plan.method).options
+    for option, value in plan.options.items():
+        try:
+            declared(**{option: value})
+        except (TypeError, ValueError) as error:
+            raise CannotContinue(
+                f"study {name!r} was started with {option}={value} of method {plan.method}, which "
+                "this version no longer has, so it cannot be extended",
+                option="option",
+                value=f"{option}={value}",
+                remedy="read its results with show, trials, report and export, or start a new "
+                "study without that option",
+            ) from error
 
 
 def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:

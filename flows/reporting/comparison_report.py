@@ -25,14 +25,12 @@ class MethodCurve:
         low: Lower quartile over the replicates, at each share; None where there is no loss yet.
         median: Median, likewise.
         high: Upper quartile, likewise.
-        test_losses: Of the best pipelines at the end, a repeat each; None where there is none.
     """
 
     method: str
     low: Sequence[float | None]
     median: Sequence[float | None]
     high: Sequence[float | None]
-    test_losses: Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class ComparisonReport:
 
     Attributes:
         standings: As `compare --json` or `standings --json` prints them.
-        data_sets: Curves and test losses, by data set.
+        data_sets: Curves by data set.
         work: What each method did, in the order of the standings.
         studies: Names of the replicates' studies.
     """
@@ -132,11 +130,7 @@ def _curve(method: str, curves: pd.DataFrame, shares: NDArray[np.float64]) -> Me
     losses = np.array([_best_losses(rows, shares) for rows in replicates])
     found = quartiles(losses.reshape(-1, len(shares)))
     low, median, high = ([finite(value) for value in row] for row in found)
-    tested = [
-        finite(float(rows["test_loss"].astype("Float64").fillna(np.nan).iloc[-1]))
-        for rows in replicates
-    ]
-    return MethodCurve(method, low, median, high, tested)
+    return MethodCurve(method, low, median, high)
 
 
 def _best_losses(rows: pd.DataFrame, shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from prefect_tune.flows.results.exported import Exported
@@ -13,14 +14,18 @@ from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.fitting.fitting import predict
+from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.by_part import by_class, by_quarter
-from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions
 
 __all__ = ["card_facts"]
 
@@ -48,7 +53,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     return {
         "study": study,
         "written_by": f"prefect-tune {version('prefect-tune')}",
-        "model": _model(exported, summary, trials),
+        "model": _model(exported, summary, trials, plan.problem.find_space()),
         "target": {
             "name": plan.source.target,
             "kind": dataset.target,
@@ -74,19 +79,39 @@ def _trials(store: ArtifactStore, exported: Exported) -> dict[int, TrialDocument
 
 
 def _model(
-    exported: Exported, summary: Mapping[str, Any], trials: Mapping[int, TrialDocument]
+    exported: Exported,
+    summary: Mapping[str, Any],
+    trials: Mapping[int, TrialDocument],
+    space: Space,
 ) -> dict[str, Any]:
     members = [
         {
             **member,
             "loss": trials[member["trial"]].loss,
             "configuration": dict(trials[member["trial"]].configuration),
+            "balanced": _is_balanced(trials[member["trial"]].configuration, space),
         }
         for member in exported.about["members"]
     ]
     ensemble = summary["ensemble"]
     kind = ensemble["kind"] if ensemble and len(members) > 1 else "single"
     return {"kind": kind, "class": type(exported.model).__name__, "members": members}
+
+
+def _is_balanced(document: Mapping[str, Any], space: Space) -> bool:
+    """Return whether a configuration weights classes in training, so that all count alike."""
+    try:
+        pipeline = space.pipeline(Configuration.from_json(document, space).path)
+    except (UnknownName, ValueError):  # the space has changed since
+        return False
+    step, model = pipeline[-1]
+    chosen = document.get(step.name, {}).get("hyperparameters", {})
+    if any(algorithm.class_weights for _, algorithm in pipeline) and model.flags.weights != "none":
+        return True
+    return any(
+        name.rsplit(".", 1)[-1] == "class_weight" and str(value).startswith("balanced")
+        for name, value in {**model.fixed, **chosen}.items()
+    )
 
 
 def _data(plan: StudyPlan, dataset: Dataset, split: Split) -> dict[str, Any]:
@@ -142,7 +167,7 @@ def _losses(
     plan: StudyPlan, summary: Mapping[str, Any], dataset: Dataset, split: Split, exported: Exported
 ) -> dict[str, Any]:
     metric, rows = plan.problem.find_metric(), split.held_out(REFIT)
-    incumbent, ensemble = summary["incumbent"], summary["ensemble"]
+    incumbent, ensemble = summary["model_trial"] or summary["incumbent"], summary["ensemble"]
     held_out = (ensemble or {}).get("losses")
     losses = {
         "metric": metric.name,
@@ -150,23 +175,35 @@ def _losses(
         "guessing": plan.chance_loss,
         "best_trial": incumbent["trial"] if incumbent else None,
         "cross_validated": incumbent["loss"] if incumbent else None,
+        "fidelity": incumbent["fidelity"] if incumbent else "",
         "held_out": held_out[-1] if held_out and len(exported.trials) > 1 else None,
         "test": exported.about["test_loss"],
+        "test_undefined": summary["test_loss_undefined"],
         "test_score": _score(metric, exported.about["test_loss"]),
         "single_best_test": summary["single_best_test_loss"],
         "test_error": None,
         "by_class": [],
         "by_quarter": [],
     }
-    if len(rows):
-        classes, y = np.array(dataset.classes), dataset.y[rows]
-        predictions = predict(exported.model, dataset.rows(rows), classes)
+    predictions = _test_predictions(exported, dataset, rows)
+    if predictions is not None:
+        y = dataset.y[rows]
         if dataset.classes:
             losses["by_class"] = by_class(y, predictions, dataset.classes)
             losses["test_error"] = _share_of_errors(y, predictions)
         else:
             losses["by_quarter"] = by_quarter(y, predictions)
     return losses
+
+
+def _test_predictions(
+    exported: Exported, dataset: Dataset, rows: NDArray[np.intp]
+) -> Predictions | None:
+    """Return what a model predicts of the test rows; None if it cannot, or there are none."""
+    try:
+        return predicted(exported.model, dataset, rows) if len(rows) else None
+    except Exception:  # the reason is that of the undefined test loss
+        return None
 
 
 def _score(metric: Metric, loss: float | None) -> dict[str, Any] | None:

@@ -62,6 +62,7 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
             "failure": _failure(store, study, trial),
             "in_model": number in _members(stored),
             "code": shlex.join([*show, "--code", *store_options(store.address)]),
+            "show_output": shlex.join([*show, "--output", *store_options(store.address)]),
         }
 
 
@@ -143,6 +144,7 @@ def _when(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dic
         "attempts": trial.document["attempts"],
         "flow_run_id": plan.flow_run_id,
         "task_run_id": (moments.task_run_id or None) if moments else None,
+        "output_bytes": moments.output_bytes if moments else None,
     }
 
 
@@ -260,6 +262,7 @@ def _failure(store: ArtifactStore, study: str, trial: TrialDocument) -> dict[str
     told = ("kind", "message", "step", "fold", "traceback")
     return {
         **{name: failure[name] for name in told},
+        "output": failure.get("output", ""),
         "retry": shlex.join([*retry, *store_options(store.address)]),
     }
 

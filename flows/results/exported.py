@@ -107,7 +107,9 @@ def export(store: ArtifactStore, study: str, file_format: str) -> Exported:
     problem = StudyPlan.from_stored(find_study(store, study)).problem
     dataset = load_dataset(store, problem.dataset)
     split = load_split(store, problem.split)
-    rows = split.held_out(REFIT) if len(split.held_out(REFIT)) else split.held_out(0)
+    test = split.held_out(REFIT)
+    is_testable = len(test) and not about["test_loss_undefined"]
+    rows = test if is_testable else split.held_out(0)
     checked = dataset.rows(rows[:_MOST_ROWS])
     expected = list(_predicted(model, checked))
     for candidate in (plain(model), model):

@@ -23,6 +23,8 @@ class Moments:
         ended: When it ended last; None while it has not.
         reason: Phase of the method and text, why it was asked for; None where that is not kept.
         task_run_id: Its task run in Prefect; empty where there is none.
+        output_bytes: Bytes kept of what it printed; None while it has not ended, and where the
+            version of prefect-tune that ran it kept no output.
     """
 
     asked: float
@@ -30,6 +32,7 @@ class Moments:
     ended: float | None = None
     reason: Mapping[str, Any] | None = None
     task_run_id: str = ""
+    output_bytes: int | None = None
 
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
         """Return when the last attempt began and ended.
@@ -54,7 +57,14 @@ def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
             found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
         elif event.kind == "tell" and number in found:
             run = event.body.get("task_run_id") or ""
-            found[number] = replace(found[number], ended=event.at, task_run_id=str(run))
+            found[number] = replace(
+                found[number],
+                ended=event.at,
+                task_run_id=str(run),
+                output_bytes=event.body.get("output_bytes"),
+            )
         elif event.kind == "retry" and number in found:
-            found[number] = replace(found[number], queued=event.at, ended=None, task_run_id="")
+            found[number] = replace(
+                found[number], queued=event.at, ended=None, task_run_id="", output_bytes=None
+            )
     return found

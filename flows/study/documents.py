@@ -119,20 +119,22 @@ class Standing:
         self._constraints = constraints
         self.incumbent: TrialDocument | None = None
         self._nearest: TrialDocument | None = None
-        self._ranks: tuple[tuple[float, ...], tuple[float, ...]] = ((inf,) * 2, (inf,) * 3)
+        self._best = (inf, inf)
+        self._least = (True, inf, inf, inf)
 
     @property
     def nearest_infeasible(self) -> TrialDocument | None:
-        """Where no trial meets all constraints, the full one that is nearest to it."""
+        """The trial nearest to the constraints if no full one meets them all; a full one if any."""
         return self._nearest if self.incumbent is None else None
 
     def add(self, trial: TrialDocument) -> None:
         """Take a trial."""
-        if not trial.is_full:
+        if trial.state not in {TrialState.COMPLETE, TrialState.STOPPED}:
             return
-        excess, (best, nearest) = violation(self._constraints, trial.quantities), self._ranks
+        excess = violation(self._constraints, trial.quantities)
         rank = (trial.loss, float(trial.number))
-        if excess <= 0 and rank < best:
-            self.incumbent, self._ranks = trial, (rank, nearest)
-        elif excess > 0 and (excess, *rank) < nearest:
-            self._nearest, self._ranks = trial, (best, (excess, *rank))
+        if excess <= 0:
+            if trial.is_full and rank < self._best:
+                self.incumbent, self._best = trial, rank
+        elif (not trial.is_full, excess, *rank) < self._least:
+            self._nearest, self._least = trial, (not trial.is_full, excess, *rank)

@@ -182,8 +182,9 @@ def _held_out(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldO
     """Return the trials whose predictions of the held-out rows are there, and these."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
+    n = len(dataset.classes)
     sizes = [len(split.held_out(fold)) for fold in range(split.n_folds)]
-    found = [(t, predictions) for t in trials if (predictions := _predictions(study, t, sizes))]
+    found = [(t, predictions) for t in trials if (predictions := _predictions(study, t, sizes, n))]
     held_out = HeldOut(
         dataset, split, study.problem.find_metric(), tuple(predictions for _, predictions in found)
     )
@@ -196,7 +197,9 @@ def _has_lost_predictions(study: Study, trial: Trial) -> bool:
     return not all(records.exists(predictions_record(key)) for key in trial.evaluation.predictions)
 
 
-def _predictions(study: Study, trial: Trial, sizes: Sequence[int]) -> tuple[Predictions, ...]:
+def _predictions(
+    study: Study, trial: Trial, sizes: Sequence[int], n_classes: int
+) -> tuple[Predictions, ...]:
     """Return a trial's predictions of the rows of all folds; none if one is gone or damaged."""
     assert trial.evaluation is not None  # noqa: S101 - it is complete
     found = []
@@ -206,4 +209,7 @@ def _predictions(study: Study, trial: Trial, sizes: Sequence[int]) -> tuple[Pred
         except RecordDamaged:
             return ()
         found.append(Predictions(parts["label"], parts.get("score")))
-    return tuple(found) if [len(predicted.label) for predicted in found] == list(sizes) else ()
+    is_whole = len(found) == len(sizes) and all(
+        predicted.belong_to(size, n_classes) for predicted, size in zip(found, sizes, strict=True)
+    )
+    return tuple(found) if is_whole else ()

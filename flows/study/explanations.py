@@ -36,10 +36,10 @@ def most_frequent_failure(study: "Study") -> str:
 
 
 def nearest_miss(study: "Study") -> str:
-    """Return which constraints no trial meets; empty if one meets all, or none is complete."""
+    """Return which constraints no trial meets; empty if one meets all, or none has a loss."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible
-    if history.incumbent is not None or nearest is None or nearest.evaluation is None:
+    if study.incumbent is not None or nearest is None or nearest.evaluation is None:
         return ""
     measured = nearest.evaluation.constraints
     above = [
@@ -49,7 +49,12 @@ def nearest_miss(study: "Study") -> str:
         for c in history.constraints
         if c.excess(measured) > 0
     ]
+    evaluated = (
+        counted(len(history.complete), "completed trial")
+        if history.complete
+        else counted(len(history.stopped), "partial evaluation")
+    )
     return (
-        f"none of {counted(len(history.complete), 'completed trial')} meets all constraints; trial "
+        f"none of {evaluated} meets all constraints; trial "
         f"{nearest.number} is nearest, with {'; '.join(above)}"
     )

@@ -17,12 +17,13 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.objective.predictions import predictions_of
 
 __all__ = ["final_model", "predict"]
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study, and which trial it comes from.
+    """Return the final model of a study, which trials it comes from, and its test loss.
 
     Raises:
         UnknownName: If there is no such study.
@@ -30,7 +31,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             does not meet constraints set since.
         RecordDamaged: If the model's record is damaged.
     """
-    StudyPlan.from_stored(find_study(store, study)).problem.find_space()  # may bring code
+    stored = find_study(store, study)
+    StudyPlan.from_stored(stored).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
             f"study {study!r} has no final model yet; it is fitted when a run of the study ends"
@@ -42,7 +44,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
         ) from error
     _check_constraints(store, study, parts["about"])
-    return parts["model"], parts["about"]
+    tested = {name: stored.result.get(name) for name in ("test_loss", "test_loss_undefined")}
+    return parts["model"], {**parts["about"], **tested}
 
 
 def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
@@ -52,6 +55,8 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
+        InvalidPredictions: If the model does not predict one of its classes, or a finite number,
+            for each row.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
@@ -62,11 +67,12 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
         frame = X.rows.copy()
     elif isinstance(dataset.X, pd.DataFrame):
         X = like_training(X, dataset.X)
-    frame["prediction"] = model.predict(X)
-    if hasattr(model, "predict_proba"):
-        probabilities = np.asarray(model.predict_proba(X))
-        for column, label in enumerate(model.classes_):
-            frame[f"probability_{label}"] = probabilities[:, column]
+    classes = np.array(dataset.classes)
+    found = predictions_of(model, X, classes, methods=("predict_proba",))
+    frame["prediction"] = classes[found.label] if dataset.classes else found.label
+    if found.score is not None:
+        for label, probability in zip(dataset.classes, found.score.T, strict=True):
+            frame[f"probability_{label}"] = probability
     return frame
 
 

@@ -16,6 +16,7 @@ from prefect_tune.flows.study.keeping.stretch_pins import StretchPins
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
+from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
 from prefect_tune.optimizers.space.rendering import fidelity_text
@@ -28,6 +29,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.libraries import session_versions
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
 __all__ = ["Study", "StudyFailed"]
 
@@ -36,7 +38,7 @@ _PIN_SECONDS = 86_400.0
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A study ended without a single completed trial."""
+    """A study ended without a model: nothing was evaluated, or nothing can be the model."""
 
 
 class Study:
@@ -182,13 +184,15 @@ class Study:
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
             self.put_back(Trial.from_json(document, space))
 
-    def tell(self, trial: Trial, task_run_id: str = "") -> None:
-        """Note the outcome of a trial and its task run, and tell the optimizer."""
+    def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
+        """Note the outcome, task run and output of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
+        output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
         seconds, best = self.seconds(), self.incumbent
         chosen = None if best is None else best.number
         body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": chosen}
+        body["output_bytes"] = output_bytes
         if task_run_id:
             body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
         self.ledger.append(self.name, Told.kind, body, trial.to_json())

@@ -38,7 +38,9 @@ def summarize(
     ledger = Ledger(store.database)
     plan = StudyPlan.from_stored(stored)
     constraints = [bounded.constraint for bounded in plan.bounds]
-    summed, incumbent = _Summed(Standing(constraints)), stored.result.get("incumbent")
+    members = [member["trial"] for member in stored.result.get("members") or ()]
+    summed = _Summed(Standing(constraints), alone=members[0] if len(members) == 1 else None)
+    incumbent = stored.result.get("incumbent")
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialDocument(document)
@@ -60,11 +62,14 @@ def summarize(
         "incumbent": _in_brief(summed.incumbent, plan),
         "finalists": stored.result.get("finalists", []),
         "constraints": {c.name: c.bound for c in constraints},
-        "nearest_infeasible": _in_brief(summed.standing.nearest_infeasible, plan),
+        "nearest_infeasible": _in_brief(summed.nearest_infeasible, plan),
+        "model_trial": _in_brief(summed.model, plan),
+        "model_is_partial": summed.has_partial_model,
         **_final_model(stored.result),
         "holdout": plan.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
+        "notes": [note["text"] for note in stored.result.get("notes", ())],
         "cache": {
             "hits": summed.hits,
             "misses": summed.misses,
@@ -93,9 +98,14 @@ class _Summed:
         seconds_saved: What hits saved.
         cost_seconds: What the trials took.
         said: The trial that the method has chosen, where it is not the best full one.
+        alone: Number of the trial that is the final model; None if there is no model, or several
+            trials make it up.
+        model: That trial.
     """
 
     standing: Standing
+    alone: int | None = None
+    model: TrialDocument | None = None
     states: Counter[TrialState] = field(default_factory=Counter)
     configurations: set[bytes] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
@@ -110,6 +120,17 @@ class _Summed:
         """The trial that the method has chosen: the best full one, unless it said another."""
         return self.said or self.standing.incumbent
 
+    @property
+    def nearest_infeasible(self) -> TrialDocument | None:
+        """The trial that is nearest to the constraints, if none that meets them was chosen."""
+        return None if self.said else self.standing.nearest_infeasible
+
+    @property
+    def has_partial_model(self) -> bool:
+        """Whether the model comes from a partial evaluation, as no full one qualifies."""
+        model = self.model
+        return self.standing.incumbent is None and model is not None and not model.is_full
+
     def add(self, trial: TrialDocument, said: int | None) -> None:
         """Take a trial; `said` is the number of the one that the method has chosen."""
         self.standing.add(trial)
@@ -118,6 +139,8 @@ class _Summed:
         self.cost_seconds += trial.cost_seconds
         if trial.number == said:
             self.said = trial
+        if trial.number == self.alone:
+            self.model = trial
         for step in trial.all_steps:
             self.keys.add(step["key"])
             if step["hit"]:
@@ -134,10 +157,36 @@ def _state(store: ArtifactStore, stored: StoredStudy) -> str:
 
 
 def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ensemble if there is one, the test loss of the model, and of the best trial."""
+    """Return what the model is made of, its test loss, and that of the best trial alone.
+
+    `test_loss_undefined` has the reason if the test rows leave the loss undefined. `instead_of` has
+    the trials that were chosen first, and why they could not be the model.
+    """
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
-    return {"ensemble": ensemble, "test_loss": test_loss, "single_best_test_loss": alone}
+    return {
+        "ensemble": ensemble,
+        "instead_of": _instead_of(result.get("instead_of")),
+        "test_loss": test_loss,
+        "test_loss_undefined": result.get("test_loss_undefined"),
+        "single_best_test_loss": alone,
+        "single_best_test_loss_undefined": result.get("single_best_test_loss_undefined"),
+    }
+
+
+def _instead_of(replaced: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the trials that were to be the model, the reason why not, and all refits that failed.
+
+    0.1 did not keep the reason.
+    """
+    if not replaced:
+        return None
+    failures = replaced.get("failures", [])
+    return {
+        "trials": [member["trial"] for member in replaced["members"]],
+        "reason": failures[0]["reason"] if failures else "the refit failed",
+        "failures": failures,
+    }
 
 
 def _in_brief(trial: TrialDocument | None, plan: StudyPlan) -> dict[str, Any] | None:

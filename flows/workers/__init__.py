@@ -4,7 +4,9 @@
 `clusters`: `local_workers`, forked on this machine, or workers that others started, of which the
 `roster` knows who is there and has passed the checks of `external_workers`. Local ones are
 `closed_nodes`, to which nobody else can connect, with a `scratch` folder and all they need
-`preloaded`, and spared the user's `main_module`. `nanny_reports` say why a worker is gone, `jobs`
+`preloaded` by a `fork_server`, and spared the user's `main_module`. A `local_nanny` restarts its
+worker, `worker_starts` limit how long starts may fail, and `isolation` runs suspects alone.
+`nanny_reports` say why a worker is gone, `worker_notices` carry warnings to the flow, and `jobs`
 are tasks that are no trials. Towards Prefect, `session_borders` open and close a session, `reaping`
 ends task runs whose process died, and `server_pace` keeps the server from losing any.
 """

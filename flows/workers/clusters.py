@@ -12,22 +12,25 @@ from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.roster import Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import worker_environment
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 if TYPE_CHECKING:
-    from distributed import SpecCluster
+    from prefect_tune.flows.workers.local_nanny import LocalCluster
 
 __all__ = ["started_pool", "workers_started_early"]
 
 _CONNECT_SECONDS = 10
 """How long a scheduler elsewhere may take to answer."""
-_START_SECONDS = 120
-"""How long local workers may take to start."""
+_START_SECONDS = 10
+"""How long to wait for the last local worker where others are up: each has been up before."""
 # A flow's parameters are plain values: a cluster can only be handed to it beside them.
-_EARLY_CLUSTER: ContextVar["Future[SpecCluster] | None"] = ContextVar("early_cluster", default=None)
+_EARLY_CLUSTER: ContextVar["Future[LocalCluster] | None"] = ContextVar(
+    "early_cluster", default=None
+)
 
 
 @contextmanager
@@ -41,14 +44,17 @@ def workers_started_early(n_workers: int | None, scheduler: str | None) -> Itera
     if scheduler:
         yield
         return
+    starts = WorkerStarts()
     with ThreadPoolExecutor(1) as background:
-        starting = background.submit(local_cluster, n_workers)
+        starting = background.submit(local_cluster, n_workers, starts)
         token = _EARLY_CLUSTER.set(starting)
         try:
             yield
         finally:
             _EARLY_CLUSTER.reset(token)
-            starting.result().close()
+            starts.is_over = True
+            if starting.exception() is None:  # else the flow has raised it, or nobody needs it
+                starting.result().close()
 
 
 @contextmanager
@@ -65,6 +71,7 @@ def started_pool(
 
     Raises:
         BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
+        NoWorkers: If no local worker could be started for long.
     """
     if scheduler:
         with _external_pool(context, limits, n_workers, scheduler) as pool:
@@ -76,8 +83,9 @@ def started_pool(
         LeanDaskTaskRunner(cluster=cluster) as runner,
     ):
         n_started = len(cluster.workers)
-        runner.client.wait_for_workers(n_started, timeout=_START_SECONDS)
-        yield WorkerPool(runner, min(n_workers or n_started, n_started))
+        pool = WorkerPool(runner, min(n_workers or n_started, n_started), starts=cluster.starts)
+        pool.wait_for_all(_START_SECONDS)
+        yield pool
 
 
 @contextmanager
@@ -98,11 +106,14 @@ def _external_pool(
 
 
 @contextmanager
-def _local_cluster(n_workers: int | None) -> Iterator["SpecCluster"]:
+def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
     """Yield the cluster that was started early, else one of our own."""
     early = _EARLY_CLUSTER.get()
     if early is not None:
         yield early.result()
         return
     with local_cluster(n_workers) as cluster:
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            cluster.starts.is_over = True

@@ -21,9 +21,11 @@ from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
+from prefect_tune.flows.workers.isolation import Isolation
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.flows.workers.worker_notices import notices_received
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure
@@ -32,15 +34,13 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["DaskTrials", "Ended"]
 
 _LOGGER = logging.getLogger(__name__)
-_TICK_SECONDS = 0.02
-"""Longest wait for a trial while a worker may come back at any moment."""
-
 _MOST_LEFT = 3
 """How many workers may leave with a trial before that is taken for its doing."""
 _MOST_RAN = 1_000
@@ -58,6 +58,7 @@ class Ended:
         has_left: Whether the worker has left its scheduler, or the trial has not begun on it: no
             doing of the trial.
         task_run_id: Its task run; empty where there is none.
+        printed: Output of the trial.
     """
 
     trial: Trial
@@ -65,6 +66,7 @@ class Ended:
     failure: Failure | None = None
     has_left: bool = False
     task_run_id: str = ""
+    printed: Printed = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class _UnderWay:
     future: PrefectDaskFuture[Any]
     started: float
     limit_seconds: float
+    n_server_deaths: int
+    is_alone: bool
 
 
 class DaskTrials:
@@ -86,6 +90,7 @@ class DaskTrials:
         flow_run_id: The flow run that the task runs belong to.
         reports: What the workers' nannies report.
         limit_seconds: How long a trial may take that is given no other limit.
+        isolation: Shared with the trials of other studies on the same workers; None for a new one.
 
     Attributes:
         n_task_runs: Task runs that ended so far, those inside of trials included.
@@ -98,7 +103,10 @@ class DaskTrials:
         flow_run_id: UUID,
         reports: NannyReports,
         limit_seconds: float = inf,
+        *,
+        isolation: Isolation | None = None,
     ) -> None:
+        self._isolation = isolation or Isolation()
         self._pool, self._reports, self._limit_seconds = pool, reports, limit_seconds
         self._context, self._flow_run_id = context, flow_run_id
         self.n_task_runs = 0
@@ -135,6 +143,7 @@ class DaskTrials:
         with (
             started_pool(context, limits, n_workers, scheduler) as pool,
             limits_kept(pool.client, flow_run_id, limits, pool.n_slots) as reports,
+            notices_received(pool.client, flow_run_id),
         ):
             trials = cls(pool, context, flow_run_id, reports, limits.seconds)
             try:
@@ -158,12 +167,13 @@ class DaskTrials:
         """
         with self._pool.reserved() as pool:
             shared = self._flow_run_id, self._reports, self._limit_seconds
-            other = DaskTrials(pool, context, *shared)
+            other = DaskTrials(pool, context, *shared, isolation=self._isolation)
             self._sharing.append(other)
             try:
                 yield other
             finally:
                 other.cut("its study ended")
+                self._isolation.forget(id(other))
 
     @property
     def n_task_runs_of_all(self) -> int:
@@ -193,7 +203,7 @@ class DaskTrials:
 
     def has_room(self) -> bool:
         """Find out whether a worker is free."""
-        return self.n_running < self._pool.count_slots()
+        return self.n_running < self._pool.count_slots() and self._isolation.admits(id(self))
 
     def submit(self, trial: Trial, report: Report, limit_seconds: float | None = None) -> None:
         """Start a trial on a free worker: that which ran its configuration last, if it is free.
@@ -213,7 +223,14 @@ class DaskTrials:
         preferred = self._ran.get(trial.query.configuration)
         future = self._pool.submit(evaluate, parameters, preferred)
         limit = self._limit_seconds if limit_seconds is None else limit_seconds
-        self._under_way[future.task_run_id] = _UnderWay(trial, future, monotonic(), limit)
+        self._under_way[future.task_run_id] = _UnderWay(
+            trial,
+            future,
+            monotonic(),
+            limit,
+            n_server_deaths=self._pool.n_server_deaths,
+            is_alone=self._isolation.start(id(self), trial.number),
+        )
         self._reports.follow(future.task_run_id, future.wrapped_future)
         future.wrapped_future.add_done_callback(
             lambda _, task_run_id=future.task_run_id: self._done.put((task_run_id, monotonic()))
@@ -224,9 +241,14 @@ class DaskTrials:
         return self._pool.bench(worker)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
-        """Return the trials that have ended, after waiting at most that long for the first."""
+        """Return the trials that have ended, after waiting at most that long for the first.
+
+        Raises:
+            NoWorkers: If no local worker could be started for long.
+        """
+        self._pool.check()
         if self._pool.is_short:
-            timeout_seconds = min(timeout_seconds, _TICK_SECONDS)
+            timeout_seconds = min(timeout_seconds, self._pool.look_seconds)
         try:
             first = self._done.get(timeout=timeout_seconds)
         except Empty:
@@ -245,6 +267,7 @@ class DaskTrials:
         self._pool.end([under_way.future for under_way in cut])
         for under_way in cut:
             self._reports.forget(under_way.future.task_run_id)
+            self._isolation.end(id(self), under_way.trial.number)
         self._settle(cut, Cancelled(message=reason))
         return [under_way.trial for under_way in cut]
 
@@ -305,15 +328,18 @@ class DaskTrials:
             # Or Dask computes it again when a worker dies.
             under_way.future.wrapped_future.release()
         self._reports.forget(under_way.future.task_run_id)
+        self._isolation.end(id(self), under_way.trial.number)
         outcome = _outcome(state, monotonic() - under_way.started)
         self.n_task_runs += outcome.n_task_runs - 1
         if outcome.worker:
             _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
-        return Ended(under_way.trial, outcome, task_run_id=str(under_way.future.task_run_id))
+        task_run_id = str(under_way.future.task_run_id)
+        return Ended(under_way.trial, outcome, task_run_id=task_run_id, printed=outcome.printed)
 
     def _end_unfit(self, unfit: _UnderWay, fault: WorkerFault) -> Ended:
         """Settle a trial that its worker could not begin or end."""
         self._reports.forget(unfit.future.task_run_id)
+        self._isolation.end(id(self), unfit.trial.number)
         self._settle([unfit], Crashed(message=fault.reason))
         lost = TrialOutcome(None, None, 1, lost=fault.reason, worker=fault.worker)
         return Ended(unfit.trial, lost)
@@ -327,14 +353,23 @@ class DaskTrials:
         else:
             failure = report.failure
         self._pool.note_death(report.worker if report else None)
+        printed = NOTHING
+        if report is not None:
+            printed = self._pool.take_printed(report.nanny, lost.future.task_run_id)
+        died_together = self._pool.n_server_deaths > lost.n_server_deaths
+        is_suspect = report is not None and died_together and not lost.is_alone
+        self._isolation.end(id(self), lost.trial.number, is_suspect=is_suspect)
         message = failure_message(failure, self._context.study, lost.trial.number)
         self._settle([lost], _final_state(failure, message))
         has_left = self._has_left(lost.trial, report)
-        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id))
+        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id), printed)
 
     def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
-        """Find out whether a lost trial was lost with its worker's nanny, which reports a death."""
-        if report is not None or not self._pool.is_external:
+        """Find out whether a lost trial had not begun, or was lost with its worker's nanny.
+
+        Otherwise the nanny reports the death of the worker.
+        """
+        if report is not None:
             return False
         self._n_left[trial.number] = self._n_left.get(trial.number, 0) + 1
         return self._n_left[trial.number] < _MOST_LEFT

@@ -24,8 +24,6 @@ _ATTEMPTS = 2
 """How often a job is started whose worker dies."""
 _CHECK_SECONDS = 0.5
 """Between two looks at jobs under way."""
-_TICK_SECONDS = 0.02
-"""The same while a job waits for a worker that may be back at any moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,8 @@ def run_jobs(
         Their results, in their order.
 
     Raises:
-        RuntimeError: If no worker comes back, or the worker of a job died in each attempt.
+        NoWorkers: If no worker comes back.
+        RuntimeError: If the worker of a job died in each attempt.
         TimeoutError: If one takes longer.
         MemoryError: If its nanny ended one that took too much.
         Exception: What a job or `check` raises. (A trial that fails has a result.)
@@ -138,7 +137,7 @@ class _SideBySide:
         """Take the result of the next job that ends, or look at all after some time."""
         is_short = bool(self.waiting) and self.pool.is_short
         try:
-            ended = self.done.get(timeout=_TICK_SECONDS if is_short else _CHECK_SECONDS)
+            ended = self.done.get(timeout=self.pool.look_seconds if is_short else _CHECK_SECONDS)
         except Empty:
             pass
         else:
@@ -146,6 +145,7 @@ class _SideBySide:
         if not self.under_way:
             return
         self.check()
+        self.pool.check()
         for job in self.under_way.values():
             self.pool.cancel_stranded(job.future)
             if monotonic() > job.until and not job.future.wrapped_future.done():

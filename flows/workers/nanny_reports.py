@@ -38,10 +38,12 @@ class NannyReport:
     Attributes:
         worker: Address of the worker.
         failure: The failure of its trial.
+        nanny: Address of its nanny.
     """
 
     worker: str
     failure: Failure
+    nanny: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class NannyReports:
             followed.step = StepReport(message["step"], message["fold"], started)
             return
         failure = Failure.from_json(message["failure"])
-        followed.reports.put(NannyReport(message["worker"], failure))
+        followed.reports.put(NannyReport(message["worker"], failure, message["nanny"]))
         # Dask would start it again, on a worker that comes back under the same address.
         await followed.future.cancel(force=True)
 

@@ -12,12 +12,15 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
+from uuid import UUID
 
 import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
+from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
+from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, take_printed
 
 __all__ = ["WorkerPool"]
 
@@ -26,6 +29,8 @@ _LEAVE_SECONDS = 1.0
 _RETURN_SECONDS = 60.0
 """How long to wait for workers that died to be back."""
 _TICK_SECONDS = 0.02
+_SOON_SECONDS = 2.0
+"""How long a worker that was ended may take to be back before it is looked for less often."""
 _FREE_SECONDS = 0.5
 """Between two looks whether a worker may still become free."""
 
@@ -43,6 +48,7 @@ class WorkerPool:
         benched: Nannies whose workers are not used any more, shared likewise.
         roster: The workers that may be used of a scheduler of others', as many as there are up to
             `n_slots`; None where all may be.
+        starts: Starts of local workers; None for workers of others.
     """
 
     def __init__(
@@ -54,8 +60,9 @@ class WorkerPool:
         leaving: set[str] | None = None,
         benched: set[str] | None = None,
         roster: Roster | None = None,
+        starts: WorkerStarts | None = None,
     ) -> None:
-        self._most, self._roster = n_slots, roster
+        self._most, self._roster, self._starts = n_slots, roster, starts
         self._runner, self._nanny = runner, nanny
         self._leaving = set() if leaving is None else leaving
         self._addresses: list[str] = []
@@ -64,6 +71,7 @@ class WorkerPool:
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
         self._handed_out: frozenset[str] = frozenset()
         self._placed: dict[PrefectDaskFuture[Any], str] = {}
+        self._short_since: float | None = None
 
     @property
     def client(self) -> distributed.Client:
@@ -91,8 +99,7 @@ class WorkerPool:
         """Count the tasks that may run now, which are fewer while a worker is not back yet.
 
         Raises:
-            NoWorkers: If a scheduler of others' has had none for long, or the one that is reserved
-                has left.
+            NoWorkers: If there has been none for long, or the one that is reserved has left.
         """
         if self._roster is not None:
             self._roster.look()
@@ -104,7 +111,37 @@ class WorkerPool:
         self._addresses = self._find_workers()
         n_slots = min(len(self._addresses), self.n_slots)
         self._is_short = n_slots < self.n_slots or n_slots == 0
+        if n_slots == 0:
+            self.check()
         return n_slots
+
+    def check(self) -> None:
+        """Do nothing while there is a local worker, or hope for one.
+
+        Raises:
+            NoWorkers: If there has been none for long.
+        """
+        if self._starts is None:
+            return
+        self._starts.check()
+        if self._nanny is not None and self._starts.is_hopeless(self._nanny):
+            self._benched.add(self._nanny)
+            self._starts.check(self._nanny)
+
+    @property
+    def n_server_deaths(self) -> int:
+        """Deaths of the process that local workers are forked from, and of all workers with it."""
+        return 0 if self._starts is None else self._starts.n_server_deaths
+
+    @property
+    def look_seconds(self) -> float:
+        """Seconds between two looks for a worker that is about to be back: more as time passes."""
+        if not self._is_short:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = monotonic()
+        waited = 0.0 if self._short_since is None else monotonic() - self._short_since
+        return _TICK_SECONDS if waited < _SOON_SECONDS else _FREE_SECONDS
 
     def submit(
         self, task: Any, parameters: Mapping[str, Any], preferred: str | None = None
@@ -162,6 +199,20 @@ class WorkerPool:
         while address in self._runner.client.processing() and monotonic() < until:
             sleep(_TICK_SECONDS)
 
+    def take_printed(self, nanny: str, task_run_id: UUID) -> Printed:
+        """Return what a trial printed whose worker is gone.
+
+        Args:
+            nanny: Address of the nanny of the worker.
+            task_run_id: Task run of the trial.
+        """
+        # To the scheduler, a nanny is as good an address as a worker.
+        answers = self._runner.client.run(
+            take_printed, str(task_run_id), workers=[nanny], on_error="ignore"
+        )
+        printed: Printed = answers.get(nanny, NOTHING)
+        return printed
+
     def bench(self, address: str) -> int:
         """Use a worker no more, nor any that its nanny starts; return how many are left.
 
@@ -195,7 +246,18 @@ class WorkerPool:
             if monotonic() > until and self._roster is None:
                 raise NoWorkers(f"no worker came back within {_RETURN_SECONDS:g} s")
             check()
-            sleep(_TICK_SECONDS)
+            sleep(self.look_seconds)
+
+    def wait_for_all(self, seconds: float) -> None:
+        """Wait until all local workers are up, or at least one when that many seconds are over.
+
+        Raises:
+            NoWorkers: If none is up for long.
+        """
+        until = monotonic() + seconds
+        self._is_short = True
+        while self._is_short and not (self.count_slots() and monotonic() > until):
+            sleep(self.look_seconds)
 
     def prepare(self, make_ready: Callable[[], None]) -> None:
         """Call a function on each worker once, and let `reserved` hand the workers out."""
@@ -229,6 +291,7 @@ class WorkerPool:
                 leaving=self._leaving,
                 benched=self._benched,
                 roster=self._roster,
+                starts=self._starts,
             )
         finally:
             if nanny not in self._benched:

@@ -5,6 +5,5 @@ predicted, `augmented_improvement` adds penalties and constraints, `maximise` fi
 candidates, and `gaussian_search` is the search made of these; a `pool` has candidates without
 gradients. `information_gain` is that of entropy
 search: how much is learned of the `minimiser`, which is one of some `representers`.
-`joint_improvement` values candidates chosen together, and `lookahead` two steps of one after the
-other.
+`joint_improvement` values candidates chosen together.
 """

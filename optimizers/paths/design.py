@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Criterion", "design_order", "design_rank"]
 
-Criterion = Literal["d_optimal", "bayes_d", "random"]
+Criterion = Literal["d_optimal", "random"]
 
 _TIE = 1e-9
 """Gains nearer than this are equal."""
@@ -34,7 +34,7 @@ def design_order(
         paths: One-hot paths that can be chosen, shape (B, N).
         n: How many to choose.
         criterion: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp',
-            as the paper does; `bayes_d` the determinant of that sum + I; `random` is the ablation.
+            as the paper does; `random` is the ablation.
         rng: Breaks ties and draws the start; without it the lowest index is taken.
         start: Indices of the first paths; one is drawn when none is given.
     """
@@ -43,9 +43,6 @@ def design_order(
         rounds = [rng.permutation(len(paths)) for _ in range(-(-n // len(paths)))]
         return [int(i) for i in np.concatenate(rounds)[:n]]
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
-    if criterion == "bayes_d":
-        information = np.eye(paths.shape[1]) + paths[first].T @ paths[first]
-        return _greedy(paths, first, np.linalg.inv(information), n, rng)
     chosen = _independent(paths, first, n, rng)
     if len(chosen) == n:
         return chosen

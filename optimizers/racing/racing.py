@@ -101,12 +101,14 @@ class Racing(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial of the configuration that the method would choose, if that ran all folds."""
+        """The trial of the configuration that the method would choose, if that ran all folds.
+
+        The best partial one if no configuration did.
+        """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
-            return self.history.incumbent
-        whole = self._whole(chosen.number)
-        return self.history.incumbent if whole is None else whole
+            return super().incumbent
+        return self._whole(chosen.number) or super().incumbent
 
     @property
     def weights(self) -> Mapping[int, float]:

@@ -1,18 +1,16 @@
 """The covariance of learning curves: that of configurations times one of the time trained.
 
 f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. Its slope
-by t is Gaussian too, so kernels of t come with their derivatives (Belakaria et al., eq. 20 to 29;
-misprints corrected).
+by t is Gaussian too, so kernels of t come with their derivatives (Belakaria et al., eq. 20 to 24).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 
 from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
 
-__all__ = ["CurveKernel", "Decay", "SquaredExponential", "TimeKernel"]
+__all__ = ["CurveKernel", "Decay"]
 
 
 def _log_parameter(name: str, prior: tuple[float, float], lower: float, upper: float) -> Parameter:
@@ -23,38 +21,11 @@ _LEVEL = _log_parameter("the level's variance", (0.0, 1.0), 1e-3, 50.0)
 _VARYING = _log_parameter("the varying part's variance", (0.0, 1.5), 1e-3, 50.0)
 
 
-class TimeKernel(ABC):
-    """A covariance of t, with its derivatives by t.
+class Decay:
+    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22).
 
     Parameters are on the scale of ln; the first two are the variances of a level that stays and of
     a part that varies.
-    """
-
-    parameters: tuple[Parameter, ...]
-
-    @abstractmethod
-    def covariance(self, theta: Array, t: Array, u: Array) -> Array:
-        """Return k(t, u), shape (n, m), for t (n,) and u (m,)."""
-
-    @abstractmethod
-    def slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """Return dk/du, shape (n, m)."""
-
-    @abstractmethod
-    def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """Return d^2 k / dt du, shape (n, m)."""
-
-    @abstractmethod
-    def variance(self, theta: Array, t: Array) -> Array:
-        """Return k(t, t) of each, shape (n,)."""
-
-    @abstractmethod
-    def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Return k(t, t), and a function of W, (n, n), to sum_ij W_ij dk_ij/dtheta."""
-
-
-class Decay(TimeKernel):
-    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22).
 
     Args:
         has_tail: Whether alpha is kept near 1: a steep beginning of the curves then does not make
@@ -71,33 +42,33 @@ class Decay(TimeKernel):
         )
 
     def covariance(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.covariance`."""
+        """Return k(t, u), shape (n, m), for t (n,) and u (m,)."""
         level, varying, alpha, beta = np.exp(theta)
         K: Array = level + varying * (1 + np.add.outer(t, u) / beta) ** -alpha
         return K
 
     def variance(self, theta: Array, t: Array) -> Array:
-        """See `TimeKernel.variance`."""
+        """Return k(t, t) of each, shape (n,)."""
         level, varying, alpha, beta = np.exp(theta)
         diagonal: Array = level + varying * (1 + 2 * t / beta) ** -alpha
         return diagonal
 
     def slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.slope` (eq. 23)."""
+        """Return dk/du, shape (n, m) (eq. 23)."""
         _, varying, alpha, beta = np.exp(theta)
         v = 1 + np.add.outer(t, u) / beta
         slope: Array = -varying * alpha / beta * v ** (-alpha - 1)
         return slope
 
     def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.slope_slope` (eq. 24)."""
+        """Return d^2 k / dt du, shape (n, m) (eq. 24)."""
         _, varying, alpha, beta = np.exp(theta)
         v = 1 + np.add.outer(t, u) / beta
         second: Array = varying * alpha * (alpha + 1) / beta**2 * v ** (-alpha - 2)
         return second
 
     def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """See `TimeKernel.pullback`."""
+        """Return k(t, t), and a function of W, (n, n), to sum_ij W_ij dk_ij/dtheta."""
         level, varying, alpha, beta = np.exp(theta)
         sums = np.add.outer(t, t) / beta
         log_v = np.log1p(sums)
@@ -112,52 +83,6 @@ class Decay(TimeKernel):
         return level + decayed, pull
 
 
-class SquaredExponential(TimeKernel):
-    """A + C exp(-(t - u)^2 / (2 l^2)): the paper's other choice, with a level (eq. 25 to 29)."""
-
-    parameters = (
-        _LEVEL,
-        _VARYING,
-        _log_parameter("the lengthscale of t", (float(np.log(0.3)), 1.0), 0.1, 3.0),
-    )
-
-    def covariance(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.covariance`."""
-        level, varying, lengthscale = np.exp(theta)
-        K: Array = level + varying * np.exp(-0.5 * (np.subtract.outer(t, u) / lengthscale) ** 2)
-        return K
-
-    def variance(self, theta: Array, t: Array) -> Array:
-        """See `TimeKernel.variance`."""
-        return np.full(len(t), np.exp(theta[0]) + np.exp(theta[1]))
-
-    def slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.slope` (eq. 27)."""
-        _, varying, lengthscale = np.exp(theta)
-        D = np.subtract.outer(t, u) / lengthscale
-        slope: Array = varying * np.exp(-0.5 * D**2) * D / lengthscale
-        return slope
-
-    def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
-        """See `TimeKernel.slope_slope` (eq. 28, where the quotient must be squared)."""
-        _, varying, lengthscale = np.exp(theta)
-        squared = (np.subtract.outer(t, u) / lengthscale) ** 2
-        second: Array = varying * np.exp(-0.5 * squared) * (1 - squared) / lengthscale**2
-        return second
-
-    def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """See `TimeKernel.pullback`."""
-        level, varying, lengthscale = np.exp(theta)
-        squared = (np.subtract.outer(t, t) / lengthscale) ** 2
-        near = varying * np.exp(-0.5 * squared)
-
-        def pull(weights: Array) -> Array:
-            weighted = weights * near
-            return np.array([level * weights.sum(), weighted.sum(), np.sum(weighted * squared)])
-
-        return level + near, pull
-
-
 class CurveKernel(Kernel):
     """k(x, x') k_t(t, t').
 
@@ -167,7 +92,7 @@ class CurveKernel(Kernel):
         of_time: k_t.
     """
 
-    def __init__(self, within: Kernel | None, column: int, of_time: TimeKernel) -> None:
+    def __init__(self, within: Kernel | None, column: int, of_time: Decay) -> None:
         self.within, self.column, self.of_time = within, column, of_time
         inner = within.parameters if within else ()
         self.parameters = (*inner, *of_time.parameters)

@@ -4,39 +4,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.surrogates.cholesky import solve_triangular
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, SquaredExponential
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.truncation import LEAST_VARIANCE, Sites, propagate
 
 __all__ = ["at_times", "needed_sites", "site_times"]
 
-_SPACING = 0.7
-"""Of sites, in lengthscales of t: what lies between them cannot fall then."""
 _MOST = 120
 
 
-def site_times(kernel: CurveKernel, theta: Array, t_max: int, n: int | None = None) -> Array:
+def site_times(t_max: int, n: int = 2) -> Array:
     """Return times in (0, 1] of the sites of one curve, ascending.
 
-    What decays has few, spaced evenly by the logarithm: two are 1 / t_max and 1. A squared
-    exponential needs one every 0.7 lengthscales, from 4 to 16.
+    They are spaced evenly by the logarithm: two are 1 / t_max and 1.
 
     Args:
-        kernel: Of curves.
-        theta: Its parameters, shape (p,); what stands behind them, as a noise, is not read.
         t_max: Epochs of a full training, at least 2.
-        n: How many, instead of the kernel's own number.
+        n: Number of sites, at least 2.
 
     Raises:
         ValueError: If there are fewer than two epochs or sites.
     """
-    if t_max < 2 or (n is not None and n < 2):
+    if t_max < 2 or n < 2:
         raise ValueError(f"sites stand at 2 times or more of 2 epochs or more; got {n} of {t_max}")
-    if isinstance(kernel.of_time, SquaredExponential):
-        lengthscale = float(np.exp(theta[len(kernel.parameters) - 1]))
-        needed = int(np.clip(np.ceil(1 / (_SPACING * lengthscale)) + 1, 4, 16))
-        return np.linspace(1 / t_max, 1.0, n or needed)
-    return np.geomspace(1 / t_max, 1.0, n or 2)
+    return np.geomspace(1 / t_max, 1.0, n)
 
 
 def at_times(inputs: Array, column: int, times: Array) -> Array:

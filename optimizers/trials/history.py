@@ -4,6 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ class History:
         self._in_order: dict[TrialState, tuple[Trial, ...]] = {}
         self._stretches: dict[Configuration, tuple[int, ...]] = {}
         self._ranked: list[tuple[float, int]] = []
+        self._ranked_partial: list[tuple[float, float, float, float, int]] = []
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -69,15 +71,22 @@ class History:
         self._in_order.pop(trial.state, None)
         if self._is_feasible(trial):
             insort(self._ranked, _rank(trial))
+        elif self._is_feasible_partial(trial):
+            insort(self._ranked_partial, _partial_rank(trial))
 
     def _forget(self, former: Trial) -> None:
         del self._by_state[former.state][former.number]
         self._in_order.pop(former.state, None)
         if self._is_feasible(former):
             del self._ranked[bisect_left(self._ranked, _rank(former))]
+        elif self._is_feasible_partial(former):
+            del self._ranked_partial[bisect_left(self._ranked_partial, _partial_rank(former))]
 
     def _is_feasible(self, trial: Trial) -> bool:
         return trial.state == TrialState.COMPLETE and self.violation(trial) <= 0
+
+    def _is_feasible_partial(self, trial: Trial) -> bool:
+        return trial.state == TrialState.STOPPED and self.violation(trial) <= 0
 
     def _of(self, *states: TrialState) -> tuple[Trial, ...]:
         """Return the trials of some states, in the order of asking."""
@@ -158,14 +167,45 @@ class History:
         return self._trials[self._ranked[0][1]] if self._ranked else None
 
     @property
+    def partial(self) -> list[Trial]:
+        """Partial evaluations that meet the constraints, the best first.
+
+        Larger shares of the rows come first, then more folds, more epochs, and smaller losses.
+        Configurations that failed in another evaluation come last.
+        """
+        ranked = [self._trials[number] for *_, number in self._ranked_partial]
+        return sorted(ranked, key=self._has_failed)
+
+    @property
+    def best_partial(self) -> Trial | None:
+        """The first of `partial`."""
+        ranked = [number for *_, number in self._ranked_partial[:1]]
+        sound = (n for *_, n in self._ranked_partial if not self._has_failed(self._trials[n]))
+        number = next(sound, ranked[0] if ranked else None)
+        return None if number is None else self._trials[number]
+
+    def _has_failed(self, trial: Trial) -> bool:
+        """Return whether any evaluation of a trial's configuration has failed."""
+        return any(t.failure is not None for t in self.stretches(trial.query.configuration))
+
+    @property
     def nearest_infeasible(self) -> Trial | None:
-        """Of the complete trials that do not, the one that is least above."""
-        infeasible = [t for t in self.complete if self.violation(t) > 0]
-        return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number), default=None)
+        """The trial that violates the constraints least: a complete one, else a partial one."""
+        for trials in (self.complete, self.stopped):
+            if infeasible := [t for t in trials if self.violation(t) > 0]:
+                return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number))
+        return None
 
     def violation(self, trial: Trial) -> float:
-        """Return by how much a complete trial violates the constraints; `<= 0` within all."""
+        """Return by how much a trial with a loss violates the constraints; `<= 0` within all."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
+
+
+def _partial_rank(trial: Trial) -> tuple[float, float, float, float, int]:
+    assert trial.evaluation is not None  # noqa: S101 - it has ended with a loss
+    query = trial.query
+    shares = (query.subset, query.folds or inf, query.epochs or inf)
+    return (-shares[0], -shares[1], -shares[2], trial.evaluation.loss, trial.number)
 
 
 def _rank(trial: Trial) -> tuple[float, int]:

@@ -100,6 +100,7 @@ class Failure:
         fold: Number of the fold that failed, if known.
         cost_seconds: Wall time spent until then.
         steps: Per step and fold that had ended until then, what it took.
+        output: Last lines the trial printed.
     """
 
     kind: str
@@ -109,6 +110,7 @@ class Failure:
     fold: int | None = None
     cost_seconds: float = 0.0
     steps: tuple[StepCost, ...] = ()
+    output: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

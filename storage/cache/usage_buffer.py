@@ -4,20 +4,18 @@ They are written with the next change of the index, or a second later at the lat
 costs no transaction of its own.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from time import monotonic, time
 
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.usage import UsageCounts
+from prefect_tune.storage.notices import warn
 
 __all__ = ["UsageBuffer"]
 
 _FLUSH_SECONDS = 1.0
 """Uses are written at most this long after they happened: LRU order is right to within it."""
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class UsageBuffer:
@@ -119,4 +117,4 @@ class UsageBuffer:
             try:
                 self._flush()
             except Exception as error:  # counting must not end what is counted
-                _LOGGER.warning(f"uses of the cache are not counted: {error}")
+                warn("usage", f"uses of the cache are not counted: {error}")

@@ -1,14 +1,14 @@
 """Folders and files that no other user of the machine can look into: studies hold people's data."""
 
-import logging
 import os
 import stat
 from pathlib import Path
 from shlex import quote
 
+from prefect_tune.storage.notices import warn
+
 __all__ = ["make_own", "make_private", "make_private_file"]
 
-_LOGGER = logging.getLogger(__name__)
 _SAID = set[Path]()
 
 
@@ -50,7 +50,8 @@ def _say_if_open(path: Path, do: str, right: str) -> None:
         _SAID.add(path)
         mode = stat.S_IMODE(path.stat().st_mode)
         closing = f"chmod {right} {quote(str(path))}"
-        _LOGGER.warning(f"other users can {do} {path} (mode {mode:o}); close it with: {closing}")
+        text = f"other users can {do} {path} (mode {mode:o}); close it with: {closing}"
+        warn("open to others", text, str(path))
 
 
 def make_own(folder: Path) -> None:

@@ -1,15 +1,14 @@
 """A thread that does something every few seconds, and goes on after outages."""
 
-import logging
 import threading
 from collections.abc import Callable
+
+from prefect_tune.storage.notices import warn
 
 __all__ = ["Heartbeat"]
 
 _MOST_RETRY_SECONDS = 1.0
 """What could not be done is tried again soon: a lease may be about to expire."""
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class Heartbeat:
@@ -43,7 +42,9 @@ class Heartbeat:
                 self._beat()
             except Exception as error:  # the thread must outlive it
                 if not is_out:
-                    _LOGGER.warning(f"{self._outage}, and it is tried again: {error}")
+                    warn(
+                        "heartbeat", f"{self._outage}, and it is tried again: {error}", self._outage
+                    )
                 pause, is_out = min(self._seconds, _MOST_RETRY_SECONDS), True
             else:
                 pause, is_out = self._seconds, False

@@ -1,15 +1,15 @@
 """Outages, waited out: what a trial works with may be away for a while, and that is not its doing.
 
-One policy for databases and buckets: try again after random pauses that grow to some seconds, for
-five minutes at most.
+One policy for databases, buckets and folders: try again after random pauses that grow to some
+seconds, for five minutes at most.
 """
 
-import logging
 import os
 from collections.abc import Callable
 from time import sleep
 from typing import TypeVar
 
+from prefect_tune.storage.notices import warn
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.uninterrupted import interruptible
 from prefect_tune.storage.waiting.waited_seconds import begin, waiting
@@ -24,8 +24,6 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 _WAITED_OUT = "it was tried again for as long as an outage may last"
 
-_LOGGER = logging.getLogger(__name__)
-
 Result = TypeVar("Result")
 
 
@@ -35,13 +33,14 @@ def outage_seconds() -> float:
 
 
 def through_outage(
-    call: Callable[[], Result], is_outage: Callable[[BaseException], bool]
+    call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
     """Call, and call again while an outage lasts; what was in vain counts as waiting.
 
     Args:
         call: What to do; doing it twice must be as good as once.
         is_outage: Whether an error is one.
+        what: Address of what is called; a study warns once of each.
 
     Raises:
         Exception: The last error, if the outage lasts too long; any other error at once, and so one
@@ -58,7 +57,7 @@ def through_outage(
         if not is_waited_out(error):
             raise
         why = masked(str(error).split("\n", 1)[0])
-        _LOGGER.warning(f"waiting at most {outage_seconds():g} s: {why}")
+        warn("outage", f"waiting at most {outage_seconds():g} s: {why}", masked(what))
     from tenacity import (  # noqa: PLC0415 - only when something is away
         Retrying,
         retry_if_exception,

@@ -19,9 +19,8 @@ def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
     """
     if not n_classes:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
-    score = predictions.score
-    if score is not None and (score >= 0).all() and np.allclose(score.sum(axis=1), 1):
-        return score
+    if predictions.score is not None and predictions.are_probabilities:
+        return predictions.score
     votes: NDArray[np.float64] = np.eye(n_classes)[predictions.label]
     return votes
 

@@ -10,7 +10,12 @@ from sklearn.utils import Tags, assert_all_finite, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from prefect_tune.tasks.ensembling.contributions import heaviest_class
+from prefect_tune.tasks.ensembling.contributions import heaviest_class, shares
+from prefect_tune.tasks.objective.predictions import (
+    Predictions,
+    predicted_labels,
+    predicted_scores,
+)
 
 __all__ = ["ClassEnsemble", "NumberEnsemble"]
 
@@ -23,15 +28,25 @@ class _Ensemble(BaseEstimator):
         self.weights = weights
 
     @classmethod
-    def of_fitted(cls, members: Sequence[Any], weights: Sequence[float] | None = None) -> Self:
+    def of_fitted(
+        cls,
+        members: Sequence[Any],
+        weights: Sequence[float] | None = None,
+        classes: Sequence[Any] = (),
+    ) -> Self:
         """Make a fitted ensemble of fitted members, without training.
+
+        Args:
+            members: Fitted classifiers, or regressors.
+            weights: One per member, not negative; equal if left out.
+            classes: All classes, sorted; by default those that the members know.
 
         Raises:
             ValueError: If weights are no weights of these members, or the members disagree on
                 the classes.
         """
         ensemble = cls(members, weights)
-        ensemble._take(list(members))
+        ensemble._take(list(members), classes)
         return ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -50,7 +65,7 @@ class _Ensemble(BaseEstimator):
         target = column_or_1d(y, warn=True)
         assert_all_finite(target, input_name="y")
         self._check_target(target)
-        self._take([clone(member).fit(X, target) for member in self.members])
+        self._take([clone(member).fit(X, target) for member in self.members], ())
         return self
 
     @property
@@ -74,7 +89,7 @@ class _Ensemble(BaseEstimator):
         tags.input_tags.allow_nan = all(given.allow_nan for given in of_members)
         return tags
 
-    def _take(self, fitted: list[Any]) -> None:
+    def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:  # noqa: ARG002
         """Become the ensemble of fitted members."""
         self.weights_ = _normalised(self.weights, len(fitted))
         self.members_ = fitted
@@ -121,16 +136,17 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         return found
 
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
-        if hasattr(member, "predict_proba"):
-            return np.asarray(member.predict_proba(X), dtype=np.float64)
-        votes: NDArray[np.float64] = np.eye(len(self.classes_))[
-            np.searchsorted(self.classes_, member.predict(X))
-        ]
-        return votes
+        """Return the probabilities of a member; its votes if it gives none, shape (n, c)."""
+        if callable(getattr(member, "predict_proba", None)):
+            score = predicted_scores(member, X, self.classes_, "predict_proba")
+            predictions = Predictions(score.argmax(axis=1), score)
+            if predictions.are_probabilities:
+                return score
+        return shares(Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_))
 
-    def _take(self, fitted: list[Any]) -> None:
-        self.classes_ = _common_classes(fitted)
-        super()._take(fitted)
+    def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:
+        self.classes_ = np.array(classes) if len(classes) else _common_classes(fitted)
+        super()._take(fitted, classes)
 
     def _check_target(self, y: NDArray[Any]) -> None:
         check_classification_targets(y)
@@ -153,7 +169,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions, shape (n,)."""
         check_is_fitted(self)
-        numbers = [np.asarray(m.predict(X), dtype=np.float64).ravel() for m in self.members_]
+        numbers = [predicted_labels(member, X, np.empty(0)) for member in self.members_]
         mean: NDArray[np.float64] = self.weights_ @ np.array(numbers)
         return mean
 
@@ -176,7 +192,7 @@ def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.f
 
 
 def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
-    """Return the classes that all members predict.
+    """Return the classes that all members predict, sorted.
 
     Raises:
         ValueError: If one is no fitted classifier, or predicts other classes than the first.
@@ -185,9 +201,9 @@ def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
         if not hasattr(member, "classes_"):
             kind = type(member).__name__
             raise ValueError(f"member {position} ({kind}) has no classes_; it is no classifier")
-    classes = np.asarray(fitted[0].classes_)
+    classes = np.sort(np.asarray(fitted[0].classes_))
     for position, member in enumerate(fitted):
-        if not np.array_equal(member.classes_, classes):
+        if not np.array_equal(np.sort(member.classes_), classes):
             raise ValueError(
                 f"member {position} ({type(member).__name__}) predicts the classes "
                 f"{list(member.classes_)}, member 0 ({type(fitted[0]).__name__}) {list(classes)}; "

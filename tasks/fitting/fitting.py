@@ -15,17 +15,15 @@ from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.memory_estimate import check_memory
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 __all__ = [
     "FoldData",
-    "as_predictions",
     "check_fits",
     "class_weights",
     "fit_model",
     "fit_transformer",
     "n_rows",
-    "predict",
     "sample_weights",
     "transformed",
 ]
@@ -83,35 +81,16 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
     Raises:
         WillNotFit: If it would need more memory than there is.
+        InvalidPredictions: If the estimator does not predict one label for each row.
         Exception: What the estimator raises.
     """
     started = _started(how)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator = _fit(how, seed, data)
-        predictions = predict(estimator, data.held_out, data.classes)
+        predictions = predictions_of(estimator, data.held_out, data.classes, name=how.algorithm)
     summary = MatrixSummary.of(data.train).to_json()
     return Made({"estimator": estimator}, summary, perf_counter() - started), predictions
-
-
-def predict(estimator: Any, X: Any, classes: NDArray[Any]) -> Predictions:
-    """Predict positions of classes, with scores where the estimator gives them.
-
-    Without classes, the predicted numbers in their place.
-    """
-    if not n_rows(X):
-        return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
-    if not len(classes):
-        return as_predictions(estimator.predict(X), None, classes, estimator)
-    label = estimator.predict(X)
-    if hasattr(estimator, "predict_proba"):
-        score = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    elif hasattr(estimator, "decision_function"):
-        score = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        score = np.column_stack([-score, score]) if score.ndim == 1 else score
-    else:
-        score = None
-    return as_predictions(label, score, classes, estimator)
 
 
 def transformed(estimator: Any, X: Any, train: Any) -> Any:
@@ -128,26 +107,6 @@ def transformed(estimator: Any, X: Any, train: Any) -> Any:
 def n_rows(X: Any) -> int:
     """Return how many rows a matrix, a frame or events have."""
     return int(X.shape[0])
-
-
-def as_predictions(
-    label: NDArray[Any], score: NDArray[np.float64] | None, classes: NDArray[Any], estimator: Any
-) -> Predictions:
-    """Return what an estimator predicts as positions of classes, or as numbers without classes.
-
-    Args:
-        label: Classes, or numbers, shape (n,).
-        score: A column for each class that the estimator knows; None if it gives none.
-        classes: All classes, sorted; empty when numbers are predicted.
-        estimator: What predicted them.
-    """
-    if not len(classes):
-        return Predictions(np.asarray(label, dtype=np.float64).ravel())
-    if score is not None and score.shape[1] != len(classes):  # a class that no training row had
-        full = np.zeros((len(score), len(classes)))
-        full[:, np.searchsorted(classes, estimator.classes_)] = score
-        score = full
-    return Predictions(np.searchsorted(classes, label).astype(np.int32), score)
 
 
 def _started(how: Recipe) -> float:

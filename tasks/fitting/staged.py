@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 
-from prefect_tune.tasks.fitting.fitting import as_predictions, n_rows, predict
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.fitting.fitting import n_rows
+from prefect_tune.tasks.objective.predictions import (
+    Predictions,
+    checked_predictions,
+    predictions_of,
+)
 
 __all__ = ["MemberSum", "staged_predictions"]
 
@@ -50,7 +54,7 @@ def staged_predictions(
     """
     is_classifier, predictions, at = bool(len(classes)), Predictions(np.empty(0)), 0
     if not n_rows(X):
-        yield from (predict(ensemble, X, classes) for _ in rounds)
+        yield from (predictions_of(ensemble, X, classes) for _ in rounds)
         return
     if hasattr(ensemble, "staged_predict"):
         found = _boosted(ensemble, X, is_classifier=is_classifier)
@@ -60,7 +64,7 @@ def staged_predictions(
         while at < wanted:
             at, label, score = next(found)
             if at == wanted:
-                predictions = as_predictions(label, score, classes, ensemble)
+                predictions = checked_predictions(ensemble, X, classes, label, score)
         yield predictions
 
 

@@ -17,7 +17,6 @@ from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
     class_weights,
-    predict,
     sample_weights,
     transformed,
 )
@@ -29,7 +28,7 @@ from prefect_tune.tasks.fitting.iterative import (
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
 from prefect_tune.tasks.fitting.staged import MemberSum, staged_predictions
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 __all__ = ["Checkpoint", "EpochTraining", "Loss"]
 
@@ -95,7 +94,7 @@ class EpochTraining:
         started = perf_counter()
         check_fits(how, data)
         self._iterative, self._loss, self._data, self._of = iterative, loss, data, epochs
-        self._initial = build(how, seed)
+        self._algorithm, self._initial = how.algorithm, build(how, seed)
         self._seed: int = model_in(self._initial, how).random_state
         self._total = self._configured_rounds(how)
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
@@ -144,15 +143,14 @@ class EpochTraining:
         Of passes, those after the last one are known, and those kept; None for others.
 
         Raises:
-            ValueError: If they are not finite.
+            InvalidPredictions: If they are not finite.
         """
         if self._iterative.rounds:
-            return _finite(next(self._staged([epoch])), epoch)
+            return next(self._staged([epoch]))
         if epoch != self.epochs:
             return self._history.get(epoch)
         if self._latest is None:
-            found = predict(self._model, self._held_out, self._data.classes)
-            self._latest = _finite(found, epoch)
+            self._latest = self._predict()
         return self._latest
 
     def checkpoint(self) -> Checkpoint:
@@ -170,8 +168,8 @@ class EpochTraining:
             self._model.set_params(random_state=self._seed)
             self._latest = None
             if self._loss is not None:
-                found = predict(self._model, self._held_out, self._data.classes)
-                self.curve.append(self._loss(_finite(found, epoch)))
+                found = self._predict()
+                self.curve.append(self._loss(found))
                 self._latest = found
                 if self._keeps_history:
                     self._history[epoch] = found
@@ -189,8 +187,13 @@ class EpochTraining:
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
         if self._loss is not None:
-            for epoch, predictions in zip(new, self._staged(new, self._sum), strict=True):
-                self.curve.append(self._loss(_finite(predictions, epoch)))
+            for predictions in self._staged(new, self._sum):
+                self.curve.append(self._loss(predictions))
+
+    def _predict(self) -> Predictions:
+        """Return the predictions of the held-out rows after the last pass."""
+        classes, name = self._data.classes, self._algorithm
+        return predictions_of(self._model, self._held_out, classes, name=name)
 
     def _staged(
         self, epochs: Sequence[int], begun: MemberSum | None = None
@@ -219,15 +222,3 @@ class EpochTraining:
             repairs.fit(self._data.train, self._data.y)
         train = repairs.transform(self._data.train)
         return train, transformed(repairs, self._data.held_out, train)
-
-
-def _finite(predictions: Predictions, epoch: int) -> Predictions:
-    """Return the predictions after an epoch.
-
-    Raises:
-        ValueError: If they are not finite.
-    """
-    for values in (predictions.label, predictions.score):
-        if values is not None and not np.isfinite(values).all():
-            raise ValueError(f"the predictions after epoch {epoch} are not finite")
-    return predictions

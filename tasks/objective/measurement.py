@@ -5,15 +5,23 @@ The value of a trial is the mean over its folds (Ram et al. 2020, equation A44).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.tasks.objective.groups import groups_of
 from prefect_tune.tasks.objective.latency import latency_us
-from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
+from prefect_tune.tasks.objective.metric import Metric, metric_named
+from prefect_tune.tasks.objective.predictions import (
+    Predictions,
+    predicted_labels,
+    predicted_scores,
+)
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
@@ -72,16 +80,49 @@ def measure_quantity(quantity: Quantity, held_out: HeldOut) -> float:
 
     Raises:
         ValueError: If a user's function returns no finite number.
+        InvalidPredictions: If the pipeline does not predict one label for each row.
     """
     if not quantity.code:
         return QUANTITIES[quantity.name].measure(quantity, held_out)
     file, function = quantity.name.rsplit(":", 1)
     measure = getattr(load_user_code(quantity.code, file), function)
     labels = np.array(held_out.classes)[held_out.y] if held_out.classes else held_out.y
-    value = float(measure(held_out.pipeline(), held_out.X, labels))
-    if not np.isfinite(value):
-        raise ValueError(f"{quantity.name} returned {value}; it must return a finite number")
-    return value
+    pipeline = _CheckedPipeline(held_out.pipeline().steps, held_out.classes)
+    returned = measure(pipeline, held_out.X, labels)
+    value = returned if np.size(returned) != 1 else np.asarray(returned).item()
+    is_number = isinstance(value, Number) and not isinstance(value, complex)
+    if not is_number or not np.isfinite(found := float(value)):
+        raise ValueError(f"{quantity.name} returned {value!r}; it must return a finite number")
+    return found
+
+
+class _CheckedPipeline(Pipeline):
+    """A fitted pipeline that a user's function measures: its predictions are checked."""
+
+    def __init__(self, steps: list[Any], classes: tuple[Any, ...]) -> None:
+        super().__init__(steps)
+        self.classes = classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """All classes, in the order of the columns of scores."""
+        return np.array(self.classes)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return classes or numbers, shape (n,)."""
+        found = predicted_labels(Pipeline(self.steps), X, self.classes_)
+        return self.classes_[found] if self.classes else found
+
+    @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, c)."""
+        return predicted_scores(Pipeline(self.steps), X, self.classes_, "predict_proba")
+
+    @available_if(lambda self: hasattr(Pipeline(self.steps), "decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return decision values: of two classes those of the second, else of each class."""
+        scores = predicted_scores(Pipeline(self.steps), X, self.classes_, "decision_function")
+        return scores[:, 1] if len(self.classes) == 2 else scores
 
 
 def _latency(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table

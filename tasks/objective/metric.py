@@ -13,12 +13,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
+from sklearn.metrics import (
+    brier_score_loss,
+    d2_brier_score,
+    d2_log_loss_score,
+    get_scorer,
+    get_scorer_names,
+    log_loss,
+    roc_auc_score,
+    top_k_accuracy_score,
+)
 from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
@@ -28,22 +38,10 @@ DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
 """By what is predicted."""
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions of n rows.
-
-    Attributes:
-        label: Position of the predicted class, or the predicted number, shape (n,).
-        score: Probability of each class, shape (n, c), or values that order rows the same way;
-            None when the model gives neither.
-    """
-
-    label: NDArray[Any]
-    score: NDArray[np.float64] | None = None
-
-
 Loss = Callable[[NDArray[Any], Predictions, int], float]
 """From true classes or numbers, predictions and the number of classes to a loss."""
+_ScoreOfLabels = Callable[[NDArray[Any], "_Classifier", NDArray[Any]], float]
+"""From true classes, a model and all classes to a score."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +178,29 @@ def _loss_of_scorer(
     name: str, best: float, y: NDArray[Any], predictions: Predictions, n_classes: int
 ) -> float:
     """Return how far a scorer of scikit-learn stays below its best score."""
+    is_short = bool(n_classes) and len(np.unique(y)) < n_classes
     model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
     try:
+        if is_short and name in _KNOWING_LABELS:
+            return best - _KNOWING_LABELS[name](y, model, np.arange(n_classes))
         return best - float(get_scorer(name)(model, np.empty((len(y), 1)), y))
     except AttributeError as error:
-        raise ValueError(f"{name} needs probabilities, and this model gives none") from error
+        why = predictions.why_no_probabilities
+        raise ValueError(f"{name} needs probabilities, and {why}") from error
+    except ZeroDivisionError as error:  # no weight is left to average by
+        raise ValueError(f"{name} is not defined on these {len(y)} rows: {error}") from error
+
+
+def _probable(compute: Callable[..., Any], sign: float = 1.0, **arguments: Any) -> _ScoreOfLabels:
+    """Return a score of probabilities that is told all classes."""
+    return lambda y, model, labels: (
+        sign * float(compute(y, model.predict_proba(None), labels=labels, **arguments))
+    )
+
+
+def _among_best(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:
+    """Return the share of rows whose class has one of the two best scores."""
+    return float(top_k_accuracy_score(y, model.decision_function(None), labels=labels))
 
 
 class _Regressor(RegressorMixin, BaseEstimator):
@@ -213,18 +229,25 @@ class _Classifier(ClassifierMixin, BaseEstimator):
         score = self.predictions.score
         return score if score is None or self.n_classes != 2 else score[:, 1]
 
-    @available_if(lambda self: _are_probabilities(self.predictions.score))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.predictions.are_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:  # noqa: ARG002
         return self.predictions.score
 
 
-def _are_probabilities(score: NDArray[np.float64] | None) -> bool:
-    return (
-        score is not None
-        and bool(score.min() >= 0)
-        and np.allclose(score.sum(axis=1), 1, atol=1e-4)
-    )
-
+_KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
+    "d2_brier_score": _probable(d2_brier_score),
+    "d2_log_loss_score": _probable(d2_log_loss_score),
+    "neg_brier_score": _probable(brier_score_loss, -1.0),
+    "neg_log_loss": _probable(log_loss, -1.0),
+    **{
+        f"roc_auc_{way}{suffix}": _probable(roc_auc_score, multi_class=way, average=average)
+        for way in ("ovr", "ovo")
+        for suffix, average in (("", "macro"), ("_weighted", "weighted"))
+    },
+    "top_k_accuracy": _among_best,
+}
+"""Scores that scikit-learn defines on rows without some of the classes if it is told all classes,
+which its scorers do not do."""
 
 _ERROR = Metric("error", "percent", 0.0, 100.0, _error)
 _AUROC = Metric("auroc", "1 - area", 0.0, 1.0, _auroc)

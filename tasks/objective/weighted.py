@@ -58,8 +58,8 @@ def _brier(y: NDArray[Any], predictions: Predictions) -> Array:
 
 
 def _probabilities(predictions: Predictions) -> Array:
-    if predictions.score is None:
-        raise ValueError("the metric needs probabilities, and this model gives none")
+    if predictions.score is None or not predictions.are_probabilities:
+        raise ValueError(f"the metric needs probabilities, and {predictions.why_no_probabilities}")
     return predictions.score
 
 

@@ -6,7 +6,6 @@ per worker process. It uses a few names of Prefect that are not public; where th
 stock runner's way is taken.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
@@ -32,12 +31,11 @@ from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.storage.notices import warn
 from prefect_tune.tasks.worker.process_tree import ProcessTree
 from prefect_tune.tasks.worker.task_run_events import hold_events_of_short_runs
 
 __all__ = ["LeanDaskTaskRunner", "WorkerFault", "drain_events", "drain_worker", "end_worker"]
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class WorkerFault(RuntimeError):  # noqa: N818 - it says what happened
@@ -113,9 +111,10 @@ class LeanDaskTaskRunner(DaskTaskRunner):
     def _context(self) -> bytes | None:
         """Return the flow run's context as bytes; None where the lean way does not work."""
         if not is_supported():
-            _LOGGER.warning(
+            warn(
+                "unknown Prefect",
                 "this version of Prefect is not known to the lean Dask runner; each trial costs "
-                "some 0.1 s more"
+                "some 0.1 s more",
             )
             return None
         # Without an API address, Prefect has started a server for this process alone: workers
@@ -160,6 +159,8 @@ async def end_worker(address: str, dask_worker: Any) -> None:
         dask_worker: The nanny.
     """
     process = dask_worker.process
+    if process is None:  # it has ended, and its nanny has not started another one yet
+        return
     if process.status == Status.starting:  # until it has started, it has the former's address
         await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address

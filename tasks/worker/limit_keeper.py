@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -22,9 +22,11 @@ from distributed.diagnostics.plugin import NannyPlugin
 from distributed.protocol.pickle import dumps
 from distributed.system import MEMORY_LIMIT
 
+from prefect_tune.storage.notices import Notice
 from prefect_tune.tasks.worker.guard import GUARD
 from prefect_tune.tasks.worker.process_tree import ProcessTree, descendants
 from prefect_tune.tasks.worker.scheduler_marks import is_wanted, mark_of, take_back
+from prefect_tune.tasks.worker.sent_notices import notice_topic
 from prefect_tune.tasks.worker.trial_limits import TrialLimits, share_of_memory
 from prefect_tune.tasks.worker.trial_note import note_path, own_seconds, read_note
 
@@ -68,8 +70,9 @@ class LimitKeeper(NannyPlugin):
     """Nanny plugin that keeps the trials of one flow run within their limits.
 
     What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
-    the `worker`'s address, and the `failure` as the trial will have it. In place of that, where it
-    was at another step before, the event has the `step` and `fold` of a trial, and its `seconds`.
+    addresses of the `worker` and its `nanny`, and the `failure` as the trial will have it. In place
+    of that, where it was at another step before, the event has the `step` and `fold` of a trial,
+    and its `seconds`.
 
     Args:
         flow_run: Id of the flow run; trials of others are left alone.
@@ -115,7 +118,10 @@ class LimitKeeper(NannyPlugin):
             except (OSError, psutil.Error):  # its process ended under our eyes
                 continue
             except Exception:
-                _LOGGER.exception("the limits of a trial could not be kept for a moment")
+                text = "the limits of a trial could not be kept for a moment"
+                _LOGGER.exception(text)
+                notice = Notice("limits", text, flow_run=self._flow_run)
+                await self._publish(nanny, asdict(notice), notice_topic(self._flow_run))
 
     async def _follow(self, nanny: Any) -> None:
         """Go once the flow is gone."""
@@ -136,7 +142,9 @@ class LimitKeeper(NannyPlugin):
             died = self._read(self._worker)
             self._end(self._worker)
             if died:
-                await self._tell(nanny, died, "crashed", "the worker process died")
+                # Nannies of local workers know how.
+                how = f": it {nanny.last_death}" if getattr(nanny, "last_death", "") else ""
+                await self._tell(nanny, died, "crashed", f"the worker process died{how}")
         self._worker = self._worker or _Worker.met(nanny)
         if self._worker is None or not (note := self._read(self._worker)):
             return
@@ -176,9 +184,9 @@ class LimitKeeper(NannyPlugin):
         word |= {"worker": note["worker"], "seconds": seconds}
         self._telling = asyncio.create_task(self._publish(nanny, word))
 
-    async def _publish(self, nanny: Any, word: Mapping[str, Any]) -> None:
+    async def _publish(self, nanny: Any, word: Mapping[str, Any], topic: str = "") -> None:
         with suppress(OSError):  # the next one may arrive
-            await nanny.scheduler.log_event(topic=self.topic, msg=word)
+            await nanny.scheduler.log_event(topic=topic or self.topic, msg=word)
 
     async def _end_trial(
         self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str
@@ -216,4 +224,5 @@ class LimitKeeper(NannyPlugin):
             "steps": note.get("steps", []),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
+        word["nanny"] = nanny.address  # has what the trial printed
         await nanny.scheduler.log_event(topic=self.topic, msg=word)

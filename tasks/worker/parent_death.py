@@ -14,12 +14,13 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
+from multiprocessing import parent_process
 from time import monotonic, sleep
 from typing import Any
 
 from prefect_tune.tasks.worker.process_tree import descendants
 
-__all__ = ["dask_setup", "lead_group"]
+__all__ = ["dask_setup", "lead_group", "tie_fork_server"]
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 """Of prctl(2)."""
@@ -27,15 +28,18 @@ _SIGNAL = signal.SIGUSR2
 """Tells the process that workers are forked from to look for its parent."""
 _END_SECONDS = 5.0
 """How long its children may take to end."""
+_OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+_FORK_SERVER: set[int] = set()
+"""The process that this one was forked from, or is itself; empty if there is none."""
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its worker
     """Tie a worker of this machine to its parent; called by Dask as the worker starts."""
     lead_group()
-    if _FORK_SERVER is None:
+    if not _FORK_SERVER:
         return
     _control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != _FORK_SERVER:  # it has ended before
+    if os.getppid() not in _FORK_SERVER:  # it has ended before
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -45,15 +49,15 @@ def lead_group() -> None:
         os.setpgid(0, 0)
 
 
-def _tie_fork_server() -> int | None:
-    """Tie the process that workers are forked from to its parent.
+def tie_fork_server() -> bool:
+    """Tie the process that workers are forked from to its parent; called as that one begins.
 
     Returns:
-        Its id; None if this is another process, or not Linux.
+        Whether this is that process, and this is Linux.
     """
     is_fork_server = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
-    if sys.platform != "linux" or not is_fork_server:
-        return None
+    if sys.platform != "linux" or not is_fork_server or parent_process() is not None:
+        return False  # the words of a forked process are those of the one it was forked from
     pid, parent = os.getpid(), os.getppid()
 
     def look(*_: object) -> None:
@@ -61,13 +65,16 @@ def _tie_fork_server() -> int | None:
             _end_children()
             os._exit(1)
 
+    for number in _OF_TERMINAL:  # the flow ends it; it may have been started from any thread
+        signal.signal(number, signal.SIG_IGN)
     # Those whom it adopts end one day, too.
     warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
     signal.signal(_SIGNAL, look)
     _control_process(_SET_CHILD_SUBREAPER, 1)
     _control_process(_SET_DEATH_SIGNAL, _SIGNAL)
     look()
-    return pid
+    _FORK_SERVER.add(pid)
+    return True
 
 
 def _end_children() -> None:
@@ -93,7 +100,3 @@ def _control_process(what: int, value: int) -> None:
     if library.prctl(what, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-
-
-_FORK_SERVER = _tie_fork_server()
-"""The process that this one was forked from, or is itself."""

@@ -25,6 +25,7 @@ from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.waiting.waited_seconds import Waits
 from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text, sweep
 from prefect_tune.tasks.worker.parent_death import lead_group
+from prefect_tune.tasks.worker.sent_notices import notices_sent
 
 __all__ = [
     "WorkerUnfit",
@@ -93,7 +94,8 @@ def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Itera
         raise _unfit(worker, error) from error
     token = _NOTED.set(note)
     try:
-        yield
+        with notices_sent(worker, str(context.task_run.flow_run_id)):
+            yield
     finally:
         _NOTED.reset(token)
         _take_back(note.file)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from curve_tables import Table
+from full_trainings import FULL_TRAININGS
 
 from prefect_tune.optimizers import (
     Bohb,
@@ -109,6 +110,9 @@ OF_TABLE: dict[str, type[Optimizer]] = {
     "hyperband": HyperbandOfTable,
     "bohb": BohbOfTable,
     "bapi": BapiOfTable,
+    **{
+        name: type(name, (BapiOfTable, neighbour), {}) for name, neighbour in FULL_TRAININGS.items()
+    },
 }
 
 

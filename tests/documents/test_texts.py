@@ -15,7 +15,7 @@ from prefect_tune.optimizers.registry import METHODS
 README = DOCUMENTS[0]
 OF_OTHERS = {
     *("all", "from", "help", "no-prompt", "nthreads", "nworkers", "param", "pool", "prefect-file"),
-    *("recorded", "serve", "strict", "type", "watch", "without-tests"),
+    *("except", "old", "recorded", "serve", "strict", "type", "watch", "without-tests"),
 }
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")

@@ -31,7 +31,7 @@ class Searched:
 class Here:
     """Workers that are this process."""
 
-    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
+    def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
         return task.fn(**{**parameters, "report": "trial"}).data
 
     def run_all(self, jobs: Sequence[Job]) -> list[Any]:

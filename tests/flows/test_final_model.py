@@ -17,14 +17,14 @@ from prefect_tune.flows.study.ensemble import ChosenEnsemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.predict import final_model as saved_model
-from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_model import Member, RefitFailed
+from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.study_context import StudyContext
 
 NAME = "ended"
@@ -40,17 +40,21 @@ class Here:
         begun: Names and parameters of the tasks that were run.
         meanwhile: Called between members and what is made of them.
         too_slow: Numbers of the trials whose refit takes longer than it may.
+        score: Called before the model is scored.
     """
 
     begun: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
     too_slow: set[int] = field(default_factory=set)
+    score: Callable[[], None] = lambda: None
 
-    def run(self, task: Any, parameters: dict[str, Any]) -> Any:
+    def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
         fitted = {parameters.get("number"), *(m.number for m in parameters.get("members", ()))}
         if fitted & self.too_slow:
             raise TimeoutError("took too long")
         self.begun.append((task.name, dict(parameters)))
+        if task.name == "score":
+            self.score()
         return task.fn(**{**parameters, "report": "trial"}).data
 
     def run_all(self, jobs: Sequence[Job]) -> list[Any]:
@@ -130,7 +134,7 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
     assert summary["ensemble"] is None
     assert summary["test_loss"] == summary["single_best_test_loss"] > 0
     assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
-    assert ending.workers.names == ["refit"]
+    assert ending.workers.names == ["refit", "score"]
     assert asked == []
 
 
@@ -157,12 +161,12 @@ def test_the_best_trial_is_tested_alone_at_no_cost_if_it_is_a_member(ending, cho
     alone = ending.end()["test_loss"]
     choose("greedy", t2=0.5, t0=0.5)
     summary = ending.end(EnsembleRule("greedy", 2))
-    assert ending.workers.names == ["refit member", "refit member", "refit"]
+    assert ending.workers.names == ["refit member", "refit member", "refit", "score", "score"]
     assert summary["single_best_test_loss"] == alone
     choose("greedy", t0=0.5, t1=0.5)
     summary = ending.end(EnsembleRule("greedy", 3))
-    assert ending.workers.names == ["refit member"] * 3 + ["refit"]
-    assert ending.workers.begun[-1][1]["what"] == "ensemble of 2"
+    assert ending.workers.names == ["refit member", "refit member", "refit", "score", "score"]
+    assert ending.workers.begun[2][1]["what"] == "ensemble of 2"
     assert summary["single_best_test_loss"] == alone
     _, about = saved_model(ending.study.store, NAME)
     assert [member["trial"] for member in about["members"]] == [0, 1]
@@ -193,7 +197,7 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
         raise ValueError("no")
 
     monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
-    with pytest.raises(RefitFailed, match=r"^trial 3 could not be fitted"):
+    with pytest.raises(StudyFailed, match=r"5 refits failed; trial 2 could not be fitted"):
         ending.end(EnsembleRule("greedy", 2))
     assert ending.pinned() == set()
 
@@ -203,7 +207,7 @@ def test_without_a_cache_one_task_fits_all_members_and_it_is_said(ending, choose
     cached = ending.end(EnsembleRule("greedy", 2))
     ending.study.set_result(members=None)
     uncached = ending.end(EnsembleRule("greedy", 2), use_cache=False)
-    assert ending.workers.names == ["refit"]
+    assert ending.workers.names == ["refit", "score", "score"]
     assert "without a cache, members are fitted one after the other" in ending.notes
     losses = ("test_loss", "single_best_test_loss")
     assert [cached[name] for name in losses] == [uncached[name] for name in losses]
@@ -219,7 +223,7 @@ def test_a_model_that_is_there_is_not_fitted_again_unless_another_trial_is_the_b
     ending.study.optimizer._propose = lambda *_: draw(ending.context, 20)  # type: ignore[method-assign]
     ending.study.tell(ending.study.start(ending.study.ask(Budget())).ended(evaluation(1.0)))
     ending.end(EnsembleRule("greedy", 2))
-    assert len(ending.workers.names) == 3 + 1
+    assert ending.workers.names[-2:] == ["score", "score"]
 
 
 def test_where_no_ensemble_is_better_the_methods_choice_is_the_model(ending, choose) -> None:
@@ -238,9 +242,13 @@ def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending
     assert ending.study.result["members"] == [{"trial": 0, "weight": 1.0}]
     assert summary["test_loss"] == summary["single_best_test_loss"]
     assert [note for note in ending.notes if "instead" in note] == [
-        "refit of trial 2: took too long; trial 1 is fitted instead",
-        "refit of trial 1: took too long; trial 0 is fitted instead",
+        "refit of trial 2: took too long; trial 1 is tried instead",
+        "refit of trial 1: took too long; trial 0 is tried instead",
     ]
+    assert summary["instead_of"]["trials"] == [BEST]
+    assert summary["instead_of"]["reason"] == "refit of trial 2: took too long"
+    assert summary["model_trial"]["trial"] == 0
+    assert summary["incumbent"]["trial"] == BEST
 
 
 def test_a_refit_that_took_too_long_is_tried_again_when_limits_are_raised(ending) -> None:
@@ -262,7 +270,31 @@ def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(ending, c
     assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
 
 
-def test_when_no_trial_can_be_fitted_it_is_said_of_the_last(ending) -> None:
+def test_when_no_trial_can_be_fitted_the_reason_of_the_best_is_reported(ending) -> None:
     ending.workers.too_slow = {0, 1, 2, 3}
-    with pytest.raises(RefitFailed, match="refit of trial 3: took too long"):
+    with pytest.raises(StudyFailed, match="4 refits failed; refit of trial 2: took too long"):
         ending.end()
+
+
+def test_an_accident_while_the_model_is_scored_leaves_the_model(ending) -> None:
+    def dies() -> None:
+        raise RuntimeError("the worker process died in 2 attempts")
+
+    ending.workers.score = dies
+    summary = ending.end()
+    assert summary["test_loss"] is None
+    assert summary["test_loss_undefined"] == "the worker process died in 2 attempts"
+    assert saved_model(ending.study.store, NAME)[1]["trial"] == BEST
+
+
+def test_a_session_that_ends_before_the_model_is_scored_is_continued_there(ending) -> None:
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    ending.workers.score = ends
+    with pytest.raises(KeyboardInterrupt):
+        ending.end()
+    assert saved_model(ending.study.store, NAME)[1]["test_loss"] is None
+    ending.workers.score = lambda: None
+    assert ending.end()["test_loss"] is not None
+    assert ending.workers.names == ["score"]

@@ -14,7 +14,7 @@ from prefect_api import states, task_runs
 from studies import configured, context_of, store_of
 from worlds import evaluation
 
-from prefect_tune.flows.refitting import refit_model
+from prefect_tune.flows.refitting import member_of, refit_model, score_model
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.clusters import workers_started_early
@@ -24,8 +24,8 @@ from prefect_tune.storage import Ledger
 from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import algorithm_ids
-from prefect_tune.tasks.refit import Refitted
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.user_space import load_user_space
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
@@ -149,8 +149,11 @@ def context(workers: None, tmp_path: Path) -> StudyContext:  # noqa: ARG001
 
 def refitted(
     context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
-) -> tuple[Refitted, UUID]:
-    """An ensemble of trials of these models, numbered from 0, and the flow run that fitted it."""
+) -> tuple[list[LossOnTest], UUID]:
+    """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
+
+    And the flow run that fitted it.
+    """
     plan = StudyPlan(
         source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
         folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
@@ -159,7 +162,7 @@ def refitted(
     ledger.create_study(NAME, plan.problem.to_json(), plan.to_json())
 
     @flow(persist_result=False)
-    def fit() -> tuple[Refitted, UUID]:
+    def fit() -> tuple[list[LossOnTest], UUID]:
         flow_run_id = UUID(str(flow_run.id))
         with (
             Study.opened(store_of(context), NAME, plan) as study,
@@ -170,12 +173,13 @@ def refitted(
                 study.optimizer._propose = lambda *_, query=query: query  # type: ignore[method-assign]
                 study.tell(study.start(study.ask(Budget())).ended(evaluation(10.0)))
             weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
-            found, _ = refit_model(study, running, context, weighted, study.trials[0])
+            refit_model(study, running, context, weighted)
             if len(models) > 1:
                 assert running.n_task_runs == len(models) * 5 + 1
-            return found, flow_run_id
+            alone = member_of(study, study.trials[0])
+            return [score_model(running, context, of) for of in (None, alone)], flow_run_id
 
-    done: tuple[Refitted, UUID] = fit()
+    done: tuple[list[LossOnTest], UUID] = fit()
     return done
 
 
@@ -197,8 +201,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 ) -> None:
     done, flow_run_id = refitted(context, "one", "other")
     assert (tmp_path / "prefixes").read_text() == "made "
-    assert 0 <= done.test_loss < 50
-    assert done.single_best_test_loss is not None
+    assert all(0 <= test.loss < 50 for test in done)
     runs = settled_task_runs(flow_run_id)
     tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
     assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
@@ -214,7 +217,7 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
     done, flow_run_id = refitted(context, "dying", "plain")
     assert (tmp_path / "died").exists()
     assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
-    assert 0 <= done.test_loss < 50
+    assert 0 <= done[0].loss < 50
     assert settled_task_runs(flow_run_id)
 
 

@@ -30,6 +30,7 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
+from prefect_tune.tasks.worker.printed_output import Printed
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 CRASHED = Failure("crashed", "the worker process died", step="impute", fold=2)
@@ -104,7 +105,7 @@ class WrittenStudy:
         for number in self.numbers("running"):
             self.put_back(self.trials[number])
 
-    def tell(self, trial: Trial, task_run_id: str) -> None:
+    def tell(self, trial: Trial, task_run_id: str, printed: Printed) -> None:  # noqa: ARG002
         self.told.append(self._set(trial))
         self.task_runs.append(task_run_id)
         self.curve.add(self.spent, trial.loss or 9.0)

@@ -7,6 +7,7 @@ import pytest
 from curve_replay import Replay, Run, objective_of, run
 from curve_standings import Figures, mean_ranks
 from curve_tables import Table, space_of
+from full_trainings import FULL_TRAININGS, two_step_improvement
 from methods_of_table import OF_TABLE, method_of_table
 
 from prefect_tune.optimizers import Query
@@ -70,6 +71,16 @@ def test_a_method_begins_rows_of_the_table_alone(table: Table, name: str) -> Non
     optimizer = method_of_table(name, table, 0, objective_of("synth0", table), {})
     run(optimizer, table, 8.0, are_asks_free=True)
     assert optimizer.history.asked <= set(table.configurations)
+    if name in FULL_TRAININGS:
+        assert all(trial.query.is_full for trial in optimizer.history)
+
+
+def test_two_steps_ahead_of_two_independent_candidates_are_their_joint_improvement() -> None:
+    """(1 + 1 / sqrt 2) / sqrt(2 pi) each; a third one that is not allowed changes nothing."""
+    allowed = np.array([True, True, False])
+    found = two_step_improvement(np.zeros(3), np.ones(3), lambda j: np.eye(3)[j], 0.0, allowed)
+    assert found[:2] == pytest.approx([(1 + 2**-0.5) / np.sqrt(2 * np.pi)] * 2, rel=0.005)
+    assert found[2] == -np.inf
 
 
 def test_what_was_seen_at_a_share_is_what_was_told_until_then(table: Table) -> None:

@@ -1,5 +1,6 @@
 """Refits of members, and the model that is made of them, without Prefect."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
 from prefect_tune.tasks.fitting import fitting
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.refit import member_pins
+from prefect_tune.tasks.refit import member_pins, score
 from prefect_tune.tasks.study_context import StudyContext
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
@@ -34,10 +36,10 @@ def context(tmp_path: Path) -> StudyContext:
 
 @pytest.fixture
 def members(context: StudyContext) -> list[Member]:
-    """Three models behind one prefix, of which the last is only tested."""
+    """Three models behind one prefix."""
     prefix = {"rescale": "standardize", "balance": "none", "preprocess": "none"}
     queries = [configured(context, **prefix, fit_model=model) for model in MODELS]
-    weights = (0.75, 0.25, 0.0)
+    weights = (0.5, 0.25, 0.25)
     return [
         Member(4 + i, q.to_json(), w) for i, (q, w) in enumerate(zip(queries, weights, strict=True))
     ]
@@ -65,23 +67,33 @@ def predictions(model: Any, context: StudyContext) -> np.ndarray:
     return found
 
 
-def test_the_model_is_the_weighted_mean_of_its_members_and_the_best_trial_is_tested_alone(
-    context, members
-) -> None:
-    test_loss, alone = keep_model(context, members, plainly, single_best=6)
+def lost(context: StudyContext, alone: Member | None = None) -> float:
+    """The loss of the stored model on the test rows, or of a trial alone."""
+    found: LossOnTest = score.fn("model", context, alone).data.test  # type: ignore[union-attr]
+    assert found.loss is not None
+    return found.loss
+
+
+def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None:
+    keep_model(context, members, plainly)
     model, about = kept(context)
     each = []
     for member in members:
-        single = [replace(member, weight=1.0)]
-        loss, _ = keep_model(replace(context, study="alone"), single, plainly)
-        each.append((predictions(kept(replace(context, study="alone"))[0], context), loss))
-    expected = 0.75 * each[0][0] + 0.25 * each[1][0]
+        alone = replace(context, study=f"alone {member.number}")
+        keep_model(alone, [replace(member, weight=1.0)], plainly)
+        each.append(predictions(kept(alone)[0], context))
+        assert lost(context, member) == lost(alone)
+    expected = 0.5 * each[0] + 0.25 * each[1] + 0.25 * each[2]
     np.testing.assert_allclose(predictions(model, context), expected)
-    assert about["members"] == [{"trial": 4, "weight": 0.75}, {"trial": 5, "weight": 0.25}]
+    assert [(m["trial"], m["weight"]) for m in about["members"]] == [(4, 0.5), (5, 0.25), (6, 0.25)]
     assert about["trial"] == 4
-    assert about["test_loss"] == test_loss
-    assert alone == each[2][1]
-    assert len({loss for _, loss in each} | {test_loss}) > 1
+
+
+def test_a_trial_that_is_no_member_is_fitted_to_be_scored_alone(context, members) -> None:
+    keep_model(context, members[:2], plainly)
+    alone = replace(context, study="alone")
+    keep_model(alone, [replace(members[2], weight=1.0)], plainly)
+    assert lost(context, members[2]) == lost(alone)
 
 
 def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
@@ -90,21 +102,30 @@ def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
     made = [fit_member(context, member, plainly).costs() for member in members]
     assert [sum(not cost.hit for cost in costs) for costs in made] == [4, 1, 1]
     uncached = replace(context, use_cache=False, study="uncached")
-    losses = keep_model(uncached, members, plainly, 6)
+    keep_model(uncached, members, plainly)
     monkeypatch.setattr(fitting, "build", None)
-    assert keep_model(context, members, plainly, 6) == losses
+    keep_model(context, members, plainly)
     np.testing.assert_array_equal(
         predictions(kept(context)[0], context), predictions(kept(uncached)[0], context)
     )
 
 
 def test_what_was_evicted_in_between_is_made_again(context, members) -> None:
-    losses = keep_model(replace(context, use_cache=False), members, plainly, 6)
+    uncached = replace(context, use_cache=False, study="uncached")
+    keep_model(uncached, members, plainly)
     for member in members:
         fit_member(context, member, plainly)
     store = store_of(context)
     assert store.prune(0) > 0
-    assert keep_model(context, members, plainly, 6) == losses
+    keep_model(context, members, plainly)
+    assert lost(context) == lost(uncached)
+
+
+def test_test_rows_have_no_part_in_the_model(context, members) -> None:
+    path_run = fit_member(context, members[0], plainly)
+    for node in path_run.nodes(REFIT)[:-1]:
+        assert node.matrices()[1].shape[0] == 0
+    assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
 def test_what_a_member_is_made_of_stays_pinned_for_its_owner(context, members) -> None:
@@ -126,8 +147,9 @@ def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
 
     monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
     expected = r"^trial 5 could not be fitted .*: fit model: ValueError: not this one$"
-    with pytest.raises(RefitFailed, match=expected):
+    with pytest.raises(RefitFailed, match=expected) as raised:
         fit_member(context, members[1], plainly)
+    assert pickle.loads(pickle.dumps(raised.value)).step == "fit model"
 
 
 def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch) -> None:
@@ -139,19 +161,6 @@ def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch)
         fit_member(context, members[1], plainly)
 
 
-def test_a_trial_that_is_only_compared_with_may_fail(context, members) -> None:
-    def failing(path_run: PathRun, position: int, _: StepOutcome | None) -> StepOutcome:
-        if path_run.query.configuration.path[-1] == "gaussian_nb":
-            raise ValueError("not on these rows")
-        return path_run.run(position)
-
-    test_loss, alone = keep_model(context, members, failing, 6)
-    assert alone is None
-    assert test_loss == keep_model(context, members[:2], plainly)[0]
-    with pytest.raises(RefitFailed, match="trial 6 could not be fitted"):
-        keep_model(context, [*members[:2], replace(members[2], weight=0.1)], failing, 6)
-
-
 def test_members_that_disagree_on_classes_are_named_by_their_trials(
     context, members, monkeypatch
 ) -> None:
@@ -160,7 +169,7 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
 
     monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
     with pytest.raises(RefitFailed, match=r"trials 4, 5, .* make no ensemble: member 1 knows"):
-        keep_model(context, members, plainly, 6)
+        keep_model(context, members, plainly)
 
 
 def test_pins_of_all_members_are_released_at_once_and_those_of_others_stay(

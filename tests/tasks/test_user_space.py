@@ -297,3 +297,110 @@ def test_every_algorithm_of_the_catalogue_may_be_in_a_space_of_ones_own(tmp_path
     for i, space in enumerate(SPACES.values()):
         found, _ = find_space(f"{tmp_path / 'own.py'}:space_{i}")
         assert found.n_paths == space.n_paths
+
+
+KINDS = """
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, IsolationForest
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from ConfigSpace import Categorical, ConfigurationSpace
+
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+class Duck:
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return X
+
+
+class OldDuck(Duck):
+    _estimator_type = "regressor"
+
+
+class Untagged(BaseEstimator):
+    def __init__(self, estimator=None):
+        self.estimator = estimator
+
+    fit, predict = Duck.fit, Duck.predict
+
+
+def wrapped(): return make_pipeline(StandardScaler(), LinearRegression())
+def searched(): return GridSearchCV(wrapped(), {})
+def targets(): return TransformedTargetRegressor(LinearRegression())
+def one_of_two(kind="tree"): return (
+    LinearRegression() if kind == "line" else DecisionTreeClassifier(random_state=0)
+)
+def rest(): return OneVsRestClassifier(LinearRegression())
+def bag(): return BaggingClassifier(LinearRegression(), random_state=0)
+def logistic(): return make_pipeline(LogisticRegression(random_state=0))
+def forest(): return IsolationForest(random_state=0)
+def means(): return KMeans(random_state=0)
+def mixture(): return GaussianMixture(random_state=0)
+def delegating(): return Untagged(LinearRegression())
+
+
+values = ConfigurationSpace(space=[Categorical("kind", ["tree", "line"], default="tree")])
+"""
+
+
+def kind_space(folder: Path, estimator: str, target: str, more: str = "") -> str:
+    model = f"Algorithm(id='own', estimator={estimator}{more})"
+    text = (
+        f"space = Space('own', (IMPUTE, ENCODE, Step('fit model', ({model},))), target='{target}')"
+    )
+    return write(folder, f"{KINDS}{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target", "kind"),
+    [
+        *((e, "classes", "a regressor") for e in ("LinearRegression", "wrapped", "searched",
+                                                  "targets", "OldDuck")),
+        *((e, "numbers", "a classifier") for e in ("logistic", "rest", "bag")),
+        ("means", "classes", "a clusterer"),
+        ("forest", "classes", "an outlier detector"),
+        ("mixture", "numbers", "a density estimator"),
+    ],
+)  # fmt: skip
+def test_a_model_that_predicts_something_else_is_refused(tmp_path, estimator, target, kind) -> None:
+    with pytest.raises(
+        BadInput, match=f"algorithm 'own' of step 'fit model' .* is {kind}"
+    ) as found:
+        find_space(kind_space(tmp_path, estimator, target))
+    right = "classifier" if target == "classes" else "regressor"
+    assert (found.value.option, f"use a {right}" in found.value.remedy) == ("space", True)
+    other = "numbers" if target == "classes" else "classes"
+    is_turned = kind in {"a regressor", "a classifier"}
+    assert (f'target="{other}"' in found.value.remedy) == is_turned
+
+
+def test_a_model_that_only_some_values_make_a_regressor_is_refused(tmp_path) -> None:
+    space = kind_space(tmp_path, "one_of_two", "classes", ", hyperparameters=values")
+    with pytest.raises(BadInput, match="is a regressor"):
+        find_space(space)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target"),
+    [
+        *((e, "classes") for e in ("logistic", "rest", "bag", "Duck", "delegating")),
+        *((e, "numbers") for e in ("LinearRegression", "targets", "searched", "Duck", "OldDuck")),
+    ],
+)
+def test_a_model_of_the_right_kind_or_of_no_known_kind_is_taken(
+    tmp_path, estimator, target
+) -> None:
+    space, _ = find_space(kind_space(tmp_path, estimator, target))
+    assert space.target == target

@@ -38,6 +38,11 @@ def alert_of(report: StudyReport) -> str:
             f"On the test rows the model is no better than guessing ({words.of(chance)}): it does "
             "not generalise."
         )
+    if summary["model_is_partial"]:
+        return (
+            "No full evaluation qualifies. The model is the best partial one, fitted on all "
+            "training rows."
+        )
     return ""
 
 
@@ -56,7 +61,11 @@ def _best(report: StudyReport) -> Answer:
         return Answer("best", question, said)
     of = f" ({best['fidelity']})" if best["fidelity"] else ""
     headline = f"Trial {best['trial']}{of}"
-    lines = [*_ensemble_lines(members, best["trial"]), *_constraint_lines(report, best)]
+    lines = [
+        *_ensemble_lines(members, best["trial"]),
+        *_replaced_lines(report, best["trial"]),
+        *_constraint_lines(report, best),
+    ]
     parts: list[Part] = [_pipeline(best["configuration"])]
     if lines:
         parts.append(Text(lines, is_quiet=True))
@@ -69,6 +78,15 @@ def _ensemble_lines(members: Sequence[Member], best: int) -> Iterator[str]:
         is_in = best in {member.trial for member in members}
         of = counted(len(members), "trial" if is_in else "other trial")
         yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
+
+
+def _replaced_lines(report: StudyReport, best: int) -> Iterator[str]:
+    replaced, model = report.summary["instead_of"], report.summary["model_trial"]
+    if model is not None and model["trial"] != best:
+        yield f"The model is trial {model['trial']}."
+    if replaced is not None:
+        numbers = ", ".join(map(str, replaced["trials"]))
+        yield f"Not the model: trial {numbers}, because {replaced['reason']}."
 
 
 def _constraint_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
@@ -102,9 +120,13 @@ def _loss(report: StudyReport) -> Answer:
         losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best["loss"] if test is None else test)
     under = held_out if test is None else "on the test rows"
-    if test is None and summary["incumbent"]:
+    parts: list[Part] = []
+    if reason := summary["test_loss_undefined"]:
+        under += "; undefined on the test rows"
+        parts.append(Text([reason], is_quiet=True))
+    elif test is None and summary["incumbent"]:
         under += "; not tested on other rows"
-    return Answer("loss", question, headline, under, _bars(losses, words), more="progress")
+    return Answer("loss", question, headline, under, _bars(losses, words), parts, more="progress")
 
 
 def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:

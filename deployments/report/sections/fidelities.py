@@ -21,6 +21,9 @@ from prefect_tune.flows.units import counted, format_seconds
 
 __all__ = ["fidelities_section"]
 
+_MOST_EPOCHS = 100
+"""Points of a curve that are shown, its stops besides."""
+
 
 def fidelities_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if anything was evaluated in part, or trained in epochs."""
@@ -140,6 +143,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     traces, named = [], set[str]()
     for curve in found.curves:
         paint = colour(models.index(curve.model))
+        shown = thinned(curve.losses, [stop - 1 for stop in curve.stops], _MOST_EPOCHS)
         traces.append(
             {
                 "type": "scatter",
@@ -147,14 +151,14 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
                 "name": plain(curve.model),
                 "legendgroup": plain(curve.model),
                 "showlegend": curve.model not in named,
-                "x": list(range(1, len(curve.losses) + 1)),
-                "y": numbers(curve.losses),
+                "x": [i + 1 for i in shown],
+                "y": numbers(curve.losses[i] for i in shown),
                 "line": {"color": paint, "width": 1.4},
                 "opacity": 0.8,
                 "marker": {
                     "color": paint,
                     "symbol": "circle-open",
-                    "size": [8 if e in curve.stops else 0 for e in range(1, len(curve.losses) + 1)],
+                    "size": [8 if i + 1 in curve.stops else 0 for i in shown],
                 },
                 "hovertext": plain(_label(curve, words)),
                 "hoverinfo": "text",
@@ -168,8 +172,8 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
         ),
     }
     n = len(found.curves)
-    shown = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
-    note = f"{shown}A circle marks where a training was stopped; some were resumed."
+    of = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
+    note = f"{of}A circle marks where a training was stopped; some were resumed."
     best = min(found.curves, key=lambda curve: min(curve.losses))
     title, seen = "Loss after each epoch, by model", f"The least: {_label(best, words)}."
     return Figure("curves", title, plot(traces, **layout), 420, note, finding=seen)

@@ -38,6 +38,8 @@ def _finding(report: StudyReport, words: LossWords) -> str:
         tested = (
             f"; on the test rows {words.of(summary['test_loss'])}, {how} the best trial's {alone}"
         )
+    if summary["test_loss_undefined"]:
+        tested = f"; its loss on the test rows is undefined: {summary['test_loss_undefined']}"
     kind = (summary["ensemble"] or {}).get("kind", "method")
     kind = f"{kind} ensemble" if kind != "method" else "ensemble of the method"
     article = "An" if kind[0] in "aeiou" else "A"

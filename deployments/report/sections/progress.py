@@ -21,6 +21,7 @@ from prefect_tune.optimizers.trials.state import TrialState
 
 __all__ = ["progress_section"]
 
+_MOST_LEADS = 300
 _PARTIAL = "Partial losses (first folds, fewer rows or epochs) are not comparable with full ones."
 
 
@@ -84,7 +85,7 @@ def _clouds(
         [i for i, state in enumerate(progress.state) if state == which]
         for which in (TrialState.STOPPED, TrialState.COMPLETE)
     )
-    leads = {lead.trial for lead in progress.leads}
+    leads = {lead.trial for lead in _shown_leads(progress)}
     most = MOST_POINTS // (2 if part and full else 1)
     traces, n_shown = [], 0
     for name, paint, symbol, cloud in (
@@ -101,11 +102,17 @@ def _clouds(
     return traces, n_shown, len(part) + len(full)
 
 
+def _shown_leads(progress: Progress) -> Sequence[Lead]:
+    """Return the incumbents that a figure shows: all, or evenly chosen ones and the last."""
+    leads = progress.leads
+    return [*leads[: -1 : -(-len(leads) // _MOST_LEADS)], leads[-1]] if leads else []
+
+
 def _led(
     progress: Progress, end: float, words: LossWords, *, is_time: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the line of who led, with a gap where the losses before cannot be compared."""
-    leads = progress.leads
+    leads = _shown_leads(progress)
     if not leads:
         return
     xs: list[float] = []

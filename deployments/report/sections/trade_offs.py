@@ -13,6 +13,8 @@ from prefect_tune.flows.units import counted
 
 __all__ = ["trade_offs_section"]
 
+_MOST_ON_FRONT = 300
+
 _WIDE = 30.0
 """Largest value over the least from which on an axis is logarithmic."""
 
@@ -62,7 +64,8 @@ def _seen(of: TradeOff, words: LossWords) -> str:
 
 
 def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
-    front, shown = set(of.front), thinned(of.losses, of.front)
+    front = {of.front[k] for k in thinned([of.losses[i] for i in of.front], most=_MOST_ON_FRONT)}
+    shown = thinned(of.losses, front)
     bound = of.bound
     traces = []
     for name, paint, symbol, is_in in (

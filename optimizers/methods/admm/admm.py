@@ -218,5 +218,6 @@ class Admm(Optimizer):
     @cached_property
     def _first(self) -> list[Configuration]:
         """The configurations asked for before the first iteration."""
-        paths = first_paths(self.space, self._z.arms.paths, self.options.first)
+        of_each_model = not self.is_of_paper
+        paths = first_paths(self.space, self._z.arms.paths, of_each_model=of_each_model)
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

@@ -9,16 +9,16 @@ from prefect_tune.optimizers.space.space import Path, Space
 __all__ = ["first_paths", "plainest_path"]
 
 
-def first_paths(space: Space, paths: Sequence[Path], first: str | None) -> list[Path]:
-    """Return the plainest path, and unless that is all that is wanted, one per model.
+def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> list[Path]:
+    """Return the plainest path, and one per model if wanted.
 
     Args:
         space: The space.
         paths: Those that can run.
-        first: `plainest` or `models`.
+        of_each_model: Whether each model has one.
     """
     plainest = plainest_path(space, paths)
-    if first != "models":
+    if not of_each_model:
         return [plainest]
     *before, _ = plainest
     known = set(paths)

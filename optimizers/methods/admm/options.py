@@ -12,9 +12,7 @@ Variant = Literal["default", "paper"]
 ThetaSolver = Literal["bo", "random", "trust_region", "smac"]
 ZSolver = Literal["bandit", "linear", "bo", "random"]
 Pick = Literal["best", "alternate"]
-Units = Literal["unit", "raw"]
-Start = Literal["default", "random", "default_first"]
-First = Literal["plainest", "models"]
+Start = Literal["default", "default_first"]
 
 
 @dataclass(frozen=True)
@@ -22,17 +20,15 @@ class AdmmOptions:
     """Options of `--method admm`.
 
     Attributes:
-        variant: `paper` sets what was not given to the paper's values, integers in their own units
-            excepted, which freeze (`units=raw` has them too).
+        variant: `paper` sets what was not given to the paper's values, and tries one path before
+            the first iteration instead of one per model. Integers are penalised on [0, 1] in both:
+            in their own units they never move.
         theta_solver: How hyperparameters of one path are searched.
         z_solver: How a path is chosen at fixed hyperparameters: Thompson sampling with Bernoulli
             rewards, or with a linear model of the best value of each path; expected improvement;
             or at random.
-        start: What z-min gives an algorithm that was never tuned: its default values; random ones
-            each time, so that what it could do once tuned shows; or the defaults until they were
-            tried with a path, and random ones from then on.
-        first: What is tried before the first iteration: the plainest path, or one plain path per
-            model.
+        start: Values of an algorithm that was never tuned, in z-min: its defaults; or the defaults
+            until they were tried with a path, and random ones from then on.
         z_pick: The best path seen goes on; or, every second iteration, the best not yet tuned.
         effort: Evaluations of each sub-problem in the first iteration (I).
         effort_step: How many more in each later one (F); 0 for a fixed effort.
@@ -43,7 +39,6 @@ class AdmmOptions:
             what it finds would be just above.
         f_hat: Loss, as a share of the metric's range, from which on a pull earns nothing.
         prior: Both parameters of the bandit's Beta prior.
-        units: Whether integers are penalised on [0, 1] or in steps.
         failure_cost: What a failed trial counts as.
     """
 
@@ -51,7 +46,6 @@ class AdmmOptions:
     theta_solver: ThetaSolver = "bo"
     z_solver: ZSolver | None = None
     start: Start | None = None
-    first: First | None = None
     z_pick: Pick | None = None
     effort: int | None = None
     effort_step: int | None = None
@@ -61,7 +55,6 @@ class AdmmOptions:
     margin: float | None = None
     f_hat: float = 0.7
     prior: float = 10.0
-    units: Units = "unit"
     failure_cost: FailureCost | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +94,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "z_solver": "linear",
         "start": "default_first",
-        "first": "models",
         "z_pick": "alternate",
         "failure_cost": "worst",
         "margin": 0.01,
@@ -109,7 +101,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     "paper": {
         "z_solver": "bandit",
         "start": "default",
-        "first": "plainest",
         "z_pick": "best",
         "failure_cost": "bound",
         "margin": 0.0,

@@ -29,7 +29,7 @@ class Positions:
 
     Args:
         space: The space; its hyperparameters are the columns of the unit cube.
-        options: Weight and units of the integers' augmented term.
+        options: Weight of the integers' augmented term.
     """
 
     def __init__(self, space: Space, options: AdmmOptions) -> None:
@@ -93,8 +93,7 @@ class Positions:
                 continue
             key = str(self._columns[name])
             squared = distances(grid, self._delta(state, key), state.dual.get(key, 0.0))
-            steps = len(grid.units) - 1 if self.options.units == "raw" else 1
-            tables[column] = 0.5 * self.options.rho * steps**2 * squared
+            tables[column] = 0.5 * self.options.rho * squared
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:

@@ -129,8 +129,7 @@ class ZMin:
         rng: np.random.Generator,
     ) -> Configuration | None:
         """Return the path with the hyperparameters of now, unless they are forbidden together."""
-        start = self._options.start
         here = self._positions.at(state, path)
-        if start == "random" or (start == "default_first" and here in asked):
+        if self._options.start == "default_first" and here in asked:
             here = self._positions.at(state, path, rng.random(self._positions.n_columns))
         return here if is_allowed(self._space, here) else None

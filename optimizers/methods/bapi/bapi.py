@@ -205,11 +205,7 @@ class Bapi(Optimizer):
     def _design(self, size: int) -> Design:
         if self.settings.start == "halving":
             return Design.halving(size, self.t_max)
-        quantum = (
-            self.t_max
-            if self.settings.trains_in_full
-            else max(1, round(self.settings.p * self.t_max))
-        )
+        quantum = max(1, round(self.settings.p * self.t_max))
         return Design.random(size, self.t_max, quantum)
 
     def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:

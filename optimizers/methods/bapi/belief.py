@@ -1,15 +1,14 @@
 """The belief in learning curves and in costs."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.costs import Rates
+from prefect_tune.optimizers.methods.bapi.options import Sites
 from prefect_tune.optimizers.methods.bapi.scores import Scores
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
 from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
@@ -38,7 +37,7 @@ class Belief:
     rates: Rates | None
     scores: Scores
     bounds: tuple[float, float]
-    sites: Literal["falling", "all"] | None
+    sites: Sites | None
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
         """Return rows of inputs with the time trained behind them, shape (m, width + 1)."""
@@ -56,10 +55,7 @@ class Belief:
         rows = self.at(np.repeat(row, self.t_max, axis=0), epochs)
         process = self.process
         if not is_known and self.sites is not None:
-            kernel, theta = process.process.kernel, process.process.theta
-            assert isinstance(kernel, CurveKernel)  # noqa: S101 - the learner's
-            times = site_times(kernel, theta, self.t_max)
-            sites = at_times(self.at(row, 1), row.shape[1], times)
+            sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
             process = process.with_sites(sites, only_falling=self.sites == "falling")
         mean, _ = process.predict(rows)
         falling: Array = np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)

@@ -45,7 +45,6 @@ class Horizon:
         is_divisible: Which of them can be trained for fewer than all epochs, shape (m,).
         t_max: Epochs of a full training.
         most: Entries at most.
-        is_bounded: Whether it ends where the budget does.
         longest: Seconds that one training may take.
     """
 
@@ -58,7 +57,6 @@ class Horizon:
     is_divisible: NDArray[np.bool_]
     t_max: int
     most: int
-    is_bounded: bool = True
     longest: float = inf
 
     def plan(self, improvement: JointImprovement, fallback: Array, budget: float) -> list[Entry]:
@@ -74,7 +72,7 @@ class Horizon:
         entries: list[Entry] = []
         allowed, can_begin = self.allowed.copy(), self._can_begin(budget)
         left = budget
-        while len(entries) < self.most and (left > 0 or not self.is_bounded):
+        while len(entries) < self.most and left > 0:
             eligible = allowed if entries else allowed & can_begin
             if not eligible.any():
                 break
@@ -83,11 +81,11 @@ class Horizon:
             j = int(np.argmax(np.where(eligible, scores, -inf)))
             allowed[j] = False
             entry = self._entry(j)
-            if entry is not None and self.is_bounded and entry.seconds > self.longest:
+            if entry is not None and entry.seconds > self.longest:
                 entry = self._clipped(j, self.longest)
             if entry is None:
                 continue
-            if self.is_bounded and entry.seconds > left:
+            if entry.seconds > left:
                 if entries:
                     break
                 clipped = self._clipped(j, left)
@@ -100,22 +98,11 @@ class Horizon:
                 improvement.choose(j)
         return entries
 
-    def first(self, values: Array, budget: float) -> list[Entry]:
-        """Return the candidate of the largest value that can be afforded, shape (m,), if any."""
-        for j in np.argsort(-values, kind="stable"):
-            if self.allowed[j] and np.isfinite(values[j]):
-                entry = self._entry(int(j))
-                if entry is not None and entry.seconds <= min(budget, self.longest):
-                    return [entry]
-        return []
-
     def _can_begin(self, budget: float) -> NDArray[np.bool_]:
         """Return which candidates the budget may hold the least of, shape (m,).
 
         Near its end that is few of them, and t_opt of all others need not be known.
         """
-        if not self.is_bounded:
-            return np.ones(len(self.done), dtype=np.bool_)
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
         fits: NDArray[np.bool_] = self.rates * least <= min(budget, self.longest)
         return fits
@@ -155,12 +142,10 @@ def chosen_entry(
         means: Expected scores after their epochs, shape (k,).
         deviations: Likewise.
         best: Score to improve on.
-        choice: By improvement per cost, by improvement, in between (Lee et al. 2020), or the first.
+        choice: By improvement per cost, or cooled by the budget spent (Lee et al. 2020).
         spent: Share of the budget that is spent, which cools the costs.
     """
-    if choice == "first":
-        return 0
-    power = {"per_cost": 1.0, "ei": 0.0, "cool": 1.0 - spent}[choice]
+    power = 1.0 if choice == "per_cost" else 1.0 - spent
     costs = np.maximum([e.seconds for e in entries], 1e-9)
     # Scores are the higher the better, which improvement is the lower the better.
     worth = log_expected_improvement(-means, np.maximum(deviations, 1e-12), -best)

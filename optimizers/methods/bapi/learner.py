@@ -20,7 +20,6 @@ from prefect_tune.optimizers.surrogates.conditional import CORRELATION
 from prefect_tune.optimizers.surrogates.curve_kernel import (
     CurveKernel,
     Decay,
-    SquaredExponential,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
@@ -77,8 +76,7 @@ class Learner:
         self._settings, self._t_max = settings, t_max
         self._scores = Scores.all_of(objective, settings.score)
         self._bounds = objective.lower, objective.upper
-        is_rbf, tail = settings.of_time == "rbf", settings.has_tail
-        of_time = SquaredExponential() if is_rbf else Decay(has_tail=tail)
+        of_time = Decay(has_tail=settings.has_tail)
         self._kernel = CurveKernel(self.inputs.within, self.inputs.width, of_time)
         self._noise = ConstantNoise(_NOISE)
         self._costs = CostModel(self.inputs, settings.cost)
@@ -120,10 +118,8 @@ class Learner:
             noise=self._noise,
             scale=_deviation(targets),
         )
-        sites = self._settings.sites if self._settings.monotone else None
-        monotone = MonotoneProcess.of(
-            process, self._sites(curves, process), only_falling=sites == "falling"
-        )
+        sites = self._settings.sites
+        monotone = MonotoneProcess.of(process, self._sites(curves), only_falling=sites == "falling")
         costs = memo.get("costs")
         rates = None if costs is None else self._costs.recall(curves, np.array(costs))
         return Belief(monotone, self._t_max, rates, scores, self._bounds, sites)
@@ -203,11 +199,11 @@ class Learner:
             t_max=self._t_max,
         )
 
-    def _sites(self, curves: Sequence[LearningCurve], process: GaussianProcess) -> Array:
+    def _sites(self, curves: Sequence[LearningCurve]) -> Array:
         """Return where slopes are known not to be negative: unfinished curves, the best first."""
-        if not self._settings.monotone:
+        if self._settings.sites is None:
             return np.empty((0, self.inputs.width + 1))
-        times = site_times(self._kernel, process.theta, self._t_max)
+        times = site_times(self._t_max)
         open_curves = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
         best_first = sorted(open_curves, key=lambda c: (not c.is_pending, c.loss))
         chosen = best_first[: _MOST_SITES // len(times)]

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
-from prefect_tune.optimizers.acquisitions.lookahead import two_step_improvement
 from prefect_tune.optimizers.methods.bapi.belief import Belief
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.horizon import Entry, Horizon, chosen_entry
@@ -87,6 +86,14 @@ class Planning:
 
     def entries(self, budget: float, allowed: NDArray[np.bool_] | None = None) -> list[Entry]:
         """Return the plan of a budget in seconds, among those allowed; it may be empty."""
+        improvement, variance = self.improvement()
+        return self._horizon(allowed).plan(improvement, variance, budget)
+
+    def improvement(self) -> tuple[JointImprovement, Array]:
+        """Return the improvement of what is chosen next to what is under way, and variances.
+
+        The variances are those of all candidates before anything is chosen, shape (m,).
+        """
         process = self.belief.process
         rows = self.belief.at(self.prospects.inputs, self.t_max)
         mean, half = process.predict_half(rows)
@@ -100,10 +107,13 @@ class Planning:
             return posterior
 
         improvement = JointImprovement(mean, variance, covariance, self.best, self.normals)
-        is_free = self.prospects.targets == 0
-        for j in np.flatnonzero(~is_free)[-MOST_PENDING:]:
+        for j in np.flatnonzero(self.prospects.targets)[-MOST_PENDING:]:
             improvement.choose(int(j))
-        horizon = Horizon(
+        return improvement, variance
+
+    def _horizon(self, allowed: NDArray[np.bool_] | None = None) -> Horizon:
+        is_free = self.prospects.targets == 0
+        return Horizon(
             done=self.prospects.done,
             allowed=is_free if allowed is None else is_free & allowed,
             enough=self.enough,
@@ -113,15 +123,8 @@ class Planning:
             is_divisible=self.prospects.is_divisible,
             t_max=self.t_max,
             most=self.settings.horizon,
-            is_bounded=self.settings.is_bounded,
             longest=self.longest,
         )
-        if self.settings.looks_ahead and horizon.allowed.any():
-            ahead = two_step_improvement(
-                mean, improvement.variance, improvement.covariance, self.best, horizon.allowed
-            )
-            return horizon.first(ahead, budget)
-        return horizon.plan(improvement, variance, budget)
 
     def chosen(self, entries: list[Entry], spent: float) -> Entry:
         """Return the entry that is run next, when such a share of the budget is spent."""
@@ -136,7 +139,7 @@ class Planning:
         """Return t_opt of a candidate, at least its epochs done; None if it cannot be trained."""
         if self.prospects.configuration(j) is None:
             return None
-        if self.settings.trains_in_full or not self.prospects.is_divisible[j]:
+        if not self.prospects.is_divisible[j]:
             return self.t_max
         if j not in self._enough:
             done = int(self.prospects.done[j])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prefect_tune.optimizers.surrogates.curve_kernel import TimeKernel
+from prefect_tune.optimizers.surrogates.curve_kernel import Decay
 from prefect_tune.optimizers.surrogates.kernel import Array
 
 __all__ = ["chosen_epochs", "thinned"]
@@ -18,7 +18,7 @@ def chosen_epochs(
     n_points: int,
     t_max: int,
     *,
-    of_time: TimeKernel,
+    of_time: Decay,
     theta: Array,
     noise: float,
 ) -> list[int]:

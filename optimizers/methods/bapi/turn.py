@@ -199,7 +199,7 @@ class Turn:
         because = _THAWED if done else _PLANNED
         if done:
             self.memo["thawed"] = self.memo.get("thawed", 0) + 1
-        if self.settings.trains_in_full or not planning.prospects.is_divisible[entry.number]:
+        if not planning.prospects.is_divisible[entry.number]:
             return Order(configuration, entry.epochs, because)
         return self._ordered(configuration, done, entry.epochs, because)
 

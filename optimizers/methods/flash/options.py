@@ -9,8 +9,8 @@ from prefect_tune.optimizers.trials.objective import FailureCost
 __all__ = ["Cost", "FlashOptions", "Start", "Variant"]
 
 Variant = Literal["default", "paper"]
-Design = Literal["plain_first", "d_optimal", "bayes_d", "random"]
-Cost = Literal["steps", "total", "literal", "none"]
+Design = Literal["plain_first", "d_optimal", "random"]
+Cost = Literal["steps", "total", "none"]
 Start = Literal["defaults", "prior"]
 
 
@@ -32,15 +32,13 @@ class FlashOptions:
         xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
             variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
         ridge: Penalty of the linear models, on the sum of squares: n lambda of the paper's.
-        intercept: Whether they have a free level. Equation (1) has none (paper), so that an
-            algorithm that was never seen adds a loss of 0; the authors' code has one.
         design: Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing
-            before it and then D-optimal around those; `bayes_d`; or `random` for the ablation.
+            before it and then D-optimal around those; or `random` for the ablation.
         pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
         phase3: What tunes the sub-space.
         cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
-            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds);
-            `literal`, the paper's on ln(seconds); `none`.
+            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds); or
+            `none`. The paper's ridge on ln(seconds) comes with `variant=paper` alone.
         cost_power: Power of the predicted seconds that the expected improvement is divided by in
             Phase 3, where a step is counted at its load time if it was made with the same values;
             0 (paper) for none.
@@ -59,7 +57,6 @@ class FlashOptions:
     outside: float | None = None
     xi: float | None = None
     ridge: float = 1.0
-    intercept: bool | None = None
     design: Design | None = None
     pruning: bool = True
     phase3: Literal["smac", "tpe"] = "smac"
@@ -99,7 +96,6 @@ class FlashOptions:
 _VARIANTS: dict[str, dict[str, str | float]] = {
     "default": {
         "design": "plain_first",
-        "intercept": True,
         "keep": 0.5,
         "outside": 0.0,
         "cost_power": 0.5,
@@ -109,11 +105,9 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
     },
     "paper": {
         "design": "d_optimal",
-        "intercept": False,
         "keep": 0.0,
         "outside": 0.0,
         "cost_power": 0.0,
-        "cost": "literal",
         "start": "prior",
         "failure_cost": "bound",
     },

@@ -96,7 +96,7 @@ class PathScores:
             return np.log(np.maximum(predicted, least)) if least > 0 else np.zeros(len(predicted))
         if rule == "none":
             return np.zeros(len(self._table))
-        if rule == "literal":
+        if rule is None:  # the paper's
             targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
         else:
             targets, floor = guarded_log_seconds(seconds), 1.0
@@ -104,8 +104,9 @@ class PathScores:
         return np.log(np.maximum(expected, floor))
 
     def _fitted(self, paths: NDArray[np.float64], targets: NDArray[np.float64]) -> PathLinear:
+        # Equation (1) has no free level: an algorithm that was never seen adds a loss of 0.
         given = self._options
-        return PathLinear.fit(paths, targets, given.ridge, has_intercept=bool(given.intercept))
+        return PathLinear.fit(paths, targets, given.ridge, has_intercept=not given.is_paper)
 
     @property
     def _xi(self) -> float | None:

@@ -1,11 +1,12 @@
 """Methods that grow epochs, on learning curves recorded once: how far from the best of the table.
 
     tests/benchmarks/run optimizers/recorded_curves FOLDER [--tables mlp,sgd,...] [--seeds 20]
-        [--first-seed 0] [--methods bapi,bapi:variant=paper,bapi:variant=ei,bohb,...] [--budget 8]
+        [--first-seed 0] [--methods bapi,bapi:variant=paper,bapi_ei,bohb,...] [--budget 8]
         [--charge] [--nearest] [--runs runs.jsonl]
 
 FOLDER keeps the tables (as Parquet) and the runs; what is there is not made again, so another state
-of a method needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`.
+of a method needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`;
+`bapi_ei`, `bapi_binoculars` and `bapi_ms_ei` are what the paper compares BAPI with.
 Methods begin rows of the table and nothing else; with `--nearest` they draw as ever, and a
 configuration stands for the nearest row that is free. A budget is that of so many full trainings of
 mean cost; with `--charge` asks take their seconds of it, in processor time. Regret is that of the
@@ -25,13 +26,14 @@ from anytime import Contestant, named
 from curve_replay import Run, objective_of, run
 from curve_standings import Figures, mean_ranks, report_of
 from curve_tables import TABLES, Table, load_table
+from full_trainings import FULL_TRAININGS
 from machine import Goals, describe
 from methods_of_table import method_of_table
 from threadpoolctl import threadpool_limits
 
-from prefect_tune.optimizers import make_optimizer
+from prefect_tune.optimizers import Optimizer, make_optimizer
 
-METHODS = "bapi,bapi:variant=paper,bapi:variant=ei,bohb,hyperband,halving,random"
+METHODS = "bapi,bapi:variant=paper,bapi_ei,bohb,hyperband,halving,random"
 KEY = ("table", "n_rows", "method", "seed", "budget", "charge", "nearest")
 
 
@@ -60,10 +62,14 @@ class Runs:
 def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> Run:
     """A run of a method, its seed made of the table's name and the number of the run."""
     seed = zlib.crc32(f"{key['table']}{key['seed']}".encode())
-    make = make_optimizer if key["nearest"] else method_of_table
-    where: Any = table.space if key["nearest"] else table
-    objective = objective_of(key["table"], table)
-    optimizer = make(contestant.method, where, seed, objective, contestant.options)
+    objective, method = objective_of(key["table"], table), contestant.method
+    optimizer: Optimizer
+    if not key["nearest"]:
+        optimizer = method_of_table(method, table, seed, objective, contestant.options)
+    elif method in FULL_TRAININGS:
+        optimizer = FULL_TRAININGS[method](table.space, seed, objective)
+    else:
+        optimizer = make_optimizer(method, table.space, seed, objective, contestant.options)
     return run(optimizer, table, key["budget"], are_asks_free=not key["charge"])
 
 

@@ -13,8 +13,8 @@ from click.shell_completion import ShellComplete
 from command_line import CommandLine
 
 from prefect_tune.deployments.command import main
-from prefect_tune.deployments.commands.completing import BY_OPTION, SPACES
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
+from prefect_tune.deployments.commands.completing import HEAVY
+from prefect_tune.flows.preparation.options import OPTIONS
 
 BIN = Path(sys.executable).parent
 ASK_BASH = """
@@ -96,6 +96,11 @@ def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
         ("run data.csv --metric", "neg_root_mean_squared_e", ["neg_root_mean_squared_error"]),
         ("run data.csv --method tpe --option", "n_c", ["n_candidates=24"]),
         ("run data.csv --start", "port", ["portfolio"]),
+        ("run data.csv --start", "resp", ["responders"]),
+        ("run data.csv --start", "my_st", ["file my_st"]),
+        ("run data.csv --ensemble", "gr", ["greedy"]),
+        ("run data.csv --format", "om", ["omop"]),
+        ("run data.csv --labels", "lab", ["file lab"]),
         ("run", "pat", ["file pat"]),
         ("run", "cohort", ["cohort:demo", "cohort:paper"]),
         ("export responders", "mod", ["file mod"]),
@@ -156,25 +161,33 @@ def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
         and parameter._custom_shell_complete is None
     }
     assert lacking == set()
-    assert set(BY_OPTION) <= {*OPTIONS, *COMPARE_OPTIONS}
 
 
-def test_all_spaces_are_named() -> None:
-    from prefect_tune.tasks.catalogue.spaces import SPACES as KNOWN
+@pytest.mark.parametrize("name", HEAVY)
+def test_choices_that_are_heavy_to_load_are_all_named(name) -> None:
+    assert sorted(HEAVY[name]) == sorted(OPTIONS[name].known)
 
-    assert sorted(SPACES) == sorted(KNOWN)
 
-
-def test_completing_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("show", ""),
+        *((f"run data.csv {OPTIONS[name].flag}", "") for name in
+          ("format", "space", "metric", "method", "ensemble", "eviction", "task_runs", "start")),
+        ("run data.csv --method flash --option", ""),
+    ],
+)  # fmt: skip
+def test_completing_imports_nothing_heavy(line, word) -> None:
     program = (
         "import sys; from prefect_tune.deployments.command import main\n"
         "try: main([], prog_name='prefect-tune')\nexcept SystemExit: pass\n"
         "print(sorted({'prefect', 'numpy', 'sklearn', 'dask', 'pandas'} & set(sys.modules)))"
     )
-    asking = {"_PREFECT_TUNE_COMPLETE": "bash_complete", "COMP_WORDS": "prefect-tune show "}
+    words = f"prefect-tune {line} {word}"
+    asking = {"_PREFECT_TUNE_COMPLETE": "bash_complete", "COMP_WORDS": words}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **asking, "COMP_CWORD": "2"},
+        env={**os.environ, **asking, "COMP_CWORD": str(1 + len(line.split()))},
         capture_output=True,
         text=True,
         check=True,

@@ -148,6 +148,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
     failed = run.json("trials", "s", "--failed")
     assert [t["failure"]["step"] for t in failed] == ["construct features"] * 3
     assert set(failed[0]["failure"]) == {
-        "kind", "message", "traceback", "step", "fold", "cost_seconds", "steps"
+        "kind", "message", "traceback", "step", "fold", "cost_seconds", "steps",
+        "output",
     }  # fmt: skip
     assert "no code occurs in" in run("trials", "s").stdout

@@ -10,7 +10,6 @@ from reports import made_up as made_up_reports
 from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
 from prefect_tune.deployments.report.html import page_html
-from prefect_tune.deployments.report.lighter import lighter_pages
 from prefect_tune.deployments.report.page import Command
 from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
 from prefect_tune.deployments.report.study_page import study_page
@@ -191,45 +190,41 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
     assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
 
 
-def test_a_page_that_would_be_too_large_is_a_lighter_one_and_says_so(everything) -> None:
-    some = full()
-    assert "a lighter one" not in everything.text
-    phases = [f"{'p' * 2_000}{k}" for k in range(len(some.progress.number))]
-    large = replace(some, progress=replace(some.progress, phase=phases))
-    html = page_html(study_page(large))
-    assert len(html.encode()) < 5_000_000
-    page = Parsed(html)
-    assert "This page is a lighter one" in page.text
-    assert "This page shows fewer of the points" in page.text
-    assert "Traceback of trial" not in page.text
-    figures = [json.loads(s) for s in page.scripts if s.lstrip().startswith("{")]
-    [_, cloud, *_] = figures[0]["data"]
-    assert 200 < len(cloud["x"]) == len(cloud["y"]) == len(cloud["hovertext"]) < 500
-    assert min(y for y in cloud["y"]) == 12.5  # the best is among them
-
-
-def test_whatever_the_names_are_the_page_stays_small() -> None:
-    some = full()
-    names = {
-        f"{k}{'n' * 100_000}": use for k, use in enumerate(some.paths.steps[0].algorithms.values())
-    }
-    many = {f"{name}{k}": use for k in range(20) for name, use in names.items()}
-    paths = replace(some.paths, steps=[StepUse("rescale", many), *some.paths.steps[1:]])
-    html = page_html(study_page(replace(some, paths=paths)))
-    assert len(html.encode()) < 5_000_000
-
-
-def test_a_gap_of_a_line_stays_where_points_are_left_out() -> None:
-    leads = [Lead(float(k), k + 1, k, 30.0 - k / 50, "" if k > 500 else "folds 1 of 3")
-             for k in range(1_000)]  # fmt: skip
-    some = full()
-    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
-    for lighter in list(lighter_pages(page))[:2]:
-        figure = next(s for s in lighter.sections if s.id == "progress").parts[0]
-        line = next(t for t in figure.plot["data"] if t["name"] == "best so far")
-        assert line["y"].count(None) == 1
-        assert (line["x"][0], line["x"][-1]) == (0.0, pytest.approx(some.progress.seconds[-1]))
-        assert len(line["x"]) == len(line["y"]) == len(line["hovertext"]) < 410
+def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
+    """Each of them led, for a reason of its own; names, messages and curves are long."""
+    some, n = full(10_000), 10_000
+    leads = [Lead(float(k), k + 1, k, 1e4 - k, "" if k > 500 else "folds 1 of 3") for k in range(n)]
+    phases = [f"{'p' * 2_000}{k}" for k in range(n)]
+    use = some.paths.steps[0].algorithms["none"]
+    names = {f"{k}{'n' * 100_000}": use for k in range(300)}
+    message = "m" * 1_000_000
+    groups = [replace(some.failures[0], message=f"{k} {message}") for k in range(50)]
+    curve = some.fidelities.curves[0]
+    curves = [replace(curve, losses=[9.0 - e / 1_000 for e in range(1_000)])] * 120
+    page = study_page(
+        replace(
+            some,
+            progress=replace(some.progress, phase=phases, leads=leads),
+            paths=replace(some.paths, steps=[StepUse("rescale", names), *some.paths.steps[1:]]),
+            failures=groups,
+            fidelities=replace(some.fidelities, curves=curves),
+            trade_offs=[
+                replace(some.trade_offs[0], quantity=f"{k}", losses=some.progress.seconds,
+                        values=some.progress.seconds[::-1], trials=list(range(n)),
+                        front=range(n))
+                for k in range(4)
+            ],
+        )
+    )  # fmt: skip
+    assert len(page_html(page).encode()) < 5_000_000
+    progress = next(s for s in page.sections if s.id == "progress")
+    line = next(t for t in progress.parts[0].plot["data"] if t["name"] == "best so far")
+    assert (line["x"][0], line["x"][-1]) == (0.0, pytest.approx(some.progress.seconds[-1]))
+    assert line["y"].count(None) == 1  # the gap between fidelities stays
+    assert len(line["x"]) == len(line["y"]) == len(line["hovertext"]) < 320
+    table = progress.parts[2]
+    assert len(table.rows) == 200
+    assert "10,000" in table.note
 
 
 def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:

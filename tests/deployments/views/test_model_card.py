@@ -30,7 +30,8 @@ FACTS: dict[str, Any] = {
     "losses": {
         "metric": "r2", "unit": "1 - r2", "guessing": 1.0, "best_trial": 4, "cross_validated": 0.2,
         "held_out": None, "test": 0.25, "test_score": {"type": "r2", "value": 0.75},
-        "single_best_test": 0.25, "test_error": None, "by_class": [],
+        "single_best_test": 0.25, "fidelity": "", "test_undefined": None,
+        "test_error": None, "by_class": [],
         "by_quarter": [
             {"from": 1.0, "to": 2.0, "rows": 5, "mean_absolute_error": 0.5, "mean_error": 0.25}
         ],
@@ -187,3 +188,11 @@ def test_no_word_of_the_command_ends_its_block() -> None:
     assert blocks[0].count("\n") == 1
     assert "<script>" in blocks[0]
     assert not any(token.type == "html_block" for token in tokens)
+
+
+def test_probabilities_of_balanced_classes_are_said_to_be_none_of_these_rows() -> None:
+    member = FACTS["model"]["members"][0]
+    members = [{**member, "balanced": True}, {**member, "trial": 9, "balanced": False}]
+    limits = card(model={"members": members}).split("## Limits")[1]
+    assert "balance in training (trial 4)" in limits
+    assert "balance in training" not in card()

@@ -35,6 +35,7 @@ TRIAL: dict[str, Any] = {
     ],
     "constraints": [], "curve": None, "failure": None, "in_model": False,
     "code": "prefect-tune show s --trial 4 --code",
+    "output_bytes": 0, "show_output": "prefect-tune show s --trial 4 --output",
 }  # fmt: skip
 
 
@@ -118,3 +119,16 @@ def test_a_trial_that_waits_has_its_pipeline_alone(shown) -> None:
     )  # fmt: skip
     assert lines[0] == "trial 4 of s: waiting"
     assert lines[2] == "pipeline"
+
+
+def test_the_last_lines_of_a_failed_trial_are_quoted_with_the_command_that_prints_all(
+    shown,
+) -> None:
+    failure = {
+        "kind": "error", "message": "no luck", "step": None, "fold": None, "traceback": "",
+        "retry": "prefect-tune retry s --trial 4", "output": "step 1\n\x1b[31mstep 2",
+    }  # fmt: skip
+    lines = shown(failure=failure, output_bytes=1234)
+    at = lines.index("output: 1,234 bytes; prefect-tune show s --trial 4 --output")
+    assert lines[at + 1 : at + 3] == ["step 1", r"\x1b[31mstep 2"]
+    assert not [line for line in shown() if line.startswith("output")]

@@ -100,7 +100,8 @@ def test_curves_have_a_row_for_each_start_and_trial_of_each_run(compared) -> Non
         assert run["test_loss"].iloc[1:].notna().all()
         model = compared.store.records.get(f"models/c-{repeat}-{method}", ["about"])["about"]
         assert model["trial"] == run["incumbent"].iloc[-1]
-        assert model["test_loss"] == run["test_loss"].iloc[-1]
+        result = compared.ledger.study(f"c-{repeat}-{method}").result
+        assert result["test_loss"] == run["test_loss"].iloc[-1]
 
 
 def test_methods_of_a_repeat_have_the_same_rows_and_seed_and_repeats_have_others(compared) -> None:

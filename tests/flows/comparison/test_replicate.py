@@ -20,6 +20,7 @@ from prefect_tune.optimizers import Budget, Optimizer, Trial
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
 OBSERVER: Any = SimpleNamespace(note=lambda _: None, check=lambda: None)
 CHOSEN = (0, 1, 1, 0)
@@ -33,14 +34,18 @@ class WrittenWorkers:
     fitted: list[int] = field(default_factory=list)
     epochs: list[int | None] = field(default_factory=list)
     broken: frozenset[int] = frozenset()
+    undefined: str = ""
 
-    def run(self, _: Any, parameters: Mapping[str, Any], **__: Any) -> Any:
+    def run(self, task: Any, parameters: Mapping[str, Any], **_: Any) -> Any:
+        if task.name == "score":
+            loss = None if self.undefined else float(self.fitted[-1])
+            return SimpleNamespace(test=LossOnTest(loss, self.undefined))
         (member,) = parameters["members"]
         self.fitted.append(member.number)
         self.epochs.append(member.query["epochs"])
         if member.number in self.broken:
             raise RuntimeError("no worker came back")
-        return SimpleNamespace(test_loss=float(member.number), seconds=1.0)
+        return SimpleNamespace(seconds=1.0)
 
 
 def chosen(optimizer: Optimizer) -> Trial | None:
@@ -96,6 +101,16 @@ def test_what_could_not_be_fitted_is_tried_again_and_the_model_stays(study: Stud
     found = score(study, workers)
     assert workers.fitted == [1, 0]
     assert (found["members"], found["test_loss"]) == ([{"trial": 0, "weight": 1}], 0.0)
+
+
+def test_a_loss_that_the_test_rows_leave_undefined_is_not_computed_again(study: Study) -> None:
+    found = score(study, WrittenWorkers(undefined="one class"))
+    assert found["test_losses"] == {"0": None, "1": None}
+    assert found["members"] == [{"trial": 0, "weight": 1}]
+    assert study.result["test_losses_undefined"] == {"0": "one class", "1": "one class"}
+    workers = WrittenWorkers()
+    score(study, workers)
+    assert workers.fitted == []
 
 
 def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:

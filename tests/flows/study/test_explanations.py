@@ -24,7 +24,8 @@ def study(trials: list[Trial], *constraints: Constraint) -> Any:
     for trial in trials:
         history.record(trial)
     found = {trial.number: trial for trial in trials}
-    return SimpleNamespace(trials=found, optimizer=SimpleNamespace(history=history))
+    optimizer = SimpleNamespace(history=history)
+    return SimpleNamespace(trials=found, optimizer=optimizer, incumbent=history.incumbent)
 
 
 def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:

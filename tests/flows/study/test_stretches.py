@@ -99,7 +99,8 @@ def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
     curve = curve_of(ledger, stored)
     assert curve["trials"].tolist() == [0, 1, 2, 3, 3, 3]
     assert curve["loss"].isna().tolist() == [True] * 4 + [False] * 2
-    assert curve["incumbent"].isna().tolist() == [True] * 4 + [False] * 2
+    assert curve["incumbent"].isna().tolist() == [True] + [False] * 5  # partial ones at first
+    assert curve["incumbent_loss"].isna().tolist() == [True] * 4 + [False] * 2
     assert (curve["cost_seconds"][1:] > 0).all()
 
 

@@ -1,13 +1,8 @@
-"""Nobody without the cluster's key gets in, on any port, whatever the clock says."""
+"""Nobody without the cluster's key gets in, on any port."""
 
 import os
-import pickle
-import shutil
 import socket
 import ssl
-import subprocess
-import sys
-from base64 import b64encode
 from contextlib import ExitStack
 
 import distributed
@@ -84,23 +79,3 @@ def test_its_own_client_is_let_in_and_so_is_a_worker_that_comes_back(cluster) ->
         ((address, other),) = client.run(os.getpid).items()
         assert other != pid
         assert address.startswith("tls://")
-
-
-@pytest.mark.skipif(not shutil.which("faketime"), reason="needs faketime")
-@pytest.mark.parametrize("step", ["-3h", "+400d"])
-def test_the_key_is_good_whatever_the_clock_says(cluster, step) -> None:
-    program = (
-        "import base64, pickle, sys, distributed\n"
-        "security = pickle.loads(base64.b64decode(sys.stdin.read()))\n"
-        "with distributed.Client(sys.argv[1], security=security, timeout=30) as client:\n"
-        "    print(client.submit(sum, (1, 2)).result(timeout=30))\n"
-    )
-    done = subprocess.run(
-        ["faketime", "-f", step, sys.executable, "-c", program, cluster.scheduler_address],
-        input=b64encode(pickle.dumps(cluster.security)).decode(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.stdout.strip() == "3", done.stderr

@@ -5,7 +5,6 @@ import pytest
 from prefect import flow
 from studies import context_of
 
-from prefect_tune.flows.workers.closed_nodes import new_security
 from prefect_tune.flows.workers.clusters import started_pool, workers_started_early
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
@@ -27,7 +26,7 @@ def test_a_flow_takes_the_workers_that_were_started_early_and_leaves_them_up(tmp
         assert first == second
         assert first[1] == 1
     with pytest.raises((OSError, TimeoutError)):
-        distributed.Client(first[0][0], security=new_security(), timeout=1)
+        distributed.Client(first[0][0], security=distributed.Security.temporary(), timeout=1)
 
 
 def test_nothing_is_started_early_where_a_scheduler_is_named(monkeypatch) -> None:

@@ -30,12 +30,12 @@ import distributed
 
 sys.path.insert(0, sys.argv[2])
 from held_lock import hold
-from prefect_tune.flows.workers import local_workers
+from prefect_tune.flows.workers import fork_server, local_nanny, local_workers
 from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 if sys.argv[3] == "spawned":
-    local_workers._METHOD = "spawn"
+    fork_server.METHOD = local_nanny.METHOD = "spawn"
     local_workers._DASK_SETTINGS["distributed.worker.multiprocessing-method"] = "spawn"
 with ThreadPoolExecutor(1) as thread:  # it ends; its children stay
     cluster = thread.submit(local_workers.local_cluster, 2).result()

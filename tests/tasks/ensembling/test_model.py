@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from answer_worlds import hostile_models
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from prefect_tune.tasks.ensembling import ClassEnsemble, NumberEnsemble, blend, shares
 from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import InvalidPredictions
 
 CHECKED = (
     ClassEnsemble([LogisticRegression(), DecisionTreeClassifier(random_state=0)], [0.75, 0.25]),
@@ -146,3 +148,35 @@ def test_weights_that_are_none_are_refused(weights, message) -> None:
 def test_an_ensemble_has_members() -> None:
     with pytest.raises(ValueError, match="an ensemble has members; got none"):
         NumberEnsemble([]).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("name", ["Column", "ReversedClasses", "SeriesOfLabels", "NoClasses"])
+def test_members_that_answer_oddly_count_as_the_plain_one(name) -> None:
+    plain, odd, other = (
+        model.fit(X, Y)
+        for model in (hostile_models.Plain(), getattr(hostile_models, name)(), LinearSVC())
+    )
+    expected, found = (
+        ClassEnsemble.of_fitted([model, other], [0.6, 0.4], ["no", "yes"]) for model in (plain, odd)
+    )
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def test_members_that_vote_by_columns_or_in_another_order_count_too() -> None:
+    class Voted(hostile_models.Column):
+        predict_proba = property()
+
+    model = Voted().fit(X, Y)
+    ensemble = ClassEnsemble.of_fitted([model, hostile_models.ReversedClasses().fit(X, Y)], [1, 0])
+    assert ensemble.classes_.tolist() == ["no", "yes"]
+    assert (ensemble.predict(X) == model.predict(X)[:, 0]).all()
+
+
+def test_a_member_that_predicts_no_class_or_number_is_an_error_that_names_it() -> None:
+    members = [m().fit(X, Y) for m in (hostile_models.Plain, hostile_models.NanScores)]
+    with pytest.raises(InvalidPredictions, match="NanScores: predict_proba returned nan"):
+        ClassEnsemble.of_fitted(members).predict(X)
+    numbers = [m().fit(X, X[:, 0]) for m in (hostile_models.Number, hostile_models.NumberNan)]
+    with pytest.raises(InvalidPredictions, match="NumberNan: predict returned nan"):
+        NumberEnsemble.of_fitted(numbers).predict(X)

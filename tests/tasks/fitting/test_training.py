@@ -11,11 +11,12 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import make_classification, make_regression
 
-from prefect_tune.tasks.fitting.fitting import FoldData, predict
+from prefect_tune.tasks.fitting.fitting import FoldData
 from prefect_tune.tasks.fitting.iterative import ITERATIVE, training_of
 from prefect_tune.tasks.fitting.recipe import Recipe
 from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.predictions import InvalidPredictions, predictions_of
 
 EPOCHS = 10
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -121,7 +122,7 @@ def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments)
     for epoch in (1, 4, 10):
         training = begun(how, scored=False)
         training.advance(epoch)
-        alone = predict(training.estimator, X, classes)
+        alone = predictions_of(training.estimator, X, classes)
         assert whole._loss is not None
         assert whole.curve[epoch - 1] == whole._loss(alone)
         assert training.curve == []
@@ -314,5 +315,5 @@ def test_predictions_that_are_not_finite_are_refused_though_nothing_judges_them(
     training = begun(recipe_of("sklearn.linear_model.SGDRegressor", {}), scored=False)
     training.advance(2)
     training.estimator.intercept_[:] = np.nan
-    with pytest.raises(ValueError, match="the predictions after epoch 2 are not finite"):
+    with pytest.raises(InvalidPredictions, match="nan in 60 of 60 rows"):
         training.predictions(2)

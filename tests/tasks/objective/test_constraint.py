@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from answer_worlds import hostile_models
 from inputs import write_table
 from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import Pipeline
 from studies import context_of, draw, evaluate
 
 from prefect_tune.optimizers import UnknownName
@@ -257,3 +259,26 @@ def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_pa
         patched.setattr(measuring, "measure_quantity", lost)
         with pytest.raises(StoreLost, match="gone"):
             evaluate(made, draw(made, 0))
+
+
+@pytest.mark.parametrize("model", ["Column", "ReversedClasses"])
+def test_a_function_of_ones_own_gets_checked_predictions(monkeypatch, tmp_path, model) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "def wrong(model, X, y):\n"
+        "    p = model.predict_proba(X)\n"
+        "    assert (model.classes_[p.argmax(axis=1)] == model.predict(X)).all()\n"
+        "    return (model.predict(X) != y).mean()\n"
+        "def text(model, X, y):\n    return '0.5'\n"
+    )
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(np.int32)
+    fitted = getattr(hostile_models, model)().fit(X, np.array(["no", "yes"])[y])
+    found = replace(held_out(y, y), X=X, pipeline=lambda: Pipeline([("model", fitted)]))
+    quantity = parse_constraint("mine.py:wrong<=1").quantity
+    assert measure_quantity(quantity, found) == np.mean(
+        fitted.inner_.predict(X) != np.array(["no", "yes"])[y]
+    )
+    text = parse_constraint("mine.py:text<=1").quantity
+    with pytest.raises(ValueError, match=r"returned '0\.5'; it must return a finite number"):
+        measure_quantity(text, found)

@@ -6,8 +6,8 @@ from sklearn.metrics import get_scorer, roc_auc_score
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.fitting.fitting import predict
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.predictions import predictions_of
 from prefect_tune.tasks.objective.scorers import OF_CLASSES
 
 RNG = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_scorers_of_classes_are_scikit_learns(name, n_classes) -> None:
         200, n_informative=5, n_classes=n_classes, flip_y=0.3, random_state=0
     )
     model = LogisticRegression().fit(X, y)
-    loss = metric_named(name).loss(y, predict(model, X, np.unique(y)), n_classes)
+    loss = metric_named(name).loss(y, predictions_of(model, X, np.unique(y)), n_classes)
     score = get_scorer(name)(model, X, y)
     assert loss == pytest.approx(-score if name.startswith("neg_") else 1 - score)
 
@@ -78,7 +78,7 @@ def test_scorers_of_numbers_are_scikit_learns(name) -> None:
     model = LinearRegression().fit(X, y)
     metric = metric_named(name)
     score = get_scorer(name)(model, X, y)
-    loss = metric.loss(y, predict(model, X, np.array([])), 0)
+    loss = metric.loss(y, predictions_of(model, X, np.array([])), 0)
     assert loss == pytest.approx(-score if name.startswith("neg_") else 1 - score)
     assert metric.target == "numbers"
     assert loss < metric.objective(y, 0).chance <= metric.upper
@@ -104,7 +104,7 @@ def test_the_positive_class_can_be_either(name) -> None:
 
 def test_a_scorer_that_needs_probabilities_says_so() -> None:
     X, y = make_classification(100, random_state=0)
-    said = predict(Perceptron().fit(X, y), X, np.unique(y))
+    said = predictions_of(Perceptron().fit(X, y), X, np.unique(y))
     with pytest.raises(ValueError, match="neg_log_loss needs probabilities"):
         metric_named("neg_log_loss").loss(y, said, 2)
 

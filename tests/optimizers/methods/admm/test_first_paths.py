@@ -30,6 +30,6 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
     space = mixed_space()
     paths = list(space.paths())
     plainest = plainest_path(space, paths)
-    assert first_paths(space, paths, "plainest") == [plainest]
+    assert first_paths(space, paths, of_each_model=False) == [plainest]
     # A support vector machine cannot run on data that was not scaled.
-    assert first_paths(space, paths, "models") == [plainest, ("none", "tree")]
+    assert first_paths(space, paths, of_each_model=True) == [plainest, ("none", "tree")]

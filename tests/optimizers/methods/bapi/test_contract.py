@@ -1,4 +1,4 @@
-"""BAPI keeps the contract of all methods, and so do its variants."""
+"""BAPI keeps the contract of all methods, and so does its variant."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -31,19 +31,4 @@ class TestBapiOfFewLooks(BapiContract):
 
 class TestBapiOfThePaper(BapiContract):
     options: ClassVar[dict[str, Any]] = {"variant": "paper"}
-    test_it_is_better_than_random_on_planted_worlds = None
-
-
-class TestExpectedImprovement(BapiContract):
-    options: ClassVar[dict[str, Any]] = {"variant": "ei"}
-    test_it_is_better_than_random_on_planted_worlds = None
-
-
-class TestBinoculars(BapiContract):
-    options: ClassVar[dict[str, Any]] = {"variant": "binoculars"}
-    test_it_is_better_than_random_on_planted_worlds = None
-
-
-class TestTwoStepsAhead(BapiContract):
-    options: ClassVar[dict[str, Any]] = {"variant": "ms_ei"}
     test_it_is_better_than_random_on_planted_worlds = None

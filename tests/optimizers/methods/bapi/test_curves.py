@@ -10,11 +10,12 @@ from curve_worlds.nets import (
     knn,
     mixed_nets,
     net,
+    nets,
     stretch,
 )
 
-from prefect_tune.optimizers import Evaluation, Query, StepCost, Trial
-from prefect_tune.optimizers.methods.bapi.curves import trains_in_epochs
+from prefect_tune.optimizers import Constraint, Evaluation, History, Query, StepCost, Trial
+from prefect_tune.optimizers.methods.bapi.curves import curves_of, trains_in_epochs
 
 A, B = net(0.1), net(0.2)
 
@@ -170,3 +171,12 @@ def test_evaluations_of_any_kind_have_a_loss_at_their_end() -> None:
     one = curve(trial)
     assert (one.epochs, one.losses) == ((4,), (3.0,))
     assert one.rate is not None
+
+
+def test_what_violates_a_constraint_is_closed() -> None:
+    history = History([Constraint("latency_us", 50.0)])
+    for number, (configuration, latency) in enumerate(((A, 60.0), (B, 40.0))):
+        measured = {"latency_us": latency}
+        history.record(stretch(number, configuration, [9.0, 8.0], constraints=measured))
+    closed = curves_of(history, nets(), CURVES, T_MAX)
+    assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]

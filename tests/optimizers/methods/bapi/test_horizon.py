@@ -78,7 +78,7 @@ def test_worked_choice_by_cost_and_regardless_of_it() -> None:
     two = [Entry(0, 10, 10.0), Entry(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     assert place(two, means, deviations, "per_cost") == 1
-    assert place(two, means, deviations, "ei") == 0
+    assert place(two, means, deviations, "cool", 1.0) == 0
     first_and_third = [Entry(0, 10, 4.0), Entry(2, 10, 6.0)]
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
 
@@ -99,7 +99,6 @@ def test_costs_cool_down_as_the_budget_is_spent() -> None:
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
     # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
     assert at == [1, 1, 0, 0]
-    assert place(two[::-1], means[::-1], deviations[::-1], "first") == 0
 
 
 def test_what_is_out_of_reach_is_still_ranked() -> None:
@@ -147,12 +146,6 @@ def test_what_comes_besides_epochs_counts_before_they_are_clipped() -> None:
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 100.0)[0].seconds == 12.0
 
 
-def test_an_unbounded_horizon_ignores_the_budget() -> None:
-    which = horizon([1.0] * 6, is_bounded=False)
-    assert numbers(planned(which, 1.0)) == numbers(planned(which, 1e9)) == [0, 1, 2, 3]
-    assert planned(which, -5.0) == []
-
-
 def test_no_training_takes_more_than_one_workers_part() -> None:
     entries = planned(horizon([1.0] * 6, longest=4.0), 100.0)
     assert len(entries) == 4
@@ -196,11 +189,3 @@ def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
     hopeless = improvement(np.array([-99.0, -99.0, -99.0]), W12[1], np.eye(3))
     entries = horizon([1.0] * 3, most=1).plan(hopeless, np.array([1.0, 3.0, 2.0]), 100.0)
     assert numbers(entries) == [1]
-
-
-def test_the_first_by_value_is_the_best_that_can_be_afforded() -> None:
-    which = horizon([2.0, 1.0, 0.1], allowed=np.array([True, True, True]))
-    values = np.array([3.0, 2.0, -np.inf])
-    assert which.first(values, 100.0) == [Entry(0, 10, 20.0)]
-    assert which.first(values, 15.0) == [Entry(1, 10, 10.0)]
-    assert which.first(values, 5.0) == []

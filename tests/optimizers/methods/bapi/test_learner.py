@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def learned(which: list[LearningCurve], **options: Any) -> tuple[Belief, dict[st
     return learner(**options).learn(which, {}, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+@pytest.mark.parametrize("variant", ["default", "paper"])
 def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
     belief, memo = learned(curves(*SEVEN), variant=variant)
     again = learner(variant=variant).recall(curves(*SEVEN), json.loads(json.dumps(memo)))
@@ -62,7 +63,7 @@ def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
     )  # fmt: skip
     others = stretch(9, knn(0.5), 30.0), crashed(10, net(0.99, scale="unit"), 2)
     which = curves(*SEVEN, full, diverged, *others)
-    belief, _ = learned(which, sites="all")
+    belief, _ = learned(which, variant="paper")
     inputs = learner().inputs
     expected = inputs.of(inputs.encode(t.query.configuration for t in SEVEN))
     assert site_rows(belief) == pytest.approx(np.unique(expected.round(9), axis=0))
@@ -74,14 +75,14 @@ def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
 def test_sites_are_few_and_what_is_under_way_has_its_own() -> None:
     many = [falling(i, i / 80) for i in range(80)]
     worst = Trial(80, Query(net(79 / 80, scale="none"), epochs=6))
-    belief, _ = learned(curves(*many, worst), sites="all")
+    belief, _ = learned(curves(*many, worst), variant="paper")
     assert 60 <= len(belief.process.sites) <= 120
     inputs = learner().inputs
     under_way = inputs.of(inputs.encode([worst.query.configuration]))[0]
     assert np.isclose(site_rows(belief), under_way).all(axis=1).any()
 
 
-@pytest.mark.parametrize("variant", ["default", "paper", "ei"])
+@pytest.mark.parametrize("variant", ["default", "paper"])
 def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
     flat = [stretch(i, net(i / 5, scale="none"), [50.0] * 4) for i in range(5)]
     belief, _ = learned(curves(*flat), variant=variant)
@@ -116,3 +117,44 @@ def test_before_any_cost_is_known_all_epochs_cost_the_same() -> None:
     belief, _ = learned(which)
     assert belief.rates is None
     assert belief.seconds(np.zeros((2, learner().inputs.width))).tolist() == [1.0, 1.0]
+
+
+def ending(at: Callable[[float], float]) -> list[LearningCurve]:
+    """Flat curves of twelve nets, by the loss that each level ends at."""
+    levels = [(i + 0.5) / 12 for i in range(12)]
+    which = enumerate(levels)
+    return curves(*(stretch(i, net(u, scale="none"), [at(u)] * 3) for i, u in which))
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [("log", lambda u: 0.5 * np.exp(5 * u)), ("raw", lambda u: 20 + 60 * u)],
+    ids=["rising by factors", "rising by steps"],
+)
+def test_losses_are_learned_in_the_scores_that_make_them_likelier(
+    kind: str, at: Callable[[float], float]
+) -> None:
+    _, memo = learned(ending(at))
+    assert memo["score"] == kind
+
+
+def n_fits(*plans: list[LearningCurve]) -> list[int]:
+    """How often parameters were fitted up to each of some plans."""
+    memo: dict[str, Any] = {}
+    found = []
+    for which in plans:
+        _, memo = learner().learn(which, memo, np.random.default_rng(0))
+        found.append(memo["n_fits"])
+    return found
+
+
+def test_parameters_are_fitted_at_every_plan_while_points_are_few() -> None:
+    assert n_fits(*[curves(*SEVEN)] * 3) == [1, 2, 3]
+
+
+def test_parameters_of_many_points_are_fitted_at_every_third_plan_or_once_points_have_grown() -> (
+    None
+):
+    many = [falling(i, i / 20) for i in range(20)]
+    assert n_fits(*[curves(*many)] * 5) == [1, 1, 1, 2, 2]
+    assert n_fits(curves(*many[:16]), curves(*many[:17]), curves(*many)) == [1, 1, 2]

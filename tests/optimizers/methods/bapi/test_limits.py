@@ -46,16 +46,6 @@ def started(n: int = 9, **options: Any) -> Bapi:
     return optimizer
 
 
-def test_what_is_under_way_is_taken_from_what_is_planned() -> None:
-    optimizer = started(variant="ei")
-    seconds = PowerLaws(optimizer).rate
-    first = optimizer.ask(Budget(seconds_left=400.0, seconds_spent=100.0))
-    assert first.epochs is None
-    left = 20 * seconds(first.configuration) + 5.0
-    second = optimizer.ask(Budget(seconds_left=left, seconds_spent=100.0))
-    assert (second.epochs or 20) * seconds(second.configuration) <= 0.5 * left
-
-
 def test_what_violates_is_closed() -> None:
     limited = History((Constraint("quantity", 1.0),))
     limited.record(stretch(0, net(0.5), [9.0] * 2, constraints={"quantity": 2.0}))

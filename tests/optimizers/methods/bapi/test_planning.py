@@ -111,27 +111,11 @@ def test_what_cannot_be_had_is_left_out() -> None:
     assert {e.number for e in entries} <= set(range(5))
 
 
-def test_variants_that_train_in_full_plan_all_epochs() -> None:
-    for variant in ("ei", "binoculars", "ms_ei"):
-        entries = planning(variant=variant).entries(1e6)
-        assert entries
-        assert {e.epochs for e in entries} == {T_MAX}
-    assert len(planning(variant="binoculars").entries(1.0)) == 4
-    assert len(planning(variant="ms_ei").entries(1e6)) == 1
-    assert planning(variant="ms_ei").entries(1.0) == []
-
-
 def test_overheads_are_part_of_the_seconds() -> None:
     slow = Overheads({}, frozenset(), thaw=7.0, lost=0.0, model_step="model")
     only_begun = planning(lost=tuple(NEW), overheads=slow)
     for entry in only_begun.entries(1e6):
         assert entry.seconds == pytest.approx(entry.epochs - 4 + 7.0, rel=0.05)
-
-
-def test_the_first_is_chosen_where_that_is_the_rule() -> None:
-    first = planning(choice="first")
-    entries = first.entries(1e6)
-    assert first.chosen(entries, 0.3) is entries[0]
 
 
 def test_only_those_that_are_allowed_are_planned() -> None:

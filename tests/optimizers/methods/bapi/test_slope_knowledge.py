@@ -6,14 +6,14 @@ from curve_worlds.nets import CURVES, T_MAX, curves_from, net, nets, stretch
 
 from prefect_tune.optimizers.methods.bapi.belief import Belief
 from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings, Sites
 
 LEVELS = np.linspace(0.1, 0.9, 6)
 
 
-def learned(**options: object) -> Belief:
+def learned(sites: Sites | None = "falling") -> Belief:
     """Of curves that were seen for a fifth, one of them flat from the beginning."""
-    settings = Settings.of(BapiOptions(**options))  # type: ignore[arg-type]
+    settings = replace(Settings(), sites=sites)
     drops = 40.0 * LEVELS - 4.0
     losses = [[50.0 - drop * (1 - 3.0**-epoch) for epoch in range(4)] for drop in drops]
     curves = curves_from(*(stretch(i, net(x), losses[i]) for i, x in enumerate(LEVELS)))
@@ -27,7 +27,7 @@ def slopes(belief: Belief) -> np.ndarray:
 
 
 def test_by_default_sites_stand_where_the_model_would_fall() -> None:
-    nowhere, falling, everywhere = learned(monotone=False), learned(), learned(sites="all")
+    nowhere, falling, everywhere = learned(None), learned(), learned("all")
     assert not len(nowhere.process.sites)
     assert (slopes(nowhere) < 0).any()
     assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
@@ -35,15 +35,13 @@ def test_by_default_sites_stand_where_the_model_would_fall() -> None:
 
 
 def test_the_paper_has_sites_at_all_curves_under_way() -> None:
-    paper = Settings.of(BapiOptions(variant="paper"))
-    assert (paper.monotone, paper.sites) == (True, "all")
+    assert Settings.of(BapiOptions(variant="paper")).sites == "all"
     assert Settings.of(BapiOptions()).sites == "falling"
-    assert Settings.of(BapiOptions(variant="paper", sites="falling")).sites == "falling"
 
 
 def test_curves_of_new_configurations_are_looked_at_whether_or_not_others_need_a_site() -> None:
     """Without sites of others too, and not at all where nothing is known of slopes."""
-    everywhere, nowhere = learned(sites="all"), learned(monotone=False)
+    everywhere, nowhere = learned("all"), learned(None)
     row = np.array([[0.97, 0.9]])
     plain = replace(everywhere, process=nowhere.process)
     assert (plain.curve(row) != nowhere.curve(row)).any()

@@ -186,7 +186,7 @@ def test_fantasies_have_the_covariance_of_scores(
             super().__init__(mean, variance, covariance, *rest)
 
     monkeypatch.setattr(planning_module, "JointImprovement", Noted)
-    started(bapi(n_first=N_FIRST, score="raw"))
+    started(bapi(n_first=N_FIRST, variant="paper"))
     variance, covariance = made[-1]
     _, deviation = plans[-1].belief.predict(plans[-1].prospects.inputs, 20)
     assert variance == pytest.approx(deviation**2, rel=1e-4, abs=1e-8)
@@ -249,7 +249,7 @@ def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
     monkeypatch.setattr(PowerLaws, "rate", lambda *_: 1.0)
 
     def epochs_beside(n_under_way: int) -> int:
-        optimizer = bapi(n_first=N_FIRST, start="random", p=0.5)
+        optimizer = bapi(n_first=N_FIRST, variant="paper", p=0.5)
         for number in range(2 + n_under_way):
             optimizer.ask(Budget())
             if number < 2:

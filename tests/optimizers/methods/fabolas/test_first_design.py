@@ -24,6 +24,7 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     Done,
     FirstDesign,
     GoOn,
+    ScatteredDesign,
     Step,
     Wait,
 )
@@ -344,3 +345,40 @@ def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_ca
     assert plain <= set(asked[:3])  # the other one needs something before it
     assert sorted(c.path[-1] for c in asked[:3]) == ["bayes", "svm", "tree"]
     assert len(set(asked)) == 6
+
+
+LOSSES = (1.0, 2.0, 5.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "promoted"),
+    [(LOSSES, 3), (tuple(x - 2 for x in LOSSES), 5)],
+    ids=["above 0", "not above 0"],
+)
+def test_what_is_nearer_to_the_worst_does_not_go_on_by_logarithms_where_there_are_any(
+    losses: tuple[float, ...], promoted: int
+) -> None:
+    world = World(FirstDesign.of(LARGE), lambda n, _: losses[n]).run()
+    assert [n for n, share in world.asked() if share == 1 / 32] == list(range(promoted))
+
+
+def test_where_all_violate_a_constraint_the_best_go_on() -> None:
+    world = World(FirstDesign.of(LARGE), history=History([Constraint("latency_us", 50.0)]))
+    for _ in range(10):
+        world.ask()
+    for trial in world.history.pending:
+        seen = Evaluation(float(trial.number), constraints={"latency_us": 60.0})
+        world.history.record(trial.ended(seen))
+    assert world.ask() == GoOn(world.history[0].query.configuration, 1 / 32)
+
+
+def test_two_of_each_algorithm_begin_at_least() -> None:
+    assert FirstDesign.of(LARGE, n_first=4, n_algorithms=7).counts[0] == 14
+    assert FirstDesign.of(LARGE, n_first=20, n_algorithms=7).counts[0] == 20
+
+
+def test_scattered_configurations_begin_on_each_small_size_in_turn() -> None:
+    design = ScatteredDesign.of(LARGE, n_first=6)
+    world = World(design)  # type: ignore[arg-type]
+    begun = [step for _ in range(7) if isinstance(step := world.ask(), Begin)]
+    assert [step.share for step in begun] == [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 64, 1 / 32]

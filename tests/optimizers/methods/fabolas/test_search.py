@@ -211,3 +211,12 @@ def test_the_best_model_is_told_with_its_probability() -> None:
     assert models.keys() == {"a0", "a1"}
     assert sum(models.values()) == pytest.approx(1.0, abs=1e-3)
     assert models["a0"] > 0.9
+
+
+def test_candidates_gather_around_the_best_one() -> None:
+    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    for seed in range(3):
+        found = run(belief, "gain", seed=seed)
+        x = found.candidates.units[:, 0]
+        row, _ = next(found.best_first())
+        assert np.mean(np.abs(x - x[row]) < 0.1) > 0.25  # about 0.1 without refinement

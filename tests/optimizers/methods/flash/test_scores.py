@@ -55,13 +55,6 @@ def test_the_papers_models_are_those_of_equation_one_without_an_intercept() -> N
     )
 
 
-def test_with_an_intercept_they_are_those_of_the_authors_code() -> None:
-    scores = scores_of(variant="paper", intercept=True).log_eips_of_many_runs(toy_history())
-    assert np.exp(scores) == pytest.approx(
-        [0.003328, 0.030007, 0.000010, 0.000052, 0.000940, 2e-9], abs=5e-7
-    )
-
-
 def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
@@ -90,7 +83,7 @@ def equal_scores(cost: str, **options: Any) -> PathScores:
     return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
 
 
-@pytest.mark.parametrize("cost", ["steps", "total", "literal"])
+@pytest.mark.parametrize("cost", ["steps", "total"])
 def test_of_equal_improvement_the_cheap_path_is_before_the_dear_one(cost: str) -> None:
     for seconds, order in ((9.0, [0, 2, 1, 3]), (0.01, [1, 3, 0, 2])):
         scores = equal_scores(cost)
@@ -119,7 +112,7 @@ def test_a_path_is_not_cheaper_than_a_hundredth_of_the_mean() -> None:
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
 
 
-def test_in_phase_two_the_papers_range_or_the_mean_deviation_does_not_count() -> None:
+def test_in_phase_two_the_mean_deviation_or_xi_does_not_count() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
     mean, deviation = model.mean(paths), model.deviation(paths)
@@ -128,12 +121,10 @@ def test_in_phase_two_the_papers_range_or_the_mean_deviation_does_not_count() ->
         return log_expected_improvement(mean, deviation, 18.0, xi)
 
     history = toy_history()
-    given = {"cost": "none", "intercept": True}
-    assert scores_of(**given).log_eips(history) == pytest.approx(expected(deviation.mean()))
-    paper = scores_of(variant="paper", **given)
-    assert paper.log_eips(history) == pytest.approx(expected(100.0))
-    assert scores_of(xi=3.0, **given).log_eips(history) == pytest.approx(expected(3.0))
-    assert paper.log_eips_of_many_runs(history) == pytest.approx(expected(0.0))
+    default = scores_of(cost="none")
+    assert default.log_eips(history) == pytest.approx(expected(deviation.mean()))
+    assert scores_of(xi=3.0, cost="none").log_eips(history) == pytest.approx(expected(3.0))
+    assert default.log_eips_of_many_runs(history) == pytest.approx(expected(0.0))
 
 
 def test_failures_count_as_the_bound_or_the_worst() -> None:

@@ -99,3 +99,16 @@ def test_where_a_query_is_under_way_no_other_is_asked_for() -> None:
         pair = [optimizer.ask(Budget()).configuration["step0"].values[0][1] for _ in range(2)]
         apart.append(abs(float(pair[0]) - float(pair[1])))
     assert np.median(apart) > 0.005
+
+
+def test_what_a_failure_counts_as_changes_what_is_asked_for() -> None:
+    asked = []
+    for failure_cost in ("worst", "bound"):
+        options = {"n_startup": 6, "failure_cost": failure_cost}
+        optimizer = Jopt(counted_space((1,), 1), 0, Objective(), **options)
+        for number in range(6):
+            query = optimizer.ask(Budget())
+            x = float(dict(query.configuration["step0"].values)["h0"])
+            optimizer.tell(told(number, query, None if x > 0.5 else 10 + x))
+        asked.append(optimizer.ask(Budget()))
+    assert asked[0] != asked[1]

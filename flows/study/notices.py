@@ -1,0 +1,102 @@
+"""Warnings of a study: shown once, in the terminal and in Prefect's log, and kept in the ledger."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.storage.privacy.masking import masked
+
+__all__ = ["NOTES", "StudyNotices"]
+
+NOTES = "notes"
+"""Field of a study's result that has its warnings."""
+
+_MOST = 100
+"""Warnings that a study shows; their kinds and subjects are fewer unless something is wrong."""
+
+
+class StudyNotices:
+    """An observer that also shows the warnings of this process and of all workers.
+
+    A warning is shown when it arrives, in whichever thread that is. It is written to the ledger
+    with the next `tick`, so one about the ledger itself is written when the ledger is back.
+
+    Args:
+        observer: Observer that everything is passed on to.
+        flow_run: Id of the flow run.
+    """
+
+    def __init__(self, observer: Observer, flow_run: str) -> None:
+        self._observer, self._flow_run = observer, flow_run
+        self._log = get_run_logger()
+        self._lock = Lock()
+        self._notes: dict[tuple[str, str], str] = {}
+        self._n_written = 0
+        self._study: Study | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take warnings while the body runs."""
+        with noticed_by(self._take):
+            yield
+
+    def attach(self, study: Study) -> None:
+        """Write to this study's ledger from now on; what that has already is not shown again."""
+        earlier = study.result.get(NOTES, ())
+        with self._lock:
+            known = {(note["kind"], note["subject"]): note["text"] for note in earlier}
+            self._n_written = len(known)
+            self._notes = known | {k: t for k, t in self._notes.items() if k not in known}
+            self._study = study
+
+    def write(self) -> None:
+        """Write to the ledger what is not there yet.
+
+        Raises:
+            StoreLost: If the ledger cannot be written; the next call tries again.
+        """
+        with self._lock:
+            notes = [_as_json(key, text) for key, text in self._notes.items()]
+        if self._study is not None and len(notes) > self._n_written:
+            self._study.set_result(**{NOTES: notes})
+            self._n_written = len(notes)
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        self._log.warning(text)
+        self._observer.warn(text)
+
+    def note(self, text: str) -> None:
+        """Pass on a note."""
+        self._observer.note(text)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Pass on a trial that has ended."""
+        self._observer.ended(trial, progress)
+
+    def tick(self, progress: Progress) -> None:
+        """Write new warnings, and pass on the progress."""
+        self.write()
+        self._observer.tick(progress)
+
+    def _take(self, notice: Notice) -> None:
+        if notice.flow_run not in ("", self._flow_run):
+            return
+        key, text = (notice.kind, notice.subject), masked(notice.text)
+        with self._lock:
+            if key in self._notes or len(self._notes) >= _MOST:
+                return
+            self._notes[key] = text
+        self.warn(text)
+
+
+def _as_json(key: tuple[str, str], text: str) -> dict[str, Any]:
+    kind, subject = key
+    return {"kind": kind, "subject": subject, "text": text}

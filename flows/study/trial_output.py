@@ -1,0 +1,50 @@
+"""Output of trials, kept as records of their study: of each trial, that of its last attempt.
+
+The process that runs the study writes the records: workers on other machines may have no more than
+the files of their own, and one that is killed writes nothing.
+"""
+
+import json
+import re
+
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.record_ids import output_record
+from prefect_tune.storage.records import Records
+from prefect_tune.tasks.worker.printed_output import Printed
+
+__all__ = ["keep_output", "last_lines"]
+
+_MOST_LINES, _MOST_CHARACTERS = 8, 1_500
+"""Length of the end of an output that a failure quotes."""
+_MOST_BYTES = 2_000_000
+"""Bytes of a record: a byte that is no text takes six there."""
+
+
+def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
+    """Keep what the last attempt of a trial printed in place of that of an earlier one.
+
+    Returns:
+        Bytes that are kept, as text; 0 if it printed nothing.
+    """
+    record, text = output_record(study, trial.number), _text(printed)
+    if text:
+        size = len(json.dumps(text))
+        is_long = size > _MOST_BYTES
+        text = text[-len(text) * _MOST_BYTES // size :] if is_long else text
+        parts = {"output": {"text": text, "is_cut": printed.is_cut or is_long}}
+        records.put(record, parts, study, private=True)
+    elif trial.attempts > 1:
+        records.release(study, [record])
+    return len(text.encode())
+
+
+def last_lines(printed: Printed) -> str:
+    """Return the last lines of an output that are not empty, at most some hundred words."""
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
+    end = "\n".join([line for line in lines if line][-_MOST_LINES:])
+    return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end
+
+
+def _text(printed: Printed) -> str:
+    return masked(printed.data.decode(errors="replace"))

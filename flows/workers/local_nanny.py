@@ -1,0 +1,169 @@
+"""Nannies of local workers: a worker that cannot start is started again, ever more slowly.
+
+Dask's own nanny gives up after one failed start, or starts workers that die at once without end.
+"""
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import distributed
+from distributed.core import Status
+
+from prefect_tune.flows.workers.fork_server import METHOD, environment, fork_server_pid
+from prefect_tune.flows.workers.scratch import scratch_folder
+from prefect_tune.flows.workers.worker_starts import WorkerStarts
+from prefect_tune.tasks.worker.note_file import read_text
+from prefect_tune.tasks.worker.start_log import log_size
+from prefect_tune.tasks.worker.trial_note import note_path
+
+__all__ = ["LocalCluster", "LocalNanny"]
+
+_TICK_SECONDS = 0.1
+_CLOSED = (Status.closing, Status.closed, Status.closing_gracefully, Status.failed)
+_FAILED_START = "nanny-instantiate-failed"
+"""Reason for which Dask's nanny closes itself."""
+_UNKNOWN_CODE = 255
+"""Exit code of a process whose fork server ended before it could tell the code."""
+
+
+class LocalNanny(distributed.Nanny):
+    """A nanny that starts its worker until one is up or the flow ends.
+
+    Args:
+        arguments: Those of Dask's nanny.
+        starts: The starts of its cluster.
+        options: Those of Dask's nanny.
+
+    Attributes:
+        last_death: How its last worker ended, for a sentence about the worker.
+    """
+
+    process: Any  # Dask's annotation is not seen where its methods are untyped
+
+    def __init__(self, *arguments: Any, starts: WorkerStarts, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.last_death = ""
+        self._starts = starts
+        self._starting = asyncio.Lock()
+        self._is_closing = False
+        self._exit_code: int | None = None
+        self._server: int | None = None
+        self._note: Path | None = None
+        self._pause_seconds = 0.0
+
+    async def instantiate(self) -> Status:
+        """Start a worker, again and again; return whether one is up.
+
+        Raises:
+            NoWorkers: If the first one cannot be started for long.
+        """
+        async with self._starting:
+            while await self._paused():
+                since, log_since = monotonic(), log_size(scratch_folder())
+                try:
+                    # A process that is spawned has the environment of this moment.
+                    with environment() if METHOD == "spawn" else nullcontext():
+                        cause = await self._start_once(log_since)
+                finally:
+                    if not self._is_up():
+                        self._discard()
+                if cause is None:
+                    self._starts.note_up(self.address)
+                    return Status.running
+                self._pause_seconds = self._starts.note_failure(self.address, cause, since)
+                if self.status == Status.init and self._starts.is_hopeless(self.address):
+                    raise self._starts.no_workers()
+        return Status.failed
+
+    async def close(self, timeout: float = 5, reason: str = "") -> Any:  # noqa: ASYNC109 - Dask's
+        """Close the nanny with its worker, also while that one starts."""
+        if reason == _FAILED_START:  # `instantiate` tries once more
+            return "OK"
+        self._is_closing = True
+        async with self._starting:
+            pass
+        return await super().close(timeout=timeout, reason=reason)
+
+    async def _start_once(self, log_since: int) -> str | None:
+        """Start a worker once, and return why that failed; None if the worker is up."""
+        self._exit_code, self._server = None, fork_server_pid()
+        attempt = asyncio.ensure_future(super().instantiate())
+        until = monotonic() + self._starts.most_start_seconds
+        try:
+            while not attempt.done() and self._is_wanted() and monotonic() < until:
+                await asyncio.wait([attempt], timeout=_TICK_SECONDS)
+        finally:
+            attempt.cancel()  # does nothing where it is done
+        if not attempt.done():
+            await asyncio.wait([attempt])
+            return f"was not up after {self._starts.most_start_seconds:g} s"
+        if (error := attempt.exception()) is not None:
+            return self._starts.explain_error(error, log_since)
+        if not self._is_up():
+            return self._starts.explain(self._exit_code, log_since=log_since)
+        self._server = fork_server_pid()
+        self._note = note_path(self.process.worker_dir, self.process.pid)
+        return None
+
+    def _is_up(self) -> bool:
+        return self.process is not None and self.process.status == Status.running
+
+    def _is_wanted(self) -> bool:
+        return not (self._is_closing or self._starts.is_over or self.status in _CLOSED)
+
+    async def _paused(self) -> bool:
+        """Pause if the last start failed; return whether a worker is still wanted then."""
+        until, self._pause_seconds = monotonic() + self._pause_seconds, 0.0
+        while self._is_wanted() and monotonic() < until:  # noqa: ASYNC110 - any thread ends it
+            await asyncio.sleep(_TICK_SECONDS)
+        return self._is_wanted()
+
+    def _discard(self) -> None:
+        """Kill what there is of a worker that is not up, and forget it."""
+        former, self.process = self.process, None
+        if former is None:
+            return
+        former.on_exit = None
+        if former.process is not None:
+            # Its thread may still wait for the process: the signal comes after that.
+            killing = asyncio.ensure_future(former.process.kill())
+            killing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _on_worker_exit_sync(self, exitcode: int) -> None:
+        """Take the exit code of a worker; one that was up is started again."""
+        self._exit_code = exitcode
+        if self._starting.locked():  # `instantiate` takes care of it
+            return
+        self.last_death = self._starts.explain(exitcode)
+        if METHOD == "forkserver" and exitcode == _UNKNOWN_CODE and self._server is not None:
+            self._starts.note_server_death(self._server)
+            self.last_death += " with the process that workers are forked from"
+        had_trial = exitcode != 0 and _had_trial(self._note)
+        if self._starts.note_death(self.address, had_trial=had_trial):
+            now = monotonic()
+            self._pause_seconds = self._starts.note_failure(self.address, self.last_death, now)
+        super()._on_worker_exit_sync(exitcode)
+
+    async def _on_worker_exit(self, exitcode: int) -> None:
+        """Start a worker again, once the nanny itself has started: Dask does not before."""
+        while self.status == Status.init:  # noqa: ASYNC110 - Dask has no event for it
+            await asyncio.sleep(_TICK_SECONDS)
+        await super()._on_worker_exit(exitcode)
+
+
+class LocalCluster(distributed.SpecCluster):
+    """A cluster of this machine.
+
+    Attributes:
+        starts: The starts of its workers.
+    """
+
+    starts: WorkerStarts
+
+
+def _had_trial(note: Path | None) -> bool:
+    """Return whether a worker had begun a trial; the note of one that was ended is gone."""
+    return note is not None and (not note.exists() or read_text(note) is not None)

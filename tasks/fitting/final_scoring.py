@@ -1,0 +1,78 @@
+"""Scoring the final model on the test rows, once it is stored.
+
+Whatever goes wrong here is a result: the loss is undefined, and the model stays.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import REFIT, Split
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+
+__all__ = ["LossOnTest", "loss_on_test", "predicted"]
+
+_MOST_CLASSES = 5
+"""Missing classes that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossOnTest:
+    """The loss of a model on the test rows.
+
+    Attributes:
+        loss: The loss; None if it is undefined, or if no row was held back.
+        undefined: Reason why it is undefined; empty if it is not.
+    """
+
+    loss: float | None
+    undefined: str = ""
+
+
+def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
+    """Return what a model predicts of some rows of a data set.
+
+    Raises:
+        Exception: What the model raises.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as when it was fitted
+        return predictions_of(model, dataset.rows(rows), np.array(dataset.classes))
+
+
+def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> LossOnTest:
+    """Return the loss of a model on the test rows, or why it is undefined."""
+    rows = split.held_out(REFIT)
+    if not len(rows):
+        return LossOnTest(None)
+    try:
+        predictions = predicted(model, dataset, rows)
+    except Exception as error:  # of any kind: the model may be a user's own
+        return LossOnTest(None, f"the model cannot predict the test rows: {_line(error)}")
+    y = dataset.y[rows]
+    try:
+        return LossOnTest(metric.loss(y, predictions, len(dataset.classes)))
+    except Exception as error:  # likewise, and metrics meet what no fold had
+        return LossOnTest(None, _missing_classes(y, dataset.classes) + _line(error))
+
+
+def _line(error: Exception) -> str:
+    """Return the first line of an error, with its kind where a message alone may say little."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return masked(text.split("\n", 1)[0])
+
+
+def _missing_classes(y: NDArray[Any], classes: tuple[Any, ...]) -> str:
+    """Return which classes the test rows lack, as the beginning of a reason."""
+    missing = [str(classes[i]) for i in np.setdiff1d(np.arange(len(classes)), y)]
+    if not missing:
+        return ""
+    more = len(missing) - _MOST_CLASSES
+    named = ", ".join(missing[:_MOST_CLASSES]) + (f" and {more} more" if more > 0 else "")
+    return f"the test rows have no row of class {named}; "

@@ -1,0 +1,394 @@
+"""Checked predictions: whatever a fitted model returns, as labels and scores of known classes.
+
+Models of other libraries and of users return columns, lists and frames, order their scores as
+`classes_` does, and may answer with a value that is no class. All of that is settled here. No other
+module uses what `predict`, `predict_proba` or `decision_function` return without this one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = [
+    "InvalidPredictions",
+    "Predictions",
+    "ScoreMethod",
+    "checked_predictions",
+    "predicted_labels",
+    "predicted_scores",
+    "predictions_of",
+]
+
+Array = NDArray[np.float64]
+ScoreMethod = Literal["predict_proba", "decision_function"]
+
+_SCORE_METHODS: tuple[ScoreMethod, ...] = ("predict_proba", "decision_function")
+"""Methods that give scores, in order of preference."""
+_NEVER = float(np.finfo(np.float64).min)
+"""Decision value of a class that the model has never seen, as in scikit-learn's cross-validation.
+
+Its probability is 0.
+"""
+_ROUNDING = 1e-4
+"""Largest distance from 1 of the sum of a row of probabilities; some models compute in float32."""
+_SHOWN_CLASSES = 8
+
+
+class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
+    """A model returned something that is no prediction of the rows it was given."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of n rows.
+
+    Attributes:
+        label: Position of the predicted class, or the predicted number, shape (n,).
+        score: Probability of each class, shape (n, c), or values that order rows the same way;
+            None if the model gives neither.
+    """
+
+    label: NDArray[Any]
+    score: Array | None = None
+
+    def belong_to(self, n_rows: int, n_classes: int) -> bool:
+        """Return whether each row has one label and its scores.
+
+        Predictions that were stored before this module checked them may not.
+
+        Args:
+            n_rows: Rows that were predicted.
+            n_classes: Number of classes; 0 if numbers are predicted.
+        """
+        is_label = np.isfinite(self.label) & (self.label >= 0) & (self.label < n_classes)
+        is_right = is_label if n_classes else np.isfinite(self.label)
+        if self.label.shape != (n_rows,) or not is_right.all():
+            return False
+        if self.score is None or not n_rows:
+            return True
+        return self.score.shape == (n_rows, n_classes) and bool(np.isfinite(self.score).all())
+
+    @property
+    def are_probabilities(self) -> bool:
+        """Whether the scores are probabilities."""
+        return not self.why_no_probabilities
+
+    @property
+    def why_no_probabilities(self) -> str:
+        """The reason why the scores are no probabilities; empty if they are."""
+        if self.score is None:
+            return "this model gives none"
+        negative = np.flatnonzero((self.score < 0).any(axis=1))
+        if len(negative):
+            lowest = float(self.score[negative[0]].min())
+            return f"the scores of this model are none (row {negative[0]} has {lowest:.4g})"
+        off = np.flatnonzero(~np.isclose(self.score.sum(axis=1), 1, atol=_ROUNDING))
+        if len(off):
+            total = float(self.score[off[0]].sum())
+            return f"the scores of this model are none (row {off[0]} sums to {total:.4g}, not 1)"
+        return ""
+
+
+def predictions_of(
+    model: Any,
+    X: Any,
+    classes: NDArray[Any],
+    *,
+    name: str = "",
+    methods: Sequence[ScoreMethod] = _SCORE_METHODS,
+) -> Predictions:
+    """Return the checked predictions of a fitted model.
+
+    Labels come from `predict`, scores from the first of `methods` that the model has.
+
+    Args:
+        model: The fitted model.
+        X: n rows.
+        classes: All classes, sorted; empty if numbers are predicted.
+        name: The model's name in messages; by default that of its class.
+        methods: Methods that may give the scores.
+
+    Raises:
+        InvalidPredictions: If the model returns anything else than one label, and one row of
+            scores, for each row.
+    """
+    if not _n_rows(X):
+        return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
+    label = predicted_labels(model, X, classes, name=name)
+    method = next((m for m in methods if callable(getattr(model, m, None))), None)
+    if method is None or not len(classes):
+        return Predictions(label)
+    returned = getattr(model, method)(X)
+    answer = _Answer(model, X, classes, name)
+    return Predictions(label, answer.scores(method, returned, lambda: label))
+
+
+def predicted_labels(model: Any, X: Any, classes: NDArray[Any], *, name: str = "") -> NDArray[Any]:
+    """Return positions of the predicted classes, or the predicted numbers, shape (n,).
+
+    Arguments and errors are those of `predictions_of`.
+    """
+    return _Answer(model, X, classes, name).labels(model.predict(X))
+
+
+def predicted_scores(
+    model: Any, X: Any, classes: NDArray[Any], method: ScoreMethod, *, name: str = ""
+) -> Array:
+    """Return the scores of one method, a column for each class, shape (n, c).
+
+    Other arguments and errors are those of `predictions_of`.
+
+    Raises:
+        InvalidPredictions: Also if the columns are those of pairs of classes.
+    """
+    answer = _Answer(model, X, classes, name)
+    returned = getattr(model, method)(X)
+    scores = answer.scores(method, returned, lambda: answer.labels(model.predict(X)))
+    if scores is None:
+        raise answer.invalid(f"{method} compares pairs of classes and gives no score of each class")
+    return scores
+
+
+def checked_predictions(
+    model: Any,
+    X: Any,
+    classes: NDArray[Any],
+    label: Any,
+    probabilities: Any = None,
+    *,
+    name: str = "",
+) -> Predictions:
+    """Return what a model returned at a stage of its training, checked.
+
+    Other arguments and errors are those of `predictions_of`.
+
+    Args:
+        model: The fitted model.
+        X: The n rows that were predicted.
+        classes: All classes, sorted; empty if numbers are predicted.
+        label: Labels as they came from the model.
+        probabilities: Probabilities as they came from the model; None if it gives none.
+        name: The model's name in messages.
+    """
+    answer = _Answer(model, X, classes, name)
+    checked = answer.labels(label)
+    if probabilities is None:
+        return Predictions(checked)
+    return Predictions(checked, answer.scores("predict_proba", probabilities, lambda: checked))
+
+
+class _Answer:
+    """Checks of what one model returned for some rows."""
+
+    def __init__(self, model: Any, X: Any, classes: NDArray[Any], name: str) -> None:
+        self.model, self.classes, self.n = model, np.asarray(classes), _n_rows(X)
+        has_index = hasattr(getattr(X, "index", None), "equals")
+        self.row_names: list[Any] = X.index.tolist() if has_index else list(range(self.n))
+        self.name = name or _class_name(model)
+
+    def labels(self, returned: Any) -> NDArray[Any]:
+        """Return positions of classes, or numbers, shape (n,)."""
+        values = self._rows("predict", returned)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim != 1:
+            several = values.ndim == 2 and len(self.classes) == values.shape[1]
+            hint = "; probabilities belong in predict_proba" if several else ""
+            expected = f"expected one label for each row, shape ({self.n},)"
+            raise self.invalid(f"predict returned shape {values.shape}; {expected}{hint}")
+        if not len(self.classes):
+            return self._finite("predict", self._numbers("predict", values))
+        found = _positions(values, self.classes)
+        self._check(
+            found >= 0, "predict", values, f"; the classes are {_listed(self.classes.tolist())}"
+        )
+        return found.astype(np.int32)
+
+    def scores(
+        self, method: ScoreMethod, returned: Any, label: Callable[[], NDArray[Any]]
+    ) -> Array | None:
+        """Return a column of scores for each class; None if there is one for each pair of them.
+
+        Args:
+            method: The method that gave the scores.
+            returned: What it returned.
+            label: Gives the checked labels of the same rows.
+        """
+        values = self._finite(method, self._numbers(method, self._rows(method, returned)))
+        known, shape = self._known_classes(), values.shape
+        n_known = len(self.classes if known is None else known)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim == 1 and method == "decision_function" and n_known == 2:
+            values = np.column_stack([-values, values])
+        elif values.ndim == 1 and n_known == 1:
+            values = values[:, None]
+        elif method == "decision_function" and self._compares_pairs(values, n_known):
+            return None
+        if values.ndim != 2 or values.shape[1] != n_known:
+            expected = f"expected a column for each of {n_known} classes"
+            raise self.invalid(f"{method} returned shape {shape}; {expected}")
+        if known is None:
+            self._check_order(method, values, label())
+        if known is None or np.array_equal(known, np.arange(len(self.classes))):
+            return values
+        fill = 0.0 if method == "predict_proba" else _NEVER
+        full = np.full((self.n, len(self.classes)), fill)
+        full[:, known] = values
+        return full
+
+    def invalid(self, reason: str) -> InvalidPredictions:
+        """Return the error for a reason."""
+        return InvalidPredictions(f"{self.name}: {reason}")
+
+    def _rows(self, method: str, returned: Any) -> NDArray[Any]:
+        """Return an array with one entry or row for each row predicted."""
+        try:
+            values = _as_array(returned)
+        except ValueError as error:  # rows of different shapes
+            raise self.invalid(f"{method} returned no array: {error}") from error
+        if values.ndim == 0 and self.n == 1:
+            values = values.reshape(1)
+        if values.ndim == 0:
+            kind = type(returned).__name__
+            raise self.invalid(f"{method} returned one {kind} for {self.n} rows")
+        if len(values) != self.n:
+            shape = f" (shape {values.shape})" if values.ndim > 1 else ""
+            raise self.invalid(f"{method} returned {len(values)} of {self.n} rows{shape}")
+        self._check_index(method, returned)
+        return values
+
+    def _check_index(self, method: str, returned: Any) -> None:
+        """Raise if pandas rows came back in another order than they were given."""
+        index: Any = getattr(returned, "index", None)
+        if not hasattr(index, "equals"):  # a list has a method of that name
+            return
+        order = index.tolist()
+        if order != self.row_names and set(order) == set(self.row_names):
+            raise self.invalid(f"{method} returned the rows in another order than it was given")
+
+    def _numbers(self, method: str, values: NDArray[Any]) -> Array:
+        """Return values as floating-point numbers; text is none."""
+        if values.dtype.kind in "fiub":
+            return values.astype(np.float64, copy=False)
+        are_numbers = np.array([_is_number(value) for value in values.flat], dtype=np.bool_)
+        self._check(are_numbers.reshape(values.shape), method, values, ", which is no number")
+        return values.astype(np.float64)
+
+    def _finite(self, method: str, values: Array) -> Array:
+        self._check(np.isfinite(values), method, values, ", which is not finite")
+        return values
+
+    def _check(
+        self, is_right: NDArray[np.bool_], method: str, values: NDArray[Any], expected: str
+    ) -> None:
+        """Raise if a value is wrong; name the first such value and count their rows."""
+        if is_right.all():
+            return
+        value = values[~is_right][:1].tolist()[0]
+        wrong_rows = int((~is_right.reshape(self.n, -1)).any(axis=1).sum())
+        where = f"in {wrong_rows} of {self.n} rows"
+        raise self.invalid(f"{method} returned {value!r} {where}{expected}")
+
+    def _known_classes(self) -> NDArray[np.intp] | None:
+        """Return the position of each of the model's `classes_`; None if they tell nothing."""
+        known = getattr(self.model, "classes_", None)
+        if known is None:
+            return None
+        values = _as_array(known)
+        if values.ndim != 1 or not len(values):
+            return None
+        found = _positions(values, self.classes)
+        return found if (found >= 0).all() and len(set(found.tolist())) == len(found) else None
+
+    def _compares_pairs(self, values: Array, n_known: int) -> bool:
+        """Return whether decision values have a column for each pair of classes (one-vs-one)."""
+        if values.ndim != 2 or n_known < 3 or values.shape[1] != n_known * (n_known - 1) // 2:
+            return False
+        return values.shape[1] != n_known or _is_one_vs_one(self.model)  # 3 classes have 3 pairs
+
+    def _check_order(self, method: str, values: Array, label: NDArray[Any]) -> None:
+        """Raise unless labels confirm that the columns are the classes in sorted order.
+
+        Most rows of each class that is predicted must have their highest score in its column.
+        """
+        is_highest = values[np.arange(self.n), label] >= values.max(axis=1)
+        if all(is_highest[label == c].mean() >= 0.5 for c in np.unique(label)):
+            return
+        known = getattr(self.model, "classes_", None)
+        has = "has no classes_" if known is None else "has classes_ that are not those of the data"
+        raise self.invalid(
+            f"it {has}, and the columns of {method} disagree with predict; set classes_ in fit, in "
+            "the order of the columns"
+        )
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
+
+
+def _class_name(model: Any) -> str:
+    """Return the name of a model's class; of a pipeline, of its last step."""
+    steps = getattr(model, "steps", None)
+    return _class_name(steps[-1][1]) if isinstance(steps, list) else type(model).__name__
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    if sparse.issparse(values):
+        dense: NDArray[Any] = values.toarray()
+        return dense
+    if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
+        return np.array(values, dtype=object)
+    if isinstance(values, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(values.astype(object), None))
+    return np.asarray(values)
+
+
+def _positions(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the position of each value in sorted classes, -1 for one that is none of them.
+
+    Values are compared as Python compares them: 1.0 and True equal 1, and '1' does not.
+    """
+    if values.dtype.kind == classes.dtype.kind and values.dtype.kind in "iubU":
+        found = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
+        return np.where(classes[found] == values, found, -1)
+    known = {label: position for position, label in enumerate(classes.tolist())}
+    return np.array([_position(value, known) for value in values.tolist()], dtype=np.intp)
+
+
+def _position(value: Any, known: dict[Any, int]) -> int:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    try:
+        return known.get(value, -1)
+    except TypeError:  # not hashable
+        return -1
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str | bytes | complex | np.complexfloating):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_one_vs_one(model: Any) -> bool:
+    """Return whether a model, or one inside it, is asked for decision values of pairs."""
+    parameters = model.get_params(deep=True) if hasattr(model, "get_params") else {}
+    return any(
+        name.rsplit("__", 1)[-1] == "decision_function_shape" and value == "ovo"
+        for name, value in parameters.items()
+    )
+
+
+def _listed(values: list[Any]) -> str:
+    more = len(values) - _SHOWN_CLASSES
+    shown = ", ".join(map(repr, values[:_SHOWN_CLASSES]))
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,183 @@
+"""A small process that writes what workers print to files, so that a worker may be killed.
+
+Each worker's file descriptors 1 and 2 are a pipe to it. The worker registers the pipe together with
+a socket, over which it names the file to write to: first everything that was printed before is
+taken from the pipe, then the file is changed, then the worker is answered. When the worker ends,
+however it ends, the rest is written.
+
+A thread of the worker could not do this: it stands still while C code that prints holds the
+interpreter's lock. Files are bounded (`tail_file`) and passwords masked before they are written.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+
+from prefect_tune.storage.privacy.masked_stream import MaskedStream
+from prefect_tune.tasks.worker.tail_file import TailFile
+
+__all__ = ["boot_code", "main"]
+
+_PACKAGES = (
+    "prefect_tune",
+    "prefect_tune.storage",
+    "prefect_tune.storage.privacy",
+    "prefect_tune.tasks",
+    "prefect_tune.tasks.worker",
+)
+_CHUNK_BYTES = 64 * 1024
+
+
+def boot_code(registrar: int, *, aside: bool) -> list[str]:
+    """Return the arguments of a Python that is a keeper.
+
+    It makes our packages without running their `__init__`, which would load libraries that take
+    half a second and fifty megabytes.
+
+    Args:
+        registrar: File descriptor of the socket on which workers register.
+        aside: Whether it is to be nobody's child, and so no part of what its worker has started.
+    """
+    paths = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
+    code = [
+        "import os, sys",
+        "from types import ModuleType",
+        "if os.fork(): os._exit(0)" if aside else "",
+        f"for name, path in {paths!r}.items():",
+        "    sys.modules[name] = ModuleType(name)",
+        "    sys.modules[name].__path__ = path",
+        f"from {__name__} import main",
+        f"main({registrar})",
+    ]
+    return ["-I", "-S", "-c", "\n".join(code)]
+
+
+class _Client:
+    """A worker that prints.
+
+    Args:
+        pipe: The end of its pipe that is read.
+        control: Its socket.
+    """
+
+    def __init__(self, pipe: int, control: socket.socket) -> None:
+        self.pipe, self.control = pipe, control
+        os.set_blocking(pipe, False)
+        self._masks = MaskedStream()
+        self._file: TailFile | None = None
+        self._path: Path | None = None
+        self._request = b""
+
+    def copy(self, most: int = _CHUNK_BYTES) -> int | None:
+        """Write what the pipe holds and return its bytes, at most so many; None if it is empty."""
+        try:
+            data = os.read(self.pipe, min(most, _CHUNK_BYTES))
+        except BlockingIOError:
+            return None
+        self._write(self._masks.feed(data))
+        return len(data)
+
+    def answer(self) -> bool:
+        """Take what the worker sent on its socket; return whether it is still there."""
+        try:
+            received = self.control.recv(_CHUNK_BYTES)
+        except OSError:
+            received = b""
+        *requests, self._request = (self._request + received).split(b"\n")
+        for request in map(json.loads, requests):
+            number = request.pop("number")
+            self._change_file(**request)
+            with suppress(OSError):
+                self.control.sendall(b"%d\n" % number)
+        return bool(received)
+
+    def finish(self) -> None:
+        """Write the rest of what a worker printed that is gone."""
+        self._drain()
+        self._close()
+        self.control.close()
+        os.close(self.pipe)
+
+    def _change_file(self, path: str | None, secrets: list[str], *, is_new: bool) -> None:
+        self._drain()
+        self._close()
+        self._masks = MaskedStream(secrets)
+        self._path = None if path is None else Path(path)
+        if is_new:  # it is there from now on, for readers that come when the worker is gone
+            self._write(b"")
+
+    def _drain(self) -> None:
+        """Write what is in the pipe now; others may print more and more."""
+        size = struct.unpack("i", fcntl.ioctl(self.pipe, termios.FIONREAD, bytes(4)))[0]
+        while size > 0 and (n := self.copy(size)):
+            size -= n
+
+    def _write(self, data: bytes) -> None:
+        """Write to the file; what cannot be written is lost, as printing may never wait."""
+        if self._path is None:
+            return
+        try:
+            if self._file is None:
+                self._file = TailFile(self._path)
+            self._file.write(data)
+        except OSError:
+            self._path = None
+            self._close()
+
+    def _close(self) -> None:
+        if rest := self._masks.finish():
+            self._write(rest)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def main(registrar: int) -> None:
+    """Keep what the workers print that register, until the last of them is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=registrar) as door, DefaultSelector() as selector:
+        selector.register(door, EVENT_READ)
+        n_open = 1
+        while n_open:
+            for key, _ in selector.select():
+                client: _Client | None = key.data
+                if selector.get_map().get(key.fd) is not key:
+                    continue  # its client was dismissed a moment ago
+                if client is None:
+                    n_open += _admit(door, selector)
+                elif key.fileobj is client.control:
+                    if not client.answer():
+                        n_open -= _dismiss(client, selector)
+                elif client.copy() == 0:  # all that could print have ended
+                    selector.unregister(client.pipe)
+
+
+def _admit(door: socket.socket, selector: DefaultSelector) -> int:
+    """Take a worker in; return by how many there are more to wait for."""
+    word, fds, _, _ = socket.recv_fds(door, 1, 2)
+    if not word:
+        selector.unregister(door)
+        return -1
+    pipe, control = fds
+    client = _Client(pipe, socket.socket(fileno=control))
+    selector.register(client.control, EVENT_READ, client)
+    selector.register(client.pipe, EVENT_READ, client)
+    return 1
+
+
+def _dismiss(client: _Client, selector: DefaultSelector) -> int:
+    """Write the rest of a worker that is gone; return by how many there are fewer."""
+    selector.unregister(client.control)
+    with suppress(KeyError):  # its pipe ended before
+        selector.unregister(client.pipe)
+    client.finish()
+    return 1

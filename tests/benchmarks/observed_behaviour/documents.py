@@ -1,0 +1,116 @@
+"""What `show`, `trials`, `report` and `compare` print of three recorded studies and a comparison.
+
+    python -m observed_behaviour.documents record INPUTS FOLDER
+    python -m observed_behaviour.documents read FOLDER OUT.json
+
+The old side records the store, and each side reads a copy of it: seconds and times are then the
+same, and a new side whose schema has changed reads the store after its upgrade.
+"""
+
+import argparse
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from observed_behaviour.command import command_output, in_home
+from prefect_tune import compare, local_server, tune
+
+__all__ = ["NOT_COMPARED", "STUDIES", "main"]
+
+STUDIES: Mapping[str, Mapping[str, Any]] = {
+    "constrained": {
+        "data": "classes.csv", "method": "flash", "space": "small", "trials": 12, "race": True,
+        "constraint": ["model_size_bytes<=4000"],
+    },
+    "epochs": {
+        "data": "whole.csv", "method": "hyperband", "space": "random_forest", "trials": 8,
+        "epochs": 9,
+    },
+    "failures": {
+        "data": "whole.csv", "method": "admm", "space": "failing.py:space", "trials": 10,
+    },
+}  # fmt: skip
+"""By study, parameters of `tune`; each shows other parts of the documents."""
+COMMON = {"target": "target", "workers": 1, "folds": 3, "seed": 5, "trial_timeout": "5m"}
+COMPARED = {
+    "data": "whole.csv", "space": "small", "methods": "random,tpe", "repeats": 2, "trials": 3,
+    "name": "compared", "race": False,
+}  # fmt: skip
+NOT_COMPARED: Mapping[str, str] = {
+    "version": "the version of the package, which a release changes",
+    "versions": "the same, with those of libraries",
+    "curves": "the path of the file that a comparison writes",
+}
+"""Keys of the documents that may differ, and why. Paths of the store are replaced by `STORE`."""
+
+
+def record(inputs: Path, folder: Path) -> None:
+    """Run the studies and the comparison, with their inputs, in a folder."""
+    shutil.copytree(inputs, folder / "inputs")
+    with local_server():
+        for study, parameters in STUDIES.items():
+            tune(**_parameters({**COMMON, "study": study, **parameters}, folder))
+        compare(**_parameters({**COMMON, **COMPARED}, folder))
+
+
+def observed(folder: Path) -> dict[str, Any]:
+    """Return the documents of all studies of a recorded folder, paths of it left out."""
+    of_store = ("--json", "--store", str(folder / "store"))
+    found: dict[str, Any] = {}
+    for study in STUDIES:
+        trials = json.loads(command_output("trials", study, *of_store))
+        found[study] = {
+            "show": json.loads(command_output("show", study, *of_store)),
+            "trials": trials,
+            "trials --failed": json.loads(command_output("trials", study, "--failed", *of_store)),
+            "report": json.loads(command_output("report", study, *of_store)),
+            "show --trial": {
+                str(trial["number"]): json.loads(
+                    command_output("show", study, "--trial", str(trial["number"]), *of_store)
+                )
+                for trial in trials
+            },
+        }
+    with local_server():
+        outcome = compare(**_parameters({**COMMON, **COMPARED}, folder))
+    curves = str(folder / "compared.parquet")
+    found["compared"] = {
+        "compare": json.loads(json.dumps(outcome)),
+        "standings": json.loads(command_output("standings", curves, "--json")),
+        "study ls": json.loads(command_output("study", "ls", *of_store)),
+    }
+    return json.loads(json.dumps(found).replace(str(folder), "STORE"))  # type: ignore[no-any-return]
+
+
+def _parameters(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return parameters with the paths of a recorded folder."""
+    inputs = folder / "inputs"
+    given = {**parameters, "store": str(folder / "store"), "data": str(inputs / parameters["data"])}
+    if ".py:" in given["space"]:
+        given["space"] = str(inputs / given["space"])
+    if "name" in given:
+        given["out"] = str(folder / "compared.parquet")
+    return given
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording, reading = commands.add_parser("record"), commands.add_parser("read")
+    recording.add_argument("inputs", type=Path)
+    recording.add_argument("folder", type=Path)
+    reading.add_argument("folder", type=Path)
+    reading.add_argument("out", type=Path)
+    chosen = parser.parse_args()
+    with TemporaryDirectory() as home, in_home(Path(home)):
+        if chosen.command == "record":
+            record(chosen.inputs, chosen.folder)
+        else:
+            chosen.out.write_text(json.dumps(observed(chosen.folder), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Twelve trials from four spaces: matrices, held-out predictions, losses and what was a hit.
+
+    python -m observed_behaviour.evaluations INPUTS OUT.json
+
+Runs four studies, each in a store of its own, and reads what every step of every trial and fold
+left there. Matrices and predictions are compared by content: neither keys, which contain the
+versions of the code, nor pickles, which contain the paths of its modules, may stay the same.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from observed_behaviour.command import command_output, in_home
+from prefect_tune import local_server, tune
+
+__all__ = ["STUDIES", "main"]
+
+STUDIES: Mapping[str, Mapping[str, Any]] = {
+    "healthcare": {"data": "events.csv", "labels": "labels.csv", "target": "label"},
+    "modern": {"data": "classes.csv"},
+    "regression": {"data": "numbers.csv", "drop": ["b", "colour"]},
+    "random_forest": {"data": "whole.csv", "epochs": 12},
+}
+"""By space, parameters of `tune` that are not the same for all."""
+COMMON = {
+    "target": "target", "method": "random", "trials": 3, "workers": 1, "folds": 3, "seed": 3,
+    "ensemble": "single", "start": "none", "trial_timeout": "5m", "budget": "30m",
+}  # fmt: skip
+"""Parameters of all studies; no limit is near, and nothing depends on the clock."""
+
+
+def observed(inputs: Path, store: Path) -> dict[str, Any]:
+    """Run the studies and return their trials."""
+    found = {}
+    with local_server():
+        for space, parameters in STUDIES.items():
+            given = {**COMMON, "space": space, "study": space, **parameters}
+            given |= {"data": str(inputs / given["data"]), "store": str(store / space)}
+            if "labels" in given:
+                given["labels"] = str(inputs / given["labels"])
+            tune(**given)
+            found[space] = _trials(space, store / space)
+    return found
+
+
+def _trials(study: str, store: Path) -> dict[str, Any]:
+    return {
+        str(trial["number"]): _trial(trial, store)
+        for trial in json.loads(command_output("trials", study, "--json", "--store", str(store)))
+    }
+
+
+def _trial(trial: Mapping[str, Any], store: Path) -> dict[str, Any]:
+    found = {"state": trial["state"], "query": trial["query"]}
+    if failure := trial["failure"]:
+        found["failure"] = {name: failure[name] for name in ("kind", "message", "step", "fold")}
+    outcome = trial["evaluation"] or trial["failure"]
+    found["order"] = [f"{step['step']}, fold {step['fold']}" for step in outcome["steps"]]
+    found["steps"] = {
+        f"{step['step']}, fold {step['fold']}": {
+            "hit": step["hit"], **_matrices(step["key"], store)
+        }
+        for step in outcome["steps"]
+    }  # fmt: skip
+    if evaluation := trial["evaluation"]:
+        names = ("loss", "fold_losses", "constraints", "curve", "fold_curves", "best_epoch")
+        found |= {name: evaluation[name] for name in (*names, "trouble")}
+        found["predictions"] = {
+            f"fold {fold}": _predictions(key, store)
+            for fold, key in enumerate(evaluation["predictions"])
+        }
+    return found
+
+
+def _matrices(key: str, store: Path) -> dict[str, Any]:
+    """Return the digests of the matrices of an artifact, and of its labels if it changed them."""
+    of_store = ("--store", str(store))
+    shown = json.loads(command_output("artifacts", "show", key, "--json", *of_store))
+    found = {}
+    for part in shown["files"]:
+        if part["name"] == "estimator":
+            continue
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "part.parquet")
+            command_output("artifacts", "export", key, str(file), "--part", part["name"], *of_store)
+            found[part["name"]] = _content(file)
+    return found
+
+
+def _predictions(key: str, store: Path) -> dict[str, Any]:
+    """Return the digests of the files of a record of predictions: labels and scores."""
+    folders = [path for path in (store / "records").rglob(key) if path.is_dir()]
+    files = sorted(file for folder in folders for file in folder.rglob("*.parquet"))
+    return {file.stem: _content(file) for file in files}
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """Return the digest of a Parquet table's values, bit for bit, and their number and sum."""
+    table = pyarrow.parquet.read_table(file)
+    digest, n, total = sha256(), 0, 0.0
+    for name in table.column_names:
+        digest.update(f"column {name} ".encode())
+        for values in _leaves(table[name].combine_chunks()):
+            digest.update(f"{values.dtype} {len(values)} ".encode())
+            if values.dtype == object:
+                digest.update(json.dumps(values.tolist(), default=str).encode())
+            else:
+                digest.update(np.ascontiguousarray(values).tobytes())
+                n, total = n + len(values), total + float(np.nansum(values.astype(float)))
+    return {"rows": table.num_rows, "numbers": n, "sum": total, "sha256": digest.hexdigest()[:16]}
+
+
+def _leaves(column: pa.Array) -> Iterator[np.ndarray]:
+    """Yield the values of a column, which may be lists, and which of them are missing."""
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield column.value_lengths().to_numpy(zero_copy_only=False)
+    if pa.types.is_nested(kind):
+        flat = column.flatten()
+        for part in flat if isinstance(flat, list) else [flat]:
+            yield from _leaves(part)
+    else:
+        yield column.is_null().to_numpy(zero_copy_only=False)
+        yield column.to_numpy(zero_copy_only=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("inputs", type=Path)
+    parser.add_argument("out", type=Path)
+    chosen = parser.parse_args()
+    with TemporaryDirectory() as folder, in_home(Path(folder, "home")):
+        found = observed(chosen.inputs, Path(folder))
+    chosen.out.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

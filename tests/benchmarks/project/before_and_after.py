@@ -1,0 +1,186 @@
+"""Whether this tree behaves as an older revision does: asks, trials and printed documents.
+
+    tests/benchmarks/run project/before_and_after                  # this tree against HEAD
+    tests/benchmarks/run project/before_and_after --old main --keep /tmp/old
+    tests/benchmarks/run project/before_and_after --except 'asks/admm:units=raw/*'
+    tests/benchmarks/run project/before_and_after --expect cuts.txt --parts asks
+
+Both sides run on this machine in the same run, the old one in a git worktree with an environment of
+its own, which are removed at the end unless `--keep` names their folder; a kept one is used again.
+Compared are, bit for bit:
+
+- asks: 40 asks of every method and kept variant on three worlds (`observed_behaviour.asks`)
+- evaluations: matrices, held-out predictions, losses, and the order and hits of the steps of twelve
+  trials from four spaces (`observed_behaviour.evaluations`)
+- documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
+  that the old side recorded (`observed_behaviour.documents`)
+
+A change that is meant is named by a pattern of paths, in `--except` or as a line of the file of
+`--expect`, where `#` begins a comment. Any other difference ends with exit code 1. It takes five
+minutes on two cores, and one more to install the old side.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from machine import describe
+from observed_behaviour.differences import verdict
+from observed_behaviour.documents import NOT_COMPARED
+from observed_behaviour.inputs import write_inputs
+from source_tree import ROOT
+
+PARTS = ("asks", "evaluations", "documents")
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+IGNORED: Mapping[str, Mapping[str, str]] = {"documents": NOT_COMPARED}
+"""By part, keys that legitimately differ. Other parts have no seconds, keys, versions or paths."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two trees.
+
+    Attributes:
+        name: `old` or `new`.
+        tree: Its folder, with its environment.
+        work: Folder for what it observes.
+    """
+
+    name: str
+    tree: Path
+    work: Path
+
+    def observe(self, module: str, *arguments: object) -> None:
+        """Run a module of `observed_behaviour` in the environment of this side.
+
+        Raises:
+            RuntimeError: If it fails.
+        """
+        command = [self.tree / ".venv" / "bin" / "python", "-m", f"observed_behaviour.{module}"]
+        ours = ("PREFECT_", "VIRTUAL_ENV")
+        done = subprocess.run(
+            [str(part) for part in (*command, *arguments)],
+            cwd=self.work,
+            env={k: v for k, v in os.environ.items() if not k.startswith(ours)}
+            | {"PYTHONPATH": str(BENCHMARKS), "PREFECT_LOGGING_LEVEL": "ERROR"}
+            | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "random"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            end = f"{done.stdout[-2000:]}{done.stderr[-4000:]}"
+            raise RuntimeError(f"{module} of the {self.name} code cannot be observed:\n{end}")
+
+    def observed(self, part: str) -> Any:
+        """Return what it observed of a part."""
+        return json.loads((self.work / f"{part}.json").read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--old", default="HEAD", help="revision to compare with")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--keep", type=Path, help="folder of the old side, kept and used again")
+    parser.add_argument("--except", action="append", default=[], dest="allowed", metavar="PATTERN")
+    parser.add_argument("--expect", type=Path, help="file of patterns, one a line")
+    parser.add_argument("--most", type=int, default=10, help="differences to show of each part")
+    parser.add_argument("--out", type=Path, help="folder to leave the observations in")
+    chosen = parser.parse_args()
+    allowed = [*chosen.allowed, *(patterns_of(chosen.expect) if chosen.expect else ())]
+    print(describe(), flush=True)
+    with TemporaryDirectory() as folder, old_tree(chosen.old, chosen.keep) as tree:
+        sides = [Side("old", tree, Path(folder, "old")), Side("new", ROOT, Path(folder, "new"))]
+        observe(sides, chosen.parts, Path(folder))
+        used, n_unexpected = set[str](), 0
+        for part in chosen.parts:
+            old, new = (side.observed(part) for side in sides)
+            found = verdict(part, old, new, allowed=allowed, ignored=IGNORED.get(part, {}))
+            print("\n".join([f"{part}: {next(lines := found.lines(chosen.most))}", *lines]))
+            used |= set(found.expected)
+            n_unexpected += len(found.unexpected)
+        if chosen.out:
+            copytree(folder, chosen.out, dirs_exist_ok=True, ignore=lambda *_: ["inputs"])
+    for pattern in allowed:
+        if pattern not in used:
+            print(f"expected, but nothing differs there: {pattern}")
+    print(describe())
+    sys.exit(int(n_unexpected > 0))
+
+
+def patterns_of(file: Path) -> Iterator[str]:
+    """Yield the patterns of a file."""
+    for line in file.read_text().splitlines():
+        if pattern := line.partition("#")[0].strip():
+            yield pattern
+
+
+@contextmanager
+def old_tree(revision: str, keep: Path | None) -> Iterator[Path]:
+    """Yield a worktree of a revision with its environment, removed at the end unless it is kept."""
+    commit = git("rev-parse", "--verify", f"{revision}^{{commit}}")
+    with TemporaryDirectory() as folder:
+        tree = keep.absolute() if keep else Path(folder, "tree")
+        try:
+            if tree.exists():
+                git("-C", str(tree), "checkout", "-q", "--detach", commit)
+            else:
+                git("worktree", "add", "-q", "--detach", str(tree), commit)
+            subprocess.run([tree / "deployments" / "install"], check=True)
+            print(f"old: {git('log', '-1', '--format=%h %s', commit)}", flush=True)
+            yield tree
+        finally:
+            if not keep:
+                git("worktree", "remove", "--force", str(tree))
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints."""
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
+
+
+def observe(sides: list[Side], parts: list[str], folder: Path) -> None:
+    """Observe both sides, two processes at a time."""
+    for side in sides:
+        side.work.mkdir()
+    inputs, recorded = folder / "inputs", folder / "recorded"
+    inputs.mkdir()
+    write_inputs(inputs)
+    recorded.mkdir()
+    with ThreadPoolExecutor(2) as pool:
+        jobs: list[Future[None]] = []
+        recording = None
+        if "documents" in parts:
+            recording = pool.submit(sides[0].observe, "documents", "record", inputs, recorded)
+        for part, *arguments in (("asks",), ("evaluations", inputs)):
+            if part in parts:
+                jobs += [pool.submit(s.observe, part, *arguments, f"{part}.json") for s in sides]
+        if recording:
+            recording.result()
+            jobs += [pool.submit(read_documents, side, recorded) for side in sides]
+        for job in jobs:
+            job.result()
+
+
+def read_documents(side: Side, recorded: Path) -> None:
+    """Observe the documents of a copy of what was recorded."""
+    copytree(recorded, copy := side.work / "recorded", symlinks=True)
+    side.observe("documents", "read", copy, "documents.json")
+
+
+if __name__ == "__main__":
+    main()

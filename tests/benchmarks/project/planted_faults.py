@@ -1,0 +1,258 @@
+"""Whether tests notice when a single line of the product is wrong.
+
+    tests/benchmarks/run project/planted_faults RESULTS.jsonl [--jobs 2] [--again]
+        [--only optimizers ...] [--with halving ...]
+
+`planted_faults/ROOM.toml` lists the faults of a room, in groups. A group names the tests that must
+notice its faults, and each fault has a reason, the right text and the wrong one. A fault is found
+by its text, which stands exactly once in its room: code may move to another file without an edit
+here. The name of a group says where the code was when the group was written, and decides nothing.
+
+Faults are planted one after the other in a copy of the tree, where the named tests then run. A test
+that fails, or does not end in five minutes, has noticed. Each outcome is a line of the results, and
+it is used again while the file and the tests stay the same, so a run can be interrupted at any
+time. All faults must be noticed. Those of the optimizers take 50 minutes on two cores.
+
+A table and no mutation tool: cosmic-ray 8.7 finds ten thousand mutants in `optimizers/` alone,
+which take a day, and mutmut 3.8 takes a module's name from its path, where `optimizers/` is
+`prefect_tune.optimizers`. Neither asks whether the tests of the code itself notice.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from queue import Queue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from machine import Goals, describe
+from source_tree import ROOMS, ROOT
+
+TABLES = Path(__file__).with_suffix("")
+TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text of a room, and the wrong text that stands there instead.
+
+    Attributes:
+        room: Folder of the product.
+        group: Name of the group.
+        reason: The mechanism that breaks, in a few words.
+        right: Text that the room has once; it may go over several lines.
+        wrong: Text that replaces it.
+        tests: Files and folders of tests, inside `tests/ROOM/`.
+        chosen: Expression that selects tests in them, as of pytest's `-k`; empty for all.
+        is_slow: Whether tests that start servers and processes run too.
+    """
+
+    room: str
+    group: str
+    reason: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+    chosen: str = ""
+    is_slow: bool = False
+
+    @cached_property
+    def file(self) -> Path:
+        """The file that has the text, relative to its room.
+
+        Raises:
+            ValueError: If no file has it, or it stands there several times.
+        """
+        texts = _sources(ROOT / self.room)
+        found = [path for path, text in texts.items() for _ in range(text.count(self.right))]
+        if len(found) != 1:
+            raise ValueError(
+                f"{self.room} has {self.right!r} {len(found)} times (group {self.group}, "
+                f"{self.reason!r}); give a text that it has once in {self.room}.toml"
+            )
+        return found[0]
+
+    @cached_property
+    def planted(self) -> str:
+        """The text of the file with the fault."""
+        return _sources(ROOT / self.room)[self.file].replace(self.right, self.wrong)
+
+    @property
+    def test_paths(self) -> list[Path]:
+        """The tests, relative to the top of the tree.
+
+        Raises:
+            FileNotFoundError: If one does not exist.
+        """
+        paths = [Path("tests", self.room, name) for name in self.tests]
+        for path in paths:
+            if not (ROOT / path).exists():
+                raise FileNotFoundError(
+                    f"{path} does not exist; name the tests that notice group {self.group} "
+                    f"in {self.room}.toml"
+                )
+        return paths
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of the file with the fault and of its tests."""
+        files = [
+            file
+            for path in self.test_paths
+            for file in (sorted((ROOT / path).rglob("*.py")) or [ROOT / path])
+        ]
+        texts = [self.planted, *(file.read_text() for file in files), self.chosen]
+        return sha256("".join(texts).encode()).hexdigest()
+
+
+@cache
+def _sources(room: Path) -> dict[Path, str]:
+    return {path.relative_to(room): path.read_text() for path in sorted(room.rglob("*.py"))}
+
+
+def all_faults() -> list[Fault]:
+    """Return the faults of all rooms."""
+    return [
+        Fault(
+            table.stem, name, *fault, tests=tuple(group["tests"]), chosen=group.get("chosen", ""),
+            is_slow=group.get("slow", False),
+        )
+        for table in sorted(TABLES.glob("*.toml"))
+        for name, group in tomllib.loads(table.read_text()).items()
+        for fault in group["faults"]
+    ]  # fmt: skip
+
+
+@contextmanager
+def copies(n: int) -> Iterator[Queue[Path]]:
+    """Make n copies of the tree, each a folder that holds the package by its import name."""
+    skipped = shutil.ignore_patterns("__pycache__", "*.parquet")
+    free: Queue[Path] = Queue()
+    with TemporaryDirectory() as folder:
+        for number in range(n):
+            copy = Path(folder, str(number))
+            shutil.copytree(ROOT / "deployments" / "package", copy / "prefect_tune")
+            for room in ROOMS:
+                shutil.copytree(ROOT / room, copy / "prefect_tune" / room, ignore=skipped)
+            shutil.copytree(ROOT / "tests", copy / "tests", ignore=skipped)
+            shutil.copy(ROOT / "pyproject.toml", copy)
+            free.put(copy)
+        yield free
+
+
+def failing_test(copy: Path, fault: Fault, seconds: float = TIMEOUT_SECONDS) -> str:
+    """Run the tests of a fault in a copy, and return the first one that fails; empty if all pass.
+
+    Args:
+        copy: The copy.
+        fault: The fault, planted or not.
+        seconds: When tests that have not ended count as failing.
+
+    Raises:
+        RuntimeError: If no test ran.
+    """
+    command = [
+        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+        *(() if fault.is_slow else ("-m", "not slow")),
+        *(("-k", fault.chosen) if fault.chosen else ()),
+        *map(str, fault.test_paths),
+    ]
+    environment = {
+        **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "did not end"
+    if done.returncode == 0:
+        return ""
+    failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED ", "ERROR "))]
+    if not failed:
+        end = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise RuntimeError(f"no test of {fault.tests} ran:\n{end}")
+    return failed[0].split(" - ")[0].rpartition("::")[2]
+
+
+def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
+    """Return the outcome of a fault in a free copy."""
+    copy = free.get()
+    place = copy / "prefect_tune" / fault.room / fault.file
+    right = place.read_text()
+    try:
+        place.write_text(fault.planted)
+        noticed_by = failing_test(copy, fault)
+    finally:
+        place.write_text(right)
+        free.put(copy)
+    return {"key": fault.key, "noticed_by": noticed_by}
+
+
+def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
+    """Exit if tests fail before anything is planted."""
+    copy = free.get()
+    alike: dict[tuple[str, str, bool], list[Fault]] = {}
+    for fault in faults:
+        alike.setdefault((fault.room, fault.chosen, fault.is_slow), []).append(fault)
+    for same in alike.values():
+        tests = tuple(dict.fromkeys(name for fault in same for name in fault.tests))
+        if failed := failing_test(copy, replace(same[0], tests=tests), seconds=1800):
+            sys.exit(f"{failed} fails without a fault; fix it first")
+    free.put(copy)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", nargs="+", default=ROOMS, choices=ROOMS, help="rooms")
+    parser.add_argument("--with", nargs="+", default=[""], dest="parts", help="parts of groups")
+    parser.add_argument("--again", action="store_true", help="repeat those that went unnoticed")
+    chosen = parser.parse_args()
+    print(describe(), flush=True)
+    faults = [
+        fault
+        for fault in all_faults()
+        if fault.room in chosen.only and any(part in fault.group for part in chosen.parts)
+    ]
+    for fault in faults:
+        assert fault.key, fault  # read now: the files may change meanwhile
+    lines = chosen.results.read_text().splitlines() if chosen.results.exists() else ()
+    outcomes = [json.loads(line) for line in lines]
+    known = {o["key"]: o["noticed_by"] for o in outcomes if o["noticed_by"] or not chosen.again}
+    left = [fault for fault in faults if fault.key not in known]
+    with copies(chosen.jobs) as free, ThreadPoolExecutor(chosen.jobs) as pool:
+        check_without_faults(left, free)
+        for fault, outcome in zip(left, pool.map(lambda f: plant(f, free), left), strict=True):
+            known[fault.key] = outcome["noticed_by"]
+            with chosen.results.open("a") as results:
+                results.write(json.dumps(outcome) + "\n")
+            print(".", end="", flush=True)
+    print()
+    for fault in faults:
+        by = known[fault.key]
+        found = f"{fault.room}/{fault.file}: {fault.reason}"
+        print(f"{found} ({by})" if by else f"UNNOTICED: {found}")
+    goals = Goals()
+    goals.at_least("noticed", sum(bool(known[f.key]) for f in faults), len(faults))
+    print(describe())
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""Standard output is the result of a command, whatever algorithms, spaces and libraries print."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from external_clusters import cluster
+from inputs import write_table
+from processes import environment, run, run_json
+
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+SPACE = """
+import atexit
+import ctypes
+import os
+import signal
+import subprocess
+
+from ConfigSpace import ConfigurationSpace, Float
+from sklearn.naive_bayes import GaussianNB
+
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+
+def shout(text):
+    print(text)
+    ctypes.CDLL(None).printf(b"%s in C\\n", text.encode())  # held back until the process ends
+    subprocess.run(["echo", text, "in a child"])
+
+
+shout("IMPORTED")
+atexit.register(shout, "EXITING")
+
+
+class Shouts(GaussianNB):
+    def fit(self, X, y):
+        shout("FITTING")
+        for percent in range(0, 101, 50):
+            print(f"\\r{percent} %", end="", flush=True)
+        print("\\nto postgresql://me:geheim@host/db \\x1b[31m")
+        os.write(2, b"\\xff\\x00\\n")
+        self.go_wrong()
+        return super().fit(X, y)
+
+    def predict(self, X):
+        shout("PREDICTING")
+        return super().predict(X)
+
+    def go_wrong(self):
+        pass
+
+
+class Fails(Shouts):
+    def go_wrong(self):
+        for number in range(1000):
+            print("step", number)
+        raise ValueError("no luck")
+
+
+class Dies(Shouts):
+    def go_wrong(self):
+        os.write(1, b"LAST WORDS")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Hangs(Shouts):
+    def go_wrong(self):
+        print("HANGING")
+        ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
+
+
+values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
+silent = Algorithm(id="silent", estimator=GaussianNB, hyperparameters=values)
+shouts = Algorithm(id="shouts", estimator=Shouts, hyperparameters=values)
+others = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Fails, Dies, Hangs)]
+space = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (silent, shouts, *others))))
+shouting = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (shouts,))))
+"""
+OURS = ("IMPORTED", "FITTING", "PREDICTING", "EXITING", "HANGING", "LAST WORDS", "step 999")
+ALGORITHMS = ("silent", "shouts", "fails", "dies", "hangs")
+
+
+class Studied:
+    """A finished study of the space, of which `--json` and `--json-lines` were printed."""
+
+    def __init__(self, folder: Path, server: str, *options: object) -> None:
+        self.home, self.server = folder / "home", server
+        (folder / "shouting.py").write_text(SPACE)
+        self.data = write_table(folder)
+        common = (
+            self.data, "--target", "target", "--space", f"{folder / 'shouting.py'}:space",
+            "--method", "random", "--seed", 5, "--trial-timeout", "15s", "--study", "s", *options,
+        )  # fmt: skip
+        self.lines = run(
+            "run", *common, "--trials", 8, "--json-lines", home=self.home, server=server
+        )
+        self.whole = run("run", *common, "--trials", 14, "--json", home=self.home, server=server)
+        self.trials: dict[str, Any] = {
+            row["query"]["configuration"]["fit model"]["algorithm"]: row
+            for row in self.json("trials", "s")
+        }
+
+    def run(self, *arguments: object) -> Any:
+        return run(*arguments, home=self.home, server=self.server)
+
+    def json(self, *arguments: object) -> Any:
+        return run_json(*arguments, home=self.home, server=self.server)
+
+    def output(self, algorithm: str) -> str:
+        """What `show --output` prints of the last trial of an algorithm."""
+        done = self.run("show", "s", "--trial", self.trials[algorithm]["number"], "--output")
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def studied(server, tmp_path_factory) -> Studied:
+    return Studied(tmp_path_factory.mktemp("shouting"), server, "--workers", 2)
+
+
+def test_a_run_prints_its_result_and_nothing_else(studied) -> None:
+    assert studied.lines.returncode == 0, studied.lines.stderr
+    assert studied.whole.returncode == 0, studied.whole.stderr
+    assert json.loads(studied.whole.stdout)["study"] == "s"
+    numbers = [json.loads(line)["number"] for line in studied.lines.stdout.splitlines()]
+    assert sorted(numbers) == list(range(8))
+    assert set(studied.trials) == set(ALGORITHMS)
+
+
+def test_of_trials_nothing_reaches_the_terminal(studied) -> None:
+    said = studied.lines.stderr + studied.whole.stderr
+    assert "IMPORTED" in said  # by the command itself, as is said to who wrote the space
+    assert not [word for word in OURS[1:3] + OURS[4:] if word in said]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show", "s", "--json"),
+        ("trials", "s", "--json"),
+        ("predict", "s", "DATA", "--out", "OUT.csv", "--json"),
+        ("export", "s", "OUT.pkl", "--json"),
+        ("show", "s", "--trial", "0", "--json"),
+        ("report", "s", "--out", "OUT.html", "--json"),
+        ("artifacts", "ls", "--json"),
+        ("study", "ls", "--json"),
+    ],
+)
+def test_other_commands_do_too(studied, tmp_path, command) -> None:
+    out = {"DATA": str(studied.data)}
+    words = [out.get(w, str(tmp_path / w) if w.startswith("OUT") else w) for w in command]
+    done = studied.run(*words)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+
+
+def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> None:
+    done = run(
+        "compare", studied.data, "--target", "target", "--methods", "random,tpe", "--trials", 2,
+        "--repeats", 1, "--space", f"{studied.data.parent / 'shouting.py'}:shouting", "--json",
+        home=tmp_path / "home", server=studied.server,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+
+
+def test_help_is_a_result(studied) -> None:
+    assert "--output" in studied.run("show", "--help").stdout
+
+
+def test_the_output_of_a_trial_is_kept_and_shown(studied) -> None:
+    shown = studied.output("shouts")
+    lines = shown.splitlines()
+    for text in ("FITTING", "PREDICTING"):
+        assert {text, f"{text} in C", f"{text} in a child"} <= set(lines)
+    assert {"0 %", "50 %", "100 %"} <= set(lines)
+    assert "to postgresql://me:***@host/db \\x1b[31m" in lines
+    assert "IMPORTED" not in shown
+    number = studied.trials["shouts"]["number"]
+    document = studied.json("show", "s", "--trial", number, "--output")
+    assert (document["study"], document["trial"], document["is_cut"]) == ("s", number, False)
+    assert "\r50 %" in document["output"]
+    assert studied.json("show", "s", "--trial", number)["output_bytes"] == len(
+        document["output"].encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "last"), [("fails", "step 999"), ("dies", "LAST WORDS"), ("hangs", "HANGING")]
+)
+def test_a_failure_quotes_the_last_lines(studied, algorithm, last) -> None:
+    failure = studied.trials[algorithm]["failure"]
+    assert failure["output"].splitlines()[-1] == last
+    assert len(failure["output"].splitlines()) < 20
+    assert studied.output(algorithm).splitlines()[-1] == last
+    number = studied.trials[algorithm]["number"]
+    assert last in studied.run("show", "s", "--trial", number).stdout
+    assert last in studied.run("trials", "s", "--failed").stdout
+
+
+def test_without_an_output_the_reason_is_told(studied) -> None:
+    number = studied.trials["silent"]["number"]
+    done = studied.run("show", "s", "--trial", number, "--output")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "printed nothing" in done.stderr
+    assert studied.json("show", "s", "--trial", number, "--output")["output"] == ""
+    refused = studied.run("show", "s", "--output")
+    assert refused.returncode == 2
+    assert "--trial" in refused.stderr
+
+
+def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(studied.home, home)
+    files = [path for path in (home / "store" / "records" / "output").rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert not [path for path in files if b"geheim" in path.read_bytes()]
+    run_json("study", "rm", "s", home=home, server=studied.server)
+    assert not [path for path in files if path.exists()]
+
+
+def test_an_older_study_has_no_outputs(studied, tmp_path) -> None:
+    from sqlalchemy import update
+
+    from prefect_tune.storage.ledger import event_table
+
+    home = tmp_path / "home"
+    shutil.copytree(studied.home, home)
+    store = ArtifactStore(StoreAddress(str(home / "store")))
+    with store.database.write() as connection:
+        for event in Ledger(store.database).events("s", "tell"):
+            body = {name: value for name, value in event.body.items() if name != "output_bytes"}
+            here = event_table.c.sequence == event.sequence
+            connection.execute(update(event_table).where(here).values(body=body))
+    store.close()
+    done = run("show", "s", "--trial", 0, "--output", home=home, server=studied.server)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "version" in done.stderr
+    document = run_json("show", "s", "--trial", 0, "--output", home=home, server=studied.server)
+    assert document["output"] is None
+
+
+def test_a_retry_leaves_the_output_of_the_last_attempt(studied, tmp_path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(studied.home, home)
+    number = studied.trials["hangs"]["number"]
+    run_json(
+        "retry", "s", "--trial", number, "--trial-timeout", "20s", home=home, server=studied.server
+    )
+    arguments = ("show", "s", "--trial", number, "--output")
+    output = run_json(*arguments, home=home, server=studied.server)["output"]
+    assert output.count("HANGING") == 1
+
+
+def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> None:
+    with cluster(tmp_path / "dask", n_workers=2) as address:
+        studied = Studied(tmp_path, server, "--dask", address)
+        assert studied.whole.returncode == 0, studied.whole.stderr
+        assert "FITTING in C" in studied.output("shouts")
+        assert studied.output("dies").splitlines()[-1] == "LAST WORDS"
+        assert studied.output("hangs").splitlines()[-1] == "HANGING"
+
+
+def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
+    program = """
+import os
+from prefect_tune.deployments.command import main
+try:
+    main(["show", "s", "--json"])
+except SystemExit as end:
+    print("end", end.code, flush=True)
+os.write(1, b"mine")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(studied.home, studied.server),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    document, end = done.stdout.split("end 0\n")
+    assert json.loads(document)["study"] == "s"
+    assert end == "mine"

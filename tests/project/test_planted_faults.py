@@ -1,0 +1,35 @@
+"""Planted faults can be planted: their text stands in their room, and their tests exist."""
+
+import pytest
+from project.planted_faults import Fault, all_faults
+
+FAULTS = all_faults()
+ROOM = {"room": "optimizers", "group": "g", "reason": "r", "tests": ("test_budget.py",)}
+
+
+def test_each_fault_has_a_text_that_its_room_has_once_and_tests_that_exist() -> None:
+    stale = []
+    for fault in FAULTS:
+        try:
+            assert fault.planted != fault.right
+            assert fault.test_paths
+        except (ValueError, FileNotFoundError) as error:
+            stale.append(str(error))
+    assert stale == []
+
+
+def test_no_fault_is_planted_twice() -> None:
+    planted = [(fault.room, fault.right, fault.wrong) for fault in FAULTS]
+    assert len(set(planted)) == len(planted)
+
+
+def test_a_text_that_a_room_has_not_or_twice_is_refused() -> None:
+    for right in ("no such text", "def __post_init__(self) -> None:"):
+        with pytest.raises(ValueError, match=r"optimizers\.toml"):
+            _ = Fault(**ROOM, right=right, wrong="").file
+
+
+def test_tests_that_do_not_exist_are_refused() -> None:
+    fault = Fault(**{**ROOM, "tests": ("test_no_such.py",)}, right="", wrong="")
+    with pytest.raises(FileNotFoundError, match=r"optimizers\.toml"):
+        _ = fault.test_paths

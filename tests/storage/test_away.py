@@ -1,0 +1,220 @@
+"""A store whose folder is away for a while: waited for, and never taken for another store."""
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from contracts.store import entry, made, put
+
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.database import DatabaseLost
+from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
+from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+
+AWAY_SECONDS = 1.5
+
+
+@dataclass
+class Folder:
+    """The folder of a store, which can be taken away."""
+
+    path: Path
+    kind: str
+
+    @property
+    def hidden(self) -> Path:
+        """Where it is meanwhile."""
+        return self.path.with_name("hidden")
+
+    def take_away(self) -> None:
+        self.path.rename(self.hidden)
+        if self.kind == "empty":  # a mount point without its mount
+            self.path.mkdir()
+        elif self.kind == "a file":
+            self.path.write_text("in the way")
+        elif self.kind == "another store":
+            ArtifactStore(StoreAddress(str(self.path))).close()
+
+    def bring_back(self) -> None:
+        if self.kind == "empty":
+            self.path.rmdir()  # fails if anything was written there
+        elif self.kind == "a file":
+            self.path.unlink()
+        elif self.kind == "another store":
+            shutil.rmtree(self.path)
+        assert not self.path.exists()
+        if self.kind == "copied":
+            shutil.copytree(self.hidden, self.path)
+        else:
+            self.hidden.rename(self.path)
+
+    @contextmanager
+    def away_for_a_while(self) -> Iterator[None]:
+        """Be away when the body begins, and come back while it waits."""
+        self.take_away()
+        errors: list[BaseException] = []
+
+        def bring_back() -> None:
+            sleep(AWAY_SECONDS)
+            try:
+                self.bring_back()
+            except BaseException as error:
+                errors.append(error)
+
+        back = threading.Thread(target=bring_back)
+        back.start()
+        try:
+            yield
+        finally:
+            back.join()
+        assert not errors, errors
+
+
+@pytest.fixture(params=["moved", "empty", "a file", "another store", "copied"])
+def folder(request, tmp_path) -> Folder:
+    return Folder(tmp_path / "store", request.param)
+
+
+@pytest.fixture
+def store(folder) -> Iterator[ArtifactStore]:
+    store = ArtifactStore(StoreAddress(str(folder.path)), memory_bytes=0)
+    put(store, "kept")
+    store.records.put("a/b", {"label": [1]}, "s")
+    yield store
+    store.close()
+
+
+def read(store: ArtifactStore) -> Any:
+    kept = store.index.entries([entry("kept").key])[entry("kept").key]
+    found = store.read(kept, ["train"])
+    assert found is not None
+    return found
+
+
+def put_new(store: ArtifactStore) -> Any:
+    assert put(store, "new").is_present
+    return store.index.entries([entry("new").key])[entry("new").key].is_present
+
+
+def publish(store: ArtifactStore) -> Any:
+    folder = artifact_folder(entry("other").key)
+    encoded = store.files.encode(folder, {"label": [1]})
+    parts = store.files.publish(folder, new_place(), encoded)
+    return store.files.read(folder, "label", parts["label"])
+
+
+def put_record(store: ArtifactStore) -> Any:
+    store.records.put("a/c", {"label": [2]}, "s")
+    return store.records.get("a/c")
+
+
+def clear(store: ArtifactStore) -> Any:
+    place = store.index.entries([entry("kept").key])[entry("kept").key].place
+    folder = artifact_folder(entry("kept").key)
+    store.files.clear(folder, place)
+    return not Path(store.files.path(folder, place)).exists()
+
+
+def enter_study(store: ArtifactStore) -> Any:
+    return Ledger(store.database).create_study("s", {}, {})
+
+
+def take_lease(store: ArtifactStore) -> Any:
+    assert store.leases.acquire("mine")
+    store.leases.release("mine")
+    return True
+
+
+OPERATIONS: list[Callable[[ArtifactStore], Any]] = [
+    read,
+    put_new,
+    publish,
+    put_record,
+    clear,
+    enter_study,
+    take_lease,
+    lambda store: store.files.free_bytes() > 0,
+    lambda store: store.records.get("a/b"),
+    lambda store: store.records.release("s"),
+]
+
+
+@pytest.mark.parametrize("work", OPERATIONS)
+def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, work) -> None:
+    heard: list[Notice] = []
+    with noticed_by(heard.append), folder.away_for_a_while():
+        assert work(store)
+    assert {notice.kind for notice in heard} == {"outage"}
+    assert not verify(store).missing or work is clear
+
+
+def test_nothing_is_written_to_the_folder_that_was_moved_away(store, folder) -> None:
+    ledger = Ledger(store.database)
+    assert ledger.create_study("before", {}, {})  # there is an open connection
+    with folder.away_for_a_while():
+        late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
+        late.start()
+        sleep(AWAY_SECONDS / 2)
+        with sqlite3.connect(folder.hidden / "index.sqlite") as hidden:
+            assert hidden.execute("SELECT name FROM studies").fetchall() == [("before",)]
+        hidden.close()
+    late.join()
+    assert set(ledger.study_names()) == {"before", "late"}
+
+
+def test_a_worker_that_opens_a_known_store_does_not_make_another(store, folder) -> None:
+    folder.take_away()
+    with pytest.raises(StoreAway):
+        ArtifactStore(store.address)
+    folder.bring_back()
+    again = ArtifactStore(store.address)
+    assert again.id == store.id
+    again.close()
+
+
+def test_a_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
+    store, folder, monkeypatch
+) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
+    folder.take_away()
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
+        with pytest.raises(FilesLost):
+            publish(store)
+        with pytest.raises(DatabaseLost):
+            enter_study(store)
+        n_waits = len(heard)
+        with pytest.raises(FilesLost):
+            publish(store)
+        with pytest.raises(DatabaseLost):
+            enter_study(store)
+    assert len(heard) == n_waits == 2
+    folder.bring_back()
+    assert publish(store)
+    assert enter_study(store)
+
+
+def test_an_artifact_that_is_missing_in_a_store_that_is_there_is_a_miss(tmp_path) -> None:
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")), memory_bytes=0)
+    kept = put(store, "a")
+    shutil.rmtree(store.files.path("cache"))
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
+        with pytest.raises(Damaged):
+            store.files.read(artifact_folder(kept.key), "train", kept.parts["train"])
+        assert store.read(kept, ["train"]) is None
+    assert [notice.kind for notice in heard] == ["damaged"]
+    _, again = store.get_or_make(replace(entry("a")), {}, made)
+    assert again is not None
+    store.close()
