@@ -59,24 +59,17 @@ def documents(trials: Iterable[Trial]) -> list[TrialDocument]:
     return [TrialDocument(trial.to_json()) for trial in trials]
 
 
-def told(
-    folder: Path, *trials: tuple[Trial, float, int | None], n_unsaid: int = 0
-) -> ArtifactStore:
-    """A store whose study `s` was told trials at these seconds, with who led then.
-
-    The first `n_unsaid` events do not say who led, as those of 0.1.
-    """
+def told(folder: Path, *trials: tuple[Trial, float, int | None]) -> ArtifactStore:
+    """A store whose study `s` was told trials at these seconds, with who led then."""
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     ledger, asked = Ledger(store.database), set[int]()
     ledger.create_study("s", PLAN.problem.to_json(), PLAN.to_json())
-    for position, (trial, seconds, lead) in enumerate(trials):
+    for trial, seconds, lead in trials:
         if trial.number not in asked:
             asked.add(trial.number)
             event = Asked(trial.number, trial.query, Budget())
             body = {**event.to_json(), "seconds": 0.1, "reason": {"phase": "first", "text": ""}}
             ledger.append("s", event.kind, body, Trial(trial.number, trial.query).to_json())
-        body = {**trial.to_json(), "elapsed_seconds": seconds}
-        if position >= n_unsaid:
-            body["incumbent"] = lead
+        body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": lead}
         ledger.append("s", Told.kind, body, trial.to_json())
     return store

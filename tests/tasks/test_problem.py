@@ -25,9 +25,6 @@ GROWN = changed("fit model", NEW, *MODELS)
 
 def test_a_problem_survives_json() -> None:
     assert Problem.from_json(PROBLEM.to_json()) == PROBLEM
-    of_before = {k: v for k, v in PROBLEM.to_json().items() if k != "algorithms"}
-    assert Problem.from_json(of_before) == replace(PROBLEM, algorithms=())
-    assert replace(PROBLEM, algorithms=()).to_json() == of_before
 
 
 def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:

@@ -235,17 +235,6 @@ def test_errors_are_counted_where_the_test_rows_are_known(
     assert pair(found, "a", "b")["on_data_sets"] == [pytest.approx(probability)]
 
 
-def test_curves_of_0_1_know_of_no_test_rows_and_can_be_pooled(tmp_path) -> None:
-    files = [str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")]
-    old = curves({"a": [5.0], "b": [10.0]}, "old", "c0").drop(columns="test_rows")
-    old.to_parquet(files[0])
-    new = curves({"a": [5.0], "b": [10.0]}, "new", "c1")
-    new.assign(test_rows=pd.Series(200, new.index, "Int64")).to_parquet(files[1])
-    found = pair(pooled_standings(files), "a", "b")
-    assert found["on_data_sets"] == pytest.approx([0.75, better_by_counts(20, 10)])
-    assert pair(pooled_standings(files[:1]), "a", "b")["on_data_sets"] == [0.75]
-
-
 def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
     curves({"a": [1.0], "b": [2.0]}, "one").to_parquet(tmp_path / "one.parquet")
     curves({"a": [1.0]}, "two", "c2").to_parquet(tmp_path / "two.parquet")

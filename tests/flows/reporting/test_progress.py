@@ -1,13 +1,13 @@
 """Who led when, from the events of a study."""
 
-from reports.told_trials import LIMITED, PLAN, broken, documents, ended, told
+from reports.told_trials import PLAN, broken, documents, ended, told
 
 from prefect_tune.flows.reporting.progress import Lead, Progress, ProgressPass
 from prefect_tune.storage import Ledger
 
 
-def found(store, *trials, plan=PLAN) -> Progress:
-    progress = ProgressPass(plan)
+def found(store, *trials) -> Progress:
+    progress = ProgressPass(PLAN)
     for document in documents(trials):
         progress.add(document)
     result = progress.found(Ledger(store.database), "s")
@@ -36,15 +36,6 @@ def test_who_led_is_what_the_method_had_chosen_even_if_its_loss_is_larger(tmp_pa
     assert [lead.trial for lead in progress.leads] == [0, 1]
 
 
-def test_where_the_ledger_does_not_say_it_is_the_best_that_meets_the_limits(tmp_path) -> None:
-    a = ended(0, 5.0, constraints={"latency_us": 5.0})
-    b = ended(1, 1.0, constraints={"latency_us": 99.0})
-    c = ended(2, 4.0, constraints={"latency_us": 9.0})
-    events = ((a, 1.0, None), (b, 2.0, None), (c, 3.0, None))
-    progress = found(told(tmp_path, *events, n_unsaid=3), a, b, c, plan=LIMITED)
-    assert [(lead.trial, lead.told) for lead in progress.leads] == [(0, 1), (2, 3)]
-
-
 def test_a_trial_that_ran_again_is_where_it_ended_last(tmp_path) -> None:
     failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
     store = told(tmp_path, (failed, 1.0, None), (other, 2.0, 1), (again, 3.0, 0))
@@ -58,15 +49,6 @@ def test_of_trials_that_ended_at_the_same_time_the_one_told_last_is_last(tmp_pat
     failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
     store = told(tmp_path, (failed, 3.0, None), (other, 3.0, 1), (again, 3.0, 0))
     assert list(found(store, again, other).number) == [1, 0]
-
-
-def test_a_study_of_0_1_that_goes_on_keeps_who_led_before(tmp_path) -> None:
-    failed, a, b = broken(0, "no"), ended(1, 5.0), ended(2, 4.0)
-    again, c = ended(0, 1.0), ended(3, 6.0)
-    events = ((failed, 1.0, None), (a, 2.0, None), (b, 3.0, None), (c, 4.0, 2), (again, 5.0, 0))
-    progress = found(told(tmp_path, *events, n_unsaid=3), again, a, b, c)
-    leads = [(lead.trial, lead.seconds) for lead in progress.leads]
-    assert leads == [(1, 2.0), (2, 3.0), (0, 5.0)]
 
 
 def test_who_does_not_lead_by_what_the_method_says_does_not(tmp_path) -> None:

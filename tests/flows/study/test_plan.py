@@ -76,7 +76,6 @@ def test_a_plan_comes_back_from_the_ledger_as_it_went_in(plan) -> None:
     [(None, None), (1, EnsembleRule("single")), (8, EnsembleRule("greedy", 8))],
 )
 def test_a_plan_that_names_a_size_or_no_ensemble_is_read_as_it_was_meant(kept, expected) -> None:
-    """As studies of version 0.1 have it."""
     study = stored(PLAN)
     study.settings["ensemble"] = kept
     assert StudyPlan.from_stored(study).ensemble == expected
