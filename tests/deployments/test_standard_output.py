@@ -164,6 +164,7 @@ def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> N
     done = run(
         "compare", studied.data, "--target", "target", "--methods", "random,tpe", "--trials", 2,
         "--repeats", 1, "--space", f"{studied.data.parent / 'shouting.py'}:shouting", "--json",
+        "--out", tmp_path / "curves.parquet",
         home=tmp_path / "home", server=studied.server,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
