@@ -4,7 +4,7 @@
 spaces, and a `user_space` is made by `user_code`; `objective` says how a pipeline is judged; input
 that cannot be used is `bad_input`. `problem` and `study_context` say what a study is about.
 
-A trial is a `path_run`: for each `fold` a `chain` of `node`s, one per step, which the cache serves
+A trial is a `path_run`: for each fold a `chain` of `node`s, one per step, which the cache serves
 or `fitting` makes, with `repairs` of data that a step cannot take. A model that trains in epochs is
 an `iterative_node`: `joint_training` leads those of all folds from their `checkpoints`. `steps`,
 `evaluate` and `refit` are the Prefect tasks around it, of trials and of the `final_model`;

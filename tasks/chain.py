@@ -8,9 +8,8 @@ from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
-from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.iterative_node import IterativeNode
-from prefect_tune.tasks.node import Node
+from prefect_tune.tasks.node import Fold, FoldRows, Node
 
 __all__ = ["Chain"]
 

@@ -8,8 +8,7 @@ from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.iterative import Iterative
 from prefect_tune.tasks.fitting.recipe import Recipe
 from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
-from prefect_tune.tasks.fold import FoldRows
-from prefect_tune.tasks.node import Node
+from prefect_tune.tasks.node import FoldRows, Node
 from prefect_tune.tasks.objective.metric import Predictions
 
 __all__ = ["IterativeNode"]

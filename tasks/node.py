@@ -1,4 +1,4 @@
-"""One step of one fold: its key, and how its parts are made, kept and served.
+"""A fold's rows, and one step of the fold: its key, and how its parts are made, kept and served.
 
 Matrices are read or made only when a later node needs them, so of a chain of cached nodes only the
 last is read, and one that was evicted is not made again when a later one is still there. What a
@@ -7,26 +7,80 @@ node hands on is in canonical form whether it was made, read, or never kept.
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.record_ids import predictions_record
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
+from prefect_tune.storage.store import ArtifactStore, Made
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
-from prefect_tune.tasks.fold import Fold, FoldRows
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.study_context import StudyContext
 
-__all__ = ["Node"]
+__all__ = ["Fold", "FoldRows", "Node"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Data, study and store, shared by all nodes of a fold."""
+
+    number: int
+    dataset: Dataset
+    training: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    context: StudyContext
+    store: ArtifactStore
+    origin: Mapping[str, Any]
+
+    def data(self, train: Any, held_out: Any) -> FoldData:
+        """Return what an algorithm learns from and is judged on."""
+        dataset = self.dataset
+        return FoldData(
+            train,
+            held_out,
+            dataset.labels[self.training],
+            np.array(dataset.classes),
+            self.context.memory_limit_bytes,
+        )
+
+
+class FoldRows:
+    """The rows of a fold before any step, where its chain begins."""
+
+    key = ""
+    hit = False
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        kind = "pickle" if isinstance(fold.dataset.X, EventRows) else "frame"
+        self.summary: MatrixSummary | None = MatrixSummary(
+            len(fold.training), fold.dataset.n_features, kind
+        )
+
+    def matrices(self) -> tuple[Any, Any]:
+        """Return the training and held-out rows."""
+        dataset = self.fold.dataset
+        return dataset.rows(self.fold.training), dataset.rows(self.fold.held_out)
+
+    def held_out_matrix(self) -> Any:
+        """Return the held-out rows."""
+        return self.fold.dataset.rows(self.fold.held_out)
+
+    def release(self) -> None:
+        """Do nothing: rows belong to the data set."""
 
 
 class Node:

@@ -13,10 +13,9 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.fold import Fold
 from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.joint_training import LearningCurves, train_together
-from prefect_tune.tasks.node import Node
+from prefect_tune.tasks.node import Fold, Node
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.worker.trial_note import note_step
 

@@ -85,4 +85,4 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     import prefect_tune
 
-    assert re.fullmatch(r"\d+\.\d+\.\d+", prefect_tune.__version__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", prefect_tune.__version__)
