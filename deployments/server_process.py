@@ -21,7 +21,7 @@ from prefect_tune.deployments.server_database import lay_database
 from prefect_tune.deployments.server_secret import made_secret
 from prefect_tune.deployments.server_users import private_file, set_kept
 from prefect_tune.storage.atomic import atomic_file
-from prefect_tune.storage.process_start import process_age, process_start
+from prefect_tune.storage.holder import process_age, process_start
 
 __all__ = [
     "START_SECONDS",

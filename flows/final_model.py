@@ -22,8 +22,8 @@ from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.key import model_record
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread

@@ -3,13 +3,12 @@
 `key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed),
 `files` publishes folders of them under a URL; `atomic` does so for single files. `store` is the
 artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
-`inspection` looks into it, `opening` ties folder and database together. `records` must never go,
-and `record_ids` names them. `ledger` has the studies. `lease` says who is making what, `holder`
-tells processes apart, by `process_start` and not by the wall clock. All tables are in one
-`database`, which `migrations` bring up to date. What others may not read or forge is in `privacy`;
-`waiting` is for what others do, and `lost` has the errors after which waiting is useless; `notices`
-are warnings for the user, and `sqlite_file` tells whether a database was moved. `blocks` and a
-block of secrets there alone know Prefect.
+`inspection` looks into it, `opening` ties folder and database together. `records` must never go.
+`ledger` has the studies. `lease` says who is making what, `holder` tells processes apart. All
+tables are in one `database`, which `migrations` bring up to date. What others may not read or forge
+is in `privacy`; `waiting` is for what others do, and `lost` has the errors after which waiting is
+useless; `notices` are warnings for the user, and `sqlite_file` tells whether a database was moved.
+`blocks` and a block of secrets there alone know Prefect.
 """
 
 from prefect_tune.storage.database import StoreLost

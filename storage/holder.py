@@ -1,8 +1,13 @@
-"""Processes, told apart from any other that ever ran, and the machines that they run on."""
+"""Processes, told apart from any other that ever ran, and the machines that they run on.
+
+The start of a process is read from a clock that nobody sets: `psutil` computes it from the wall
+clock, so it moves with every correction.
+"""
 
 import json
 import os
 import socket
+import time
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,9 +15,12 @@ from pathlib import Path
 import psutil
 
 from prefect_tune.storage.key import canonical_json
-from prefect_tune.storage.process_start import process_start
 
-__all__ = ["Holder", "Machine"]
+__all__ = ["Holder", "Machine", "process_age", "process_start"]
+
+_PROC = Path("/proc")
+_STARTTIME = 19
+"""Place of `starttime` behind the name in parentheses; see proc(5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +118,38 @@ def _since_boot(host: str) -> str:
 def _boot_id() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id")
     return boot.read_text().strip() if boot.exists() else ""
+
+
+def process_start(pid: int) -> float:
+    """Return a number that no other process of this id has had since the machine was started.
+
+    On Linux, clock ticks since the boot; elsewhere, what the system noted when the process began.
+
+    Raises:
+        psutil.NoSuchProcess: If there is none.
+    """
+    ticks = _ticks(pid)
+    return psutil.Process(pid).create_time() if ticks is None else float(ticks)
+
+
+def process_age(pid: int) -> float:
+    """Return the seconds since a process began.
+
+    Raises:
+        psutil.NoSuchProcess: If there is none.
+    """
+    ticks = _ticks(pid)
+    if ticks is None:
+        return time.time() - psutil.Process(pid).create_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int) -> int | None:
+    """Return the ticks from the boot to a process's start; None where there is no `/proc`."""
+    if not (_PROC / "self" / "stat").exists():
+        return None
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return int(stat.rpartition(")")[2].split()[_STARTTIME])

@@ -1,6 +1,8 @@
-"""Keys say how a thing was made, digests say what it is. All hashing is here.
+"""Keys say how a thing was made, digests what it contains, record ids where it lies.
 
-Every hash begins with a tag, so hashes of different kinds are never equal by accident.
+All hashing is here. Every hash begins with a tag, so hashes of different kinds are never equal by
+accident. Ids of records are paths below `records/`; keys stand below their first two digits there,
+so no folder holds all of them.
 """
 
 import ast
@@ -13,12 +15,19 @@ from blake3 import blake3
 
 __all__ = [
     "ARTIFACT_FORMAT",
+    "PREDICTIONS",
     "artifact_folder",
     "canonical_json",
     "code_digest",
     "content_digest",
+    "dataset_record",
     "digest",
+    "model_record",
+    "output_record",
+    "predictions_record",
     "prefix_key",
+    "quantity_record",
+    "split_record",
 ]
 
 ARTIFACT_FORMAT = 1
@@ -108,3 +117,42 @@ def _is_text(part: object) -> bool:
     """Return whether a part is a docstring, or another string that is evaluated for nothing."""
     value = part.value if isinstance(part, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+PREDICTIONS = "predictions/"
+"""How the ids of held-out predictions begin."""
+
+
+def dataset_record(digest: str) -> str:
+    """Return the id of the record that holds a data set."""
+    return f"data/{digest}"
+
+
+def split_record(digest: str) -> str:
+    """Return the id of the record that holds a split."""
+    return f"splits/{digest}"
+
+
+def predictions_record(key: str) -> str:
+    """Return the id of the record that holds the held-out predictions of a model."""
+    return f"{PREDICTIONS}{key[:2]}/{key}"
+
+
+def quantity_record(key: str, quantity: str) -> str:
+    """Return the id of the record that holds a quantity measured of a model.
+
+    Args:
+        key: Prefix key of the model.
+        quantity: Digest of the quantity.
+    """
+    return f"quantities/{key[:2]}/{key}/{quantity[:16]}"
+
+
+def model_record(study: str) -> str:
+    """Return the id of the record that holds a study's final model."""
+    return f"models/{study}"
+
+
+def output_record(study: str, number: int) -> str:
+    """Return the id of the record that holds what a trial printed."""
+    return f"output/{study}/{number}"

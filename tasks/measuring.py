@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.storage.record_ids import quantity_record
+from prefect_tune.storage.key import quantity_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset

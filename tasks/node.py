@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import prefix_key
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record, prefix_key
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.data.dataset import Dataset

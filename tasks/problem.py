@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from prefect_tune.storage.record_ids import dataset_record, split_record
+from prefect_tune.storage.key import dataset_record, split_record
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space

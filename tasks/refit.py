@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from prefect_tune.storage.record_ids import model_record
+from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.evaluate import Report, ReportedSteps, with_store

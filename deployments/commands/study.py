@@ -220,7 +220,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Remove a study: its trials, and the records that no other study uses."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.remove import remove_study
+        from prefect_tune.flows.study.lookup import remove_study
 
         records = remove_study(opened, name)
         if as_json:

@@ -25,9 +25,9 @@ from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
-from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.threads import one_thread
 

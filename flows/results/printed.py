@@ -6,8 +6,8 @@ from typing import Any
 from prefect_tune.flows.results.explained import trial_numbered
 from prefect_tune.flows.results.timeline import moments_of
 from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.storage.key import output_record
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.record_ids import output_record
 from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["TrialOutput", "trial_output"]

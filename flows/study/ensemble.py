@@ -13,7 +13,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split

@@ -3,6 +3,7 @@
 from typing import Any
 
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.trials.state import TrialState
@@ -16,6 +17,7 @@ __all__ = [
     "keys_of",
     "list_trials",
     "load_code_of",
+    "remove_study",
     "trials_using",
 ]
 
@@ -94,3 +96,18 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
         if problem is not None and problem.space_code:
             problem.find_space()
             return
+
+
+def remove_study(store: ArtifactStore, name: str) -> list[str]:
+    """Remove a study, and return the ids of the records that went with it.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If another process runs it.
+    """
+    find_study(store, name)
+    with held_study(store, name):
+        lease = study_lease(name)
+        gone = store.records.release(name, lease=lease)  # first: what is left is found by its study
+        Ledger(store.database, lease).delete_study(name)
+        return gone

@@ -9,8 +9,8 @@ import pandas as pd
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.record_ids import model_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset

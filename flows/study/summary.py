@@ -70,12 +70,7 @@ def summarize(
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
         "notes": [note["text"] for note in stored.result.get("notes", ())],
-        "cache": {
-            "hits": summed.hits,
-            "misses": summed.misses,
-            "size_bytes": store.index.bytes_present(summed.keys, name),
-            "seconds_saved": summed.seconds_saved,
-        },
+        "cache": summed.cache_use(store.index.bytes_present(summed.keys, name)),
         "seconds": {
             "total": stored.seconds,
             "evaluating": summed.cost_seconds,
@@ -149,6 +144,15 @@ class _Summed:
             else:
                 self.misses += 1
 
+    def cache_use(self, size_bytes: int) -> dict[str, Any]:
+        """Return the use of the cache as JSON values, `size_bytes` being what it holds now."""
+        return {
+            "hits": self.hits,
+            "misses": self.misses,
+            "size_bytes": size_bytes,
+            "seconds_saved": self.seconds_saved,
+        }
+
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Return where a study stands; one whose process was killed while running is interrupted."""
@@ -175,10 +179,7 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _instead_of(replaced: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the trials that were to be the model, the reason why not, and all refits that failed.
-
-    0.1 did not keep the reason.
-    """
+    """Return the trials that were chosen first, the reason against them, and all failed refits."""
     if not replaced:
         return None
     failures = replaced.get("failures", [])

@@ -8,8 +8,8 @@ import json
 import re
 
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.key import output_record
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.record_ids import output_record
 from prefect_tune.storage.records import Records
 from prefect_tune.tasks.worker.printed_output import Printed
 

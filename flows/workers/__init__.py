@@ -7,6 +7,6 @@
 `preloaded` by a `fork_server`, and spared the user's `main_module`. A `local_nanny` restarts its
 worker, `worker_starts` limit how long starts may fail, and `isolation` runs suspects alone.
 `nanny_reports` say why a worker is gone, `worker_notices` carry warnings to the flow, and `jobs`
-are tasks that are no trials. Towards Prefect, `session_borders` open and close a session, `reaping`
-ends task runs whose process died, and `server_pace` keeps the server from losing any.
+are tasks that are no trials. Towards Prefect, `reaping` ends runs whose
+process died, and `server_pace` keeps the server from losing any.
 """

@@ -1,7 +1,7 @@
-"""Task runs whose process is gone get a final state.
+"""Flow and task runs whose process is gone get a final state.
 
-Prefect does not notice when a Dask worker dies: its task runs would stay Running for ever. A study
-does not depend on what Prefect shows, and errors are only logged.
+Prefect does not notice when a Dask worker or a flow is killed: its runs would stay Running for
+ever. A study does not depend on what Prefect shows, and errors are only logged.
 """
 
 import logging
@@ -21,8 +21,13 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import State, StateType, TaskRun
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.states import Crashed
 
-__all__ = ["end_task_run", "reap"]
+from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.tasks.worker.dask_runner import drain_events
+
+__all__ = ["end_former_run", "end_task_run", "reap", "settle_task_runs"]
 
 _LOGGER = logging.getLogger(__name__)
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
@@ -107,3 +112,36 @@ def end_task_run(
 def _parents(task_run: TaskRun) -> set[str]:
     inputs = task_run.task_inputs.get("__parents__", [])
     return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
+
+
+def end_former_run(former: str | None, flow_run_id: UUID) -> None:
+    """End the flow run of an earlier session, and what it left open, in Prefect's eyes.
+
+    Args:
+        former: Id of that flow run; None if there was none.
+        flow_run_id: The flow run of this session; the same one when Prefect retries it.
+    """
+    if former is None:
+        return
+    state: State[Any] = Crashed(message="its process was killed")
+    with get_client(sync_client=True) as client:
+        try:
+            run = client.read_flow_run(UUID(former))
+        except Exception:
+            return  # on another server, or deleted there
+        if former != str(flow_run_id):
+            if run.state is None or run.state.type not in (StateType.RUNNING, StateType.PENDING):
+                return
+            client.set_flow_run_state(UUID(former), state, force=True)
+    reap(UUID(former), state)
+
+
+def settle_task_runs(
+    pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
+) -> None:
+    """Wait until Prefect has recorded the task runs of a flow run, and end those left open."""
+    drain_events()
+    missing = pace.wait_until_recorded(n_task_runs)
+    if missing:
+        observer.note(f"the Prefect server has not recorded {missing} task runs")
+    reap(flow_run_id, Crashed(message="its process ended before it did"))

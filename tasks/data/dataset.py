@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.key import content_digest, dataset_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.record_ids import dataset_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.events import EventRows
 

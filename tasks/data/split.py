@@ -19,9 +19,8 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.key import content_digest, split_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.record_ids import split_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset

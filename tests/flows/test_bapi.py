@@ -19,7 +19,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import Budget, Evaluation, Optimizer, Query, Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.record_ids import model_record
+from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 

@@ -7,7 +7,7 @@ from inputs import QUICK, write_table
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.record_ids import PREDICTIONS, predictions_record
+from prefect_tune.storage.key import PREDICTIONS, predictions_record
 
 pytestmark = pytest.mark.usefixtures("server")
 

@@ -21,7 +21,7 @@ from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.record_ids import model_record
+from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest

@@ -15,10 +15,9 @@ from sqlalchemy import select, update
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.holder import Holder, process_start
 from prefect_tune.storage.journal import publication_table
 from prefect_tune.storage.lease import LeaseBook, lease_table
-from prefect_tune.storage.process_start import process_start
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,6 +1,6 @@
 """Ids of records: stores on disk have these paths."""
 
-from prefect_tune.storage.record_ids import (
+from prefect_tune.storage.key import (
     dataset_record,
     model_record,
     predictions_record,

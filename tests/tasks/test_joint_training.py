@@ -15,7 +15,7 @@ from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks import evaluate as evaluate_module
 from prefect_tune.tasks import joint_training, path_run
 from prefect_tune.tasks.data.split import REFIT

@@ -15,8 +15,8 @@ from prefect_tune.storage import StoreLost
 from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.key import predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.record_ids import predictions_record, quantity_record
 from prefect_tune.tasks import node
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split

@@ -18,7 +18,7 @@ from studies import context_of, outcome, problem_of, store_of
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.source import Source

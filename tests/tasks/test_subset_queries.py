@@ -8,7 +8,7 @@ import pytest
 from studies import configured, context_of, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.problem import algorithm_ids

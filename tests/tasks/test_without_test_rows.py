@@ -8,7 +8,7 @@ import pytest
 from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
 
 from prefect_tune.optimizers import Query
-from prefect_tune.storage.record_ids import model_record
+from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.final_model import Member, keep_model

@@ -12,7 +12,7 @@ from math import inf
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.record_ids import PREDICTIONS, predictions_record
+from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.records import Records
 
 __all__ = ["BEST_OF_ENSEMBLES", "KeptPredictions"]

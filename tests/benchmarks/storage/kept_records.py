@@ -21,7 +21,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.record_ids import PREDICTIONS
+from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.tasks.data.source import Source
 
 

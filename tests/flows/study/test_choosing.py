@@ -16,7 +16,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.bootstraps import Bootstraps
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.record_ids import predictions_record
+from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.study_context import StudyContext

@@ -5,7 +5,7 @@ from time import sleep
 import pytest
 
 from prefect_tune.flows.study import clock as clock_module
-from prefect_tune.flows.study.clock import StudyClock
+from prefect_tune.flows.study.lease import StudyClock
 
 
 class Sessions:

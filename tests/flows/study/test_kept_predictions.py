@@ -20,8 +20,8 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
-from prefect_tune.storage.record_ids import PREDICTIONS, predictions_record
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.study_context import StudyContext

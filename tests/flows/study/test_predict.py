@@ -11,8 +11,8 @@ from studies import store_of
 
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.predict import predict
+from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.record_ids import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.predictions import InvalidPredictions

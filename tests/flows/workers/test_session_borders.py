@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import StateType
 from prefect.states import Completed
 from prefect_api import states, task_runs
 
-from prefect_tune.flows.workers.session_borders import end_former_run, settle_task_runs
+from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 
 pytestmark = pytest.mark.usefixtures("server")
 

@@ -9,7 +9,7 @@ from processes import wait_for
 from sqlalchemy import select, text
 
 from prefect_tune.flows.study import clock as clock_module
-from prefect_tune.flows.study.clock import StudyClock
+from prefect_tune.flows.study.lease import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.lease import LeaseBook, lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
