@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
@@ -32,4 +33,5 @@ def notices_received(client: distributed.Client, flow_run_id: UUID) -> Iterator[
 
 async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
     """Hand on a warning, in Dask's own thread."""
-    relay(Notice(**event[1]))
+    message = event[1]  # Dask adds fields of its own, as the address of the worker
+    relay(Notice(**{field.name: message[field.name] for field in fields(Notice)}))
