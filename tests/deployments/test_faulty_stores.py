@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import Any
-from uuid import UUID
 
 import pytest
 from inputs import write_table
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
-from prefect_api import client_of
+from prefect_api import client_of, flow_runs
 from processes import run, run_json, started, wait_for
 
 AWAY_SECONDS = 3.0
@@ -27,7 +26,7 @@ from sklearn.naive_bayes import GaussianNB
 from prefect_tune import Algorithm, Space, Step
 from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
-FITS = Path(__file__).with_name("fits")
+FITS = Path("@FITS@")
 
 
 class Slow(GaussianNB):
@@ -42,7 +41,7 @@ class Greedy(GaussianNB):
     def fit(self, X, y):
         opened = []
         while True:
-            opened.append(open(__file__))
+            opened.append(open("/dev/null"))
 
 
 def space_of(name, *estimators):
@@ -65,7 +64,7 @@ class Home:
         self.folder, self.server = folder, server
         self.home, self.fits = folder / "home", folder / "fits"
         self.space = folder / "faulty.py"
-        self.space.write_text(SPACE)
+        self.space.write_text(SPACE.replace("@FITS@", str(self.fits)))
         self.data = write_table(folder)
 
     def command(self, study: str, space: str, *options: object) -> tuple[object, ...]:
@@ -80,17 +79,24 @@ class Home:
     def json(self, *command: object) -> Any:
         return run_json(*command, home=self.home, server=self.server)
 
-    def n_fits(self) -> int:
+    def wait_for_fits(self, process: subprocess.Popen[str]) -> None:
+        """Wait until the first trials of a run have fitted something."""
+        wait_for(lambda: process.poll() is not None or self._n_fits() >= 5)
+        assert process.poll() is None, process.communicate()
+
+    def _n_fits(self) -> int:
         return self.fits.stat().st_size if self.fits.exists() else 0
 
-    def notes(self, study: str, kind: str) -> list[str]:
-        """Warnings of a kind in the ledger."""
-        notes = self.json("show", study).get("notes", [])
-        return [note["text"] for note in notes if note["kind"] == kind]
+    def notes(self, study: str, words: str, *options: object) -> list[str]:
+        """Warnings in the ledger that have some words."""
+        return [note for note in self.json("show", study, *options)["notes"] if words in note]
 
     def logged(self, study: str) -> list[str]:
         """Warnings in Prefect's log of the last flow run of a study."""
-        only = LogFilterFlowRunId(any_=[UUID(self.json("show", study)["flow_run"])])
+        name = f"{study} (random)"
+        runs = [r for r in flow_runs(self.server) if r.name == name and r.start_time]
+        last = max(runs, key=lambda run: str(run.start_time))
+        only = LogFilterFlowRunId(any_=[last.id])
         with client_of(self.server) as client:
             logs = client.read_logs(LogFilter(flow_run_id=only), limit=200)
         return [log.message for log in logs if log.level >= 30]
@@ -118,7 +124,7 @@ def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(place, options) -
     command = place.command("s", "slow", "--trials", 6, "--no-cache", *options)
     store, hidden = place.home / "store", place.home / "hidden"
     with started(*command, home=place.home, server=place.server) as process:
-        wait_for(lambda: place.n_fits() >= 2)
+        place.wait_for_fits(process)
         store.rename(hidden)
         sleep(AWAY_SECONDS)
         assert not store.exists()
@@ -127,7 +133,7 @@ def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(place, options) -
     assert process.returncode == 0, err
     trials = place.json("trials", "s")
     assert [(t["state"], t["attempts"]) for t in trials] == [("complete", 1)] * 6
-    notes = place.notes("s", "outage")
+    notes = place.notes("s", "waiting at most")
     assert notes
     shown = [w for w in (warnings_in(out) if options else shown_in(err)) if "waiting at most" in w]
     assert sorted(shown) == sorted(notes)
@@ -144,7 +150,7 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
         file.write_bytes(b"x" * file.stat().st_size)
     again = place.run(*place.command("second", "slow", "--trials", 3, "--json-lines"))
     assert again.returncode == 0, again.stderr
-    (note,) = place.notes("second", "damaged")
+    (note,) = place.notes("second", "is made again")
     assert [w for w in warnings_in(again.stdout) if w == note] == [note]
     assert place.logged("second").count(note) == 1
     assert shown_in(again.stderr) == []
@@ -155,7 +161,7 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
     resumed = place.run(*place.command("second", "slow", "--trials", 5))
     assert resumed.returncode == 0, resumed.stderr
     assert "is made again" not in resumed.stderr
-    assert place.notes("second", "damaged") == [note]
+    assert place.notes("second", "is made again") == [note]
 
     for file in cache.rglob("*"):
         if file.is_file() and file.suffix != ".json":
@@ -201,7 +207,7 @@ def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp
         store = ("--store", disk.path / "store")
         command = place.command("s", "slow", "--trials", 6, "--no-cache", *store)
         with started(*command, home=place.home, server=place.server) as process:
-            wait_for(lambda: place.n_fits() >= 2)
+            place.wait_for_fits(process)
             disk.fill()
             _, err = process.communicate(timeout=120)  # less than an outage is waited for
         assert process.returncode == 1, err
@@ -226,5 +232,5 @@ def test_files_that_an_algorithm_opens_are_its_own_trouble(place) -> None:
         if trial["state"] == "failed":
             assert "Too many open files" in trial["failure"]["message"]
             assert "store" not in trial["failure"]["message"]
-    assert place.notes("s", "outage") == []
+    assert place.notes("s", "waiting at most") == []
     assert "waiting at most" not in done.stderr
