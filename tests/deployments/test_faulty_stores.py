@@ -191,19 +191,19 @@ class Disk:
     def _resize(self, size: int) -> None:
         size = max(size, 4096)  # 0 would be no limit
         options = f"remount,size={size}"
-        subprocess.run(["mount", "-o", options, self.path], check=True)
+        subprocess.run(["mount", "-o", options, str(self.path)], check=True)
 
 
 @contextmanager
 def mounted(path: Path) -> Iterator[Disk]:
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4g", "none", path]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4g", "none", str(path)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         yield Disk(path)
     finally:
-        subprocess.run(["umount", "--lazy", path], check=True)
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp_path) -> None:
