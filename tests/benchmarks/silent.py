@@ -12,6 +12,9 @@ class Silent:
     def note(self, text: str) -> None:
         """Nothing."""
 
+    def warn(self, text: str) -> None:
+        """Nothing."""
+
     def tick(self, progress: Progress) -> None:
         """Nothing."""
 

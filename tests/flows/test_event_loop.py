@@ -19,6 +19,9 @@ class Recorder:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        self.note(text)
+
     def ended(self, trial: Any, progress: Any) -> None:
         self.notes.append(f"ended {trial} {progress}")
 

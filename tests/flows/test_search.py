@@ -214,6 +214,9 @@ class Heard:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        self.note(text)
+
     def ended(self, trial: Trial, progress: Progress) -> None:
         assert progress.n_trials > 0
         self.trials.append(trial)

@@ -81,6 +81,13 @@ class Folder:
         assert not errors, errors
 
 
+@pytest.fixture(autouse=True)
+def _hear_earlier_warnings() -> None:
+    """Take the warnings that other tests have left for the next listener."""
+    with noticed_by(lambda _: None):
+        pass
+
+
 @pytest.fixture(params=["moved", "empty", "a file", "another store", "copied"])
 def folder(request, tmp_path) -> Folder:
     return Folder(tmp_path / "store", request.param)

@@ -105,6 +105,9 @@ class Silent:
     def note(self, text: str) -> None:
         """Nothing."""
 
+    def warn(self, text: str) -> None:
+        """Nothing."""
+
     def ended(self, trial: Trial, progress: Any) -> None:
         """Nothing."""
 

@@ -92,6 +92,9 @@ class Clock:
     def note(self, text: str) -> None:
         """Nothing."""
 
+    def warn(self, text: str) -> None:
+        """Nothing."""
+
     def tick(self, progress: Progress) -> None:
         """Nothing."""
 

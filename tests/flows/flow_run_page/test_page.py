@@ -42,6 +42,9 @@ class Heard:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        self.note(text)
+
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         self.trials.append(trial.number)
 

@@ -4,7 +4,7 @@ from time import sleep
 
 import pytest
 
-from prefect_tune.flows.study import clock as clock_module
+from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
 
 
@@ -40,7 +40,7 @@ def test_a_session_adds_to_those_before_and_the_ledger_has_it_at_its_end() -> No
 
 
 def test_the_ledger_is_told_while_a_session_lasts(monkeypatch) -> None:
-    monkeypatch.setattr(clock_module, "_BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.001)
     sessions = Sessions()
     clock = StudyClock(sessions, "s", 0.0)  # type: ignore[arg-type]
     with clock.running():

@@ -177,6 +177,9 @@ class Notes:
     def note(self, text: str) -> None:
         self.texts.append(text)
 
+    def warn(self, text: str) -> None:
+        self.note(text)
+
     def ended(self, *_: Any) -> None: ...
 
     def tick(self, *_: Any) -> None: ...

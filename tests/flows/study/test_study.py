@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.results.timeline import moments_of
-from prefect_tune.flows.study import clock as clock_module
+from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.lease import study_lease
@@ -261,7 +261,7 @@ def test_complete_trials_without_a_quantity_that_is_bounded_now_are_found(store,
 def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
     store, enter, monkeypatch
 ) -> None:
-    monkeypatch.setattr(clock_module, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
     name = enter()
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
     with Study.opened(store, name) as study, study.session():

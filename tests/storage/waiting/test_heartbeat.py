@@ -8,7 +8,7 @@ import pytest
 from processes import wait_for
 from sqlalchemy import select, text
 
-from prefect_tune.flows.study import clock as clock_module
+from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.lease import LeaseBook, lease_table
@@ -52,7 +52,7 @@ def test_leases_are_renewed_again_after_an_outage(store, caplog) -> None:
 
 
 def test_the_time_of_a_session_is_noted_again_after_an_outage(store, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(clock_module, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
     ledger = Ledger(store.database)
     ledger.create_study("s", {}, {})

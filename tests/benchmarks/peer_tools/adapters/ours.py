@@ -31,6 +31,9 @@ class Follower:
     def note(self, text: str) -> None:
         print(f"{self._task.elapsed():.1f} s: {text}", flush=True)
 
+    def warn(self, text: str) -> None:
+        self.note(f"Warning: {text}")
+
     def tick(self, progress: Any) -> None:
         """Nothing."""
 

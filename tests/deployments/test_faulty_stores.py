@@ -1,0 +1,235 @@
+"""Studies whose store is away, damaged or full, and the warnings that their users see."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from inputs import write_table
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect_api import client_of, flow_runs
+from processes import run, run_json, started, wait_for
+
+AWAY_SECONDS = 3.0
+SPACE = """
+import time
+from pathlib import Path
+
+from ConfigSpace import ConfigurationSpace, Float
+from sklearn.naive_bayes import GaussianNB
+
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+
+FITS = Path("@FITS@")
+
+
+class Slow(GaussianNB):
+    def fit(self, X, y):
+        with FITS.open("a") as fits:
+            fits.write("x")
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+
+class Greedy(GaussianNB):
+    def fit(self, X, y):
+        opened = []
+        try:
+            while True:
+                opened.append(open("/dev/null"))
+        finally:
+            for file in opened:
+                file.close()
+
+
+def space_of(name, *estimators):
+    values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
+    algorithms = tuple(
+        Algorithm(id=e.__name__.lower(), estimator=e, hyperparameters=values) for e in estimators
+    )
+    return Space(name, (IMPUTE, ENCODE, Step("fit model", algorithms)))
+
+
+slow = space_of("slow", Slow)
+greedy = space_of("greedy", Greedy)
+"""
+
+
+class Home:
+    """A home with a table and a space, and the commands that are run in it."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.folder, self.server = folder, server
+        self.home, self.fits = folder / "home", folder / "fits"
+        self.space = folder / "faulty.py"
+        self.space.write_text(SPACE.replace("@FITS@", str(self.fits)))
+        self.data = write_table(folder)
+
+    def command(self, study: str, space: str, *options: object) -> tuple[object, ...]:
+        return (
+            "run", self.data, "--target", "target", "--space", f"{self.space}:{space}",
+            "--method", "random", "--seed", 3, "--workers", 1, "--study", study, *options,
+        )  # fmt: skip
+
+    def run(self, *command: object) -> Any:
+        return run(*command, home=self.home, server=self.server)
+
+    def json(self, *command: object) -> Any:
+        return run_json(*command, home=self.home, server=self.server)
+
+    def wait_for_fits(self, process: subprocess.Popen[str]) -> None:
+        """Wait until the first trials of a run have fitted something."""
+        wait_for(lambda: process.poll() is not None or self._n_fits() >= 5)
+        assert process.poll() is None, process.communicate()
+
+    def _n_fits(self) -> int:
+        return self.fits.stat().st_size if self.fits.exists() else 0
+
+    def notes(self, study: str, words: str, *options: object) -> list[str]:
+        """Warnings in the ledger that have some words."""
+        return [note for note in self.json("show", study, *options)["notes"] if words in note]
+
+    def logged(self, study: str) -> list[str]:
+        """Warnings in Prefect's log of the last flow run of a study."""
+        name = f"{study} (random)"
+        runs = [r for r in flow_runs(self.server) if r.name == name and r.start_time]
+        last = max(runs, key=lambda run: str(run.start_time))
+        only = LogFilterFlowRunId(any_=[last.id])
+        with client_of(self.server) as client:
+            logs = client.read_logs(LogFilter(flow_run_id=only), limit=200)
+        return [log.message for log in logs if log.level >= 30]
+
+
+@pytest.fixture
+def place(server, tmp_path) -> Home:
+    return Home(tmp_path, server)
+
+
+def warnings_in(stdout: str) -> list[str]:
+    """Warnings among the lines of `--json-lines`."""
+    lines = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+    return [line["warning"] for line in lines if "warning" in line]
+
+
+def shown_in(stderr: str) -> list[str]:
+    """Warnings among plain lines."""
+    marked = [line for line in stderr.splitlines() if line.startswith("Warning: ")]
+    return [line.removeprefix("Warning: ") for line in marked]
+
+
+@pytest.mark.parametrize("options", [(), ("--json-lines",)], ids=["terminal", "json-lines"])
+def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(place, options) -> None:
+    command = place.command("s", "slow", "--trials", 6, "--no-cache", *options)
+    store, hidden = place.home / "store", place.home / "hidden"
+    with started(*command, home=place.home, server=place.server) as process:
+        place.wait_for_fits(process)
+        store.rename(hidden)
+        sleep(AWAY_SECONDS)
+        assert not store.exists()
+        hidden.rename(store)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    trials = place.json("trials", "s")
+    assert [(t["state"], t["attempts"]) for t in trials] == [("complete", 1)] * 6
+    notes = place.notes("s", "waiting at most")
+    assert notes
+    shown = [w for w in (warnings_in(out) if options else shown_in(err)) if "waiting at most" in w]
+    assert sorted(shown) == sorted(notes)
+    assert len(set(shown)) == len(shown)
+    assert sorted(m for m in place.logged("s") if "waiting at most" in m) == sorted(shown)
+
+
+def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
+    assert place.run(*place.command("first", "slow", "--trials", 3)).returncode == 0
+    cache = place.home / "store" / "cache"
+    files = [f for f in cache.rglob("*") if f.is_file() and f.suffix != ".json"]
+    assert len(files) > 5
+    for file in files:
+        file.write_bytes(b"x" * file.stat().st_size)
+    again = place.run(*place.command("second", "slow", "--trials", 3, "--json-lines"))
+    assert again.returncode == 0, again.stderr
+    (note,) = place.notes("second", "is made again")
+    assert [w for w in warnings_in(again.stdout) if w == note] == [note]
+    assert place.logged("second").count(note) == 1
+    assert shown_in(again.stderr) == []
+
+    files = [f for f in cache.rglob("*") if f.is_file() and f.suffix != ".json"]
+    for file in files:
+        file.write_bytes(b"y" * file.stat().st_size)
+    resumed = place.run(*place.command("second", "slow", "--trials", 5))
+    assert resumed.returncode == 0, resumed.stderr
+    assert "is made again" not in resumed.stderr
+    assert place.notes("second", "is made again") == [note]
+
+    for file in cache.rglob("*"):
+        if file.is_file() and file.suffix != ".json":
+            file.write_bytes(b"z" * file.stat().st_size)
+    third = place.run(*place.command("third", "slow", "--trials", 2))
+    assert len([w for w in shown_in(third.stderr) if "is made again" in w]) == 1
+
+
+class Disk:
+    """A file system in memory whose size can be changed; it takes only what is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fill(self) -> None:
+        """Leave no free byte."""
+        stat = os.statvfs(self.path)
+        self._resize((stat.f_blocks - stat.f_bfree) * stat.f_frsize)
+
+    def free(self) -> None:
+        self._resize(4 * 1024**3)
+
+    def _resize(self, size: int) -> None:
+        size = max(size, 4096)  # 0 would be no limit
+        options = f"remount,size={size}"
+        subprocess.run(["mount", "-o", options, str(self.path)], check=True)
+
+
+@contextmanager
+def mounted(path: Path) -> Iterator[Disk]:
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4g", "none", str(path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp_path) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        store = ("--store", disk.path / "store")
+        command = place.command("s", "slow", "--trials", 6, "--no-cache", *store)
+        with started(*command, home=place.home, server=place.server) as process:
+            place.wait_for_fits(process)
+            disk.fill()
+            _, err = process.communicate(timeout=120)  # less than an outage is waited for
+        assert process.returncode == 1, err
+        assert "--cache-budget" in err
+        assert "waiting at most" not in err
+        disk.free()
+        resumed = place.run(*command)
+        assert resumed.returncode == 0, resumed.stderr
+        trials = place.json("trials", "s", *store)
+        assert [t["state"] for t in trials] == ["complete"] * 6
+
+
+def test_files_that_an_algorithm_opens_are_its_own_trouble(place) -> None:
+    done = place.run(*place.command("s", "greedy", "--trials", 3))
+    trials = place.json("trials", "s")
+    assert [(t["state"], t["attempts"]) for t in trials] == [("failed", 1)] * 3, done.stderr
+    for trial in trials:
+        assert "Too many open files" in trial["failure"]["message"]
+        assert "store" not in trial["failure"]["message"]
+    assert place.notes("s", "waiting at most") == []
+    assert "waiting at most" not in done.stderr
