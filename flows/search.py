@@ -282,6 +282,7 @@ class _Search:
             message = f"{_DIED} in {_MOST_DEATHS} attempts{how}"
             trial = trial.died().failed(replace(failure, message=message))
         if trial.failure is not None:
+            self.running.give_up(trial)
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
         self.study.tell(trial, ended.task_run_id, ended.printed)

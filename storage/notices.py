@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 
+from prefect_tune.storage.privacy.masking import masked
+
 __all__ = ["Notice", "noticed_by", "relay", "warn"]
 
 _MOST_EARLY = 32
@@ -45,9 +47,13 @@ _LOCK = Lock()
 
 
 def warn(kind: str, text: str, subject: str = "") -> None:
-    """Warn the user, in the log and by all listeners; `Notice` describes the arguments."""
-    _LOGGER.warning(text)
-    relay(Notice(kind, text, subject))
+    """Warn the user, in the log and by all listeners; `Notice` describes the arguments.
+
+    Passwords of URLs are masked.
+    """
+    notice = Notice(kind, masked(text), masked(subject))
+    _LOGGER.warning(notice.text)
+    relay(notice)
 
 
 def relay(notice: Notice) -> None:

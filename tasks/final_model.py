@@ -226,7 +226,9 @@ def _named(member: Member) -> Iterator[None]:
             raise cause  # noqa: B904 - with the cause that it has
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
-        raise RefitFailed.at(
+        failed = RefitFailed.at(
             step.step if step else "",
             f"trial {member.number} could not be fitted on all training rows: {reason}",
-        ) from error
+        )
+        failed.is_over_limit = isinstance(cause, MemoryError)
+        raise failed from error

@@ -139,7 +139,13 @@ def refit(
     return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
 
 
-@task(name="score", task_run_name="score {what}", cache_policy=NO_CACHE, persist_result=False)
+@task(
+    name="score",
+    task_run_name="score {what}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    log_prints=False,
+)
 def score(
     what: str,  # noqa: ARG001 - names the task run
     context: StudyContext,

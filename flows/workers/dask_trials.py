@@ -236,6 +236,10 @@ class DaskTrials:
             lambda _, task_run_id=future.task_run_id: self._done.put((task_run_id, monotonic()))
         )
 
+    def give_up(self, trial: Trial) -> None:
+        """Note that a trial will not be started again, so that no other waits for it."""
+        self._isolation.end(id(self), trial.number)
+
     def bench(self, worker: str) -> int:
         """Use a worker no more; return how many are left, or are to come back."""
         return self._pool.bench(worker)

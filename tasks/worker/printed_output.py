@@ -80,7 +80,7 @@ def capture_fork_server() -> None:
     open_streams()
     with suppress(OSError):
         _SHARED = _start_keeper(aside=False)
-        _Capture(_outside_trials(), forks=True).redirect()
+        _close(_Capture(_outside_trials(), forks=True).redirect())
 
 
 def dask_setup(worker: Any) -> None:
@@ -90,7 +90,7 @@ def dask_setup(worker: Any) -> None:
     buffer_lines()
     try:
         _CAPTURE = _Capture(_outside_trials())
-        _CAPTURE.redirect()
+        _close(_CAPTURE.redirect())
     except OSError:  # the fork server's files are as good
         _CAPTURE = None
     sweep_tails(_folder(worker), "trial-*.output*")
@@ -188,8 +188,7 @@ class _Capture:
         former = self.redirect()  # again, as others may have led them elsewhere meanwhile
         if self._outside is None:
             return former
-        for copy in former:
-            os.close(copy)
+        _close(former)
         return []
 
     def end(self, restored: Sequence[int]) -> None:
@@ -270,6 +269,12 @@ class _Capture:
             for number in (1, 2, self._write, self._read):
                 os.dup2(nothing, number)  # whoever has the pipe must not wait for a reader
             os.close(nothing)
+
+
+def _close(copies: Sequence[int]) -> None:
+    """Close file descriptors that would keep the reader of the flow's output waiting."""
+    for copy in copies:
+        os.close(copy)
 
 
 def _registered(door: socket.socket, fds: list[int]) -> bool:

@@ -19,7 +19,7 @@ from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.storage.notices import Notice, noticed_by, warn
 from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
 
 AWAY_SECONDS = 1.5
@@ -225,3 +225,12 @@ def test_an_artifact_that_is_missing_in_a_store_that_is_there_is_a_miss(tmp_path
     _, again = store.get_or_make(replace(entry("a")), {}, made)
     assert again is not None
     store.close()
+
+
+def test_a_password_in_a_warning_is_masked_in_the_log_and_for_listeners(caplog) -> None:
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
+        warn("trouble", "records of s3://me:hunter22@host/x stay", "s3://me:hunter22@host/x")
+
+    assert "hunter22" not in caplog.text + str(heard)
+    assert "me:***@host" in caplog.text
