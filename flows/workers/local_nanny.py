@@ -33,9 +33,9 @@ class LocalNanny(distributed.Nanny):
     """A nanny that starts its worker until one is up or the flow ends.
 
     Args:
-        arguments: Those of Dask's nanny.
-        starts: The starts of its cluster.
-        options: Those of Dask's nanny.
+        arguments: Positional arguments for Dask's nanny.
+        starts: Record of the cluster's worker starts.
+        options: Keyword arguments for Dask's nanny.
 
     Attributes:
         last_death: How its last worker ended, for a sentence about the worker.

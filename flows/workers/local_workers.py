@@ -62,7 +62,7 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
 
     Args:
         n_workers: Number of workers.
-        starts: Takes what becomes of their starts; None for a new one.
+        starts: Record of worker starts and their failures; None for a new one.
 
     Raises:
         BadInput: If there can be no folder for temporary files.

@@ -134,7 +134,8 @@ def test_the_trial_of_a_killed_worker_is_lost_and_no_other(slow) -> None:
         (lost,) = collected(trials, 1)
         assert lost.outcome is None
         assert lost.failure is not None
-        assert (lost.failure.kind, lost.failure.message) == ("crashed", "the worker process died")
+        assert lost.failure.kind == "crashed"
+        assert "SIGKILL" in lost.failure.message
         assert lost.failure.cost_seconds > 0
         assert trials.n_running == 1
         wait_for(trials.has_room)
