@@ -72,7 +72,8 @@ def test_every_step_of_every_trial_is_a_task_run_named_by_step_and_algorithm(fin
     assert [n for n in names.index if n.startswith("refit ")] == [
         f"refit trial {finished.summary['incumbent']['trial']}"
     ]
-    assert len(finished.task_runs) == 9 * 7
+    assert [n for n in names.index if n.startswith("score ")]
+    assert len(finished.task_runs) == 9 * 7 + 1
     assert {n.split(":")[0] for n in names.index if ":" in n} == {
         "impute", "encode", "rescale", "balance", "preprocess", "fit model"
     }  # fmt: skip
@@ -89,7 +90,8 @@ def test_all_task_runs_have_ended_and_those_served_are_cached(finished) -> None:
 
 def test_steps_are_nested_in_their_trials(finished) -> None:
     trials = {run.id for run in finished.task_runs if run.name.startswith(("trial", "refit"))}
-    steps = [run for run in finished.task_runs if run.id not in trials]
+    scores = {run.id for run in finished.task_runs if run.name.startswith("score")}
+    steps = [run for run in finished.task_runs if run.id not in trials | scores]
     parents = [run.task_inputs["__parents__"][0].id for run in steps]
     assert set(parents) == trials
 
@@ -202,7 +204,7 @@ def test_no_cache_keeps_nothing_but_records(tmp_path) -> None:
     assert len([r for r in done.store.records.ids() if r.startswith("predictions/")]) == 7
 
 
-@pytest.mark.parametrize(("task_runs_shown", "expected"), [("trial", 2 + 7), ("misses", None)])
+@pytest.mark.parametrize(("task_runs_shown", "expected"), [("trial", 2 + 7 + 1), ("misses", None)])
 def test_fewer_task_runs_on_request(finished, task_runs_shown, expected) -> None:
     write_table(finished.folder)
     done = Finished(
@@ -217,7 +219,7 @@ def test_fewer_task_runs_on_request(finished, task_runs_shown, expected) -> None
         task_runs=task_runs_shown,
     )
     shown = len(done.task_runs)
-    assert shown == (expected or 2 + 7)  # all steps of the two trials are served by now
+    assert shown == (expected or 2 + 7 + 1)  # all steps of the two trials are served by now
 
 
 def test_a_study_that_ends_in_one_trial_has_looked_at_the_best_again(tmp_path) -> None:

@@ -92,11 +92,11 @@ def evaluate_with_a_full_disk(context: StudyContext, out) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     publish = store_of(context).files.publish
 
-    def publish_on_a_full_disk(folder, *args):
+    def publish_on_a_full_disk(folder, *args, **options):
         if folder.startswith("cache/"):
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
         try:
-            return publish(folder, *args)
+            return publish(folder, *args, **options)
         finally:
             resource.setrlimit(
                 resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

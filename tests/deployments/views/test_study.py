@@ -18,6 +18,7 @@ SUMMARY = {
     "model_trial": None, "model_is_partial": False, "instead_of": None,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
+    "notes": [],
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
     "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
 }  # fmt: skip

@@ -89,8 +89,11 @@ def test_tables_change_only_with_the_number_of_the_schema() -> None:
     assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (2, "cde150c9383a1830")
 
 
-@pytest.mark.usefixtures("planted")
-def test_an_older_store_is_upgraded_and_has_what_it_had(old, database) -> None:
+def test_an_older_store_is_upgraded_and_has_what_it_had(
+    old,
+    database,
+    planted,  # noqa: ARG001 - after the store was made
+) -> None:
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
     assert state(database) == (3, {*metadata.tables, "planted"})
