@@ -98,7 +98,7 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
     if is_compared and (model.loss is not None or model.undefined):
         alone = score_model(running, context, member_of(study, study.trials[number]))
     study.set_result(
-        is_scored=True,
+        is_scored=model.is_final and alone.is_final,
         test_loss=model.loss,
         test_loss_undefined=model.undefined or None,
         single_best_test_loss=alone.loss,

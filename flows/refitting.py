@@ -79,7 +79,8 @@ def score_model(
 ) -> LossOnTest:
     """Score the stored model of a study on the test rows, or one trial alone.
 
-    Whatever goes wrong leaves the loss undefined, and the model as it is.
+    Whatever goes wrong leaves the loss undefined, and the model as it is. A worker that died and a
+    limit that was exceeded are accidents: the next session scores again.
 
     Args:
         running: Workers to score on, none of which is needed by a trial.
@@ -108,7 +109,7 @@ def score_model(
     except Exception as error:  # over a limit, a worker that died, what a model raises
         if error in ends:
             raise
-        return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]))
+        return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
     return scored.test
 
 

@@ -60,7 +60,7 @@ def result_apart() -> Iterator[None]:
             flush_streams()
             os.dup2(results.fileno(), 1)
         if is_own:
-            with suppress(OSError, click.ClickException):  # said when it was written
+            with suppress(OSError, click.ClickException):  # reported when it was written
                 results.close()
         if not (is_own and _STAYS):
             sys.stdout = former

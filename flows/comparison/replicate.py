@@ -138,7 +138,8 @@ def _score(
         test = score_model(running, context, check=observer.check)
         losses[str(number)] = test.loss
         if test.undefined:
-            undefined[str(number)] = test.undefined
+            if test.is_final:
+                undefined[str(number)] = test.undefined
             text = f"{study.plan.metric} of trial {number} on the test rows is undefined"
             observer.note(f"{text}: {test.undefined}")
         study.set_result(

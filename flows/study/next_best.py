@@ -34,7 +34,7 @@ def ranked_trials(history: History) -> list[Trial]:
 
 
 class NextBest:
-    """Trials to try one by one, until one can be refitted.
+    """Trials in the order in which they are refitted, until one can be the model.
 
     Args:
         ranked: Trials to choose from, the best first.

@@ -9,7 +9,7 @@ from prefect_tune.storage.notices import warn
 
 __all__ = ["make_own", "make_private", "make_private_file"]
 
-_SAID = set[Path]()
+_REPORTED = set[Path]()
 
 
 def make_private(folder: Path) -> None:
@@ -24,7 +24,7 @@ def make_private(folder: Path) -> None:
     except FileExistsError:
         if not folder.is_dir():
             raise
-        _say_if_open(folder, "enter", "700")
+        _warn_if_open(folder, "enter", "700")
 
 
 def make_private_file(file: Path) -> None:
@@ -37,17 +37,17 @@ def make_private_file(file: Path) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
     except FileExistsError:
         if _is_open(file.parent):
-            _say_if_open(file, "read", "600")
+            _warn_if_open(file, "read", "600")
 
 
 def _is_open(path: Path) -> bool:
     return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
-def _say_if_open(path: Path, do: str, right: str) -> None:
-    """Say once that others can look into something, and how to close it."""
-    if _is_open(path) and path not in _SAID:
-        _SAID.add(path)
+def _warn_if_open(path: Path, do: str, right: str) -> None:
+    """Warn once that other users can look into a folder or file, and how to close it."""
+    if _is_open(path) and path not in _REPORTED:
+        _REPORTED.add(path)
         mode = stat.S_IMODE(path.stat().st_mode)
         closing = f"chmod {right} {quote(str(path))}"
         text = f"other users can {do} {path} (mode {mode:o}); close it with: {closing}"

@@ -1,4 +1,4 @@
-"""A thread that does something every few seconds, and goes on after outages."""
+"""A thread that repeats an action every few seconds, also after outages."""
 
 import threading
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from prefect_tune.storage.notices import warn
 __all__ = ["Heartbeat"]
 
 _MOST_RETRY_SECONDS = 1.0
-"""What could not be done is tried again soon: a lease may be about to expire."""
+"""Pause after a failed beat; it is short, as a lease may be about to expire."""
 
 
 class Heartbeat:
     """Does something every few seconds, in a thread of its own, until it is stopped.
 
     Args:
-        name: Of the thread.
-        beat: Does it. Whatever it raises is an outage, said once, after which it is tried again.
-        seconds: Between two beats.
-        outage: How to say that it cannot be done.
+        name: Name of the thread.
+        beat: The action. Any error it raises is an outage: it is reported once, then retried.
+        seconds: Seconds between two beats.
+        outage: Beginning of the warning about an outage.
     """
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:

@@ -29,10 +29,13 @@ class LossOnTest:
     Attributes:
         loss: The loss; None if it is undefined, or if no row was held back.
         undefined: Reason why it is undefined; empty if it is not.
+        is_final: Whether scoring again would give the same; False if a worker died or a limit was
+            exceeded.
     """
 
     loss: float | None
     undefined: str = ""
+    is_final: bool = True
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:

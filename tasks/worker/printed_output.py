@@ -38,7 +38,6 @@ __all__ = [
     "Printed",
     "capture_fork_server",
     "dask_setup",
-    "printed_outside_trials",
     "take_printed",
     "trial_captured",
 ]
@@ -136,17 +135,6 @@ async def take_printed(task_run_id: str, dask_worker: Any) -> Printed:
     printed = Printed(*read_tail(path))
     remove_tail(path)
     return printed
-
-
-def printed_outside_trials(folder: Path) -> str:
-    """Return the end of what workers of this machine printed while they ran no trial.
-
-    What they print as they start is there, too, and so is the end of one that could not start.
-
-    Args:
-        folder: Folder of temporary files that they were started with.
-    """
-    return read_tail(folder / _OUTSIDE)[0].decode(errors="replace")
 
 
 class _Capture:

@@ -285,6 +285,9 @@ def test_an_accident_while_the_model_is_scored_leaves_the_model(ending) -> None:
     assert summary["test_loss"] is None
     assert summary["test_loss_undefined"] == "the worker process died in 2 attempts"
     assert saved_model(ending.study.store, NAME)[1]["trial"] == BEST
+    ending.workers.score = lambda: None
+    assert ending.end()["test_loss"] is not None
+    assert ending.workers.names == ["score"]
 
 
 def test_a_session_that_ends_before_the_model_is_scored_is_continued_there(ending) -> None:
