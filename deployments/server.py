@@ -25,7 +25,7 @@ from prefect_tune.deployments.server_process import (
 from prefect_tune.deployments.server_secret import read_secret, secret_file
 from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept, using
 from prefect_tune.flows.home import home
-from prefect_tune.storage.privacy.private_folder import make_private
+from prefect_tune.storage.private_folder import make_private
 
 __all__ = [
     "Launched",

@@ -15,7 +15,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from prefect_tune.deployments.prefect_settings import server_environment
-from prefect_tune.storage.privacy.private_folder import make_private_file
+from prefect_tune.storage.private_folder import make_private_file
 
 __all__ = ["lay_database", "prepare_template"]
 

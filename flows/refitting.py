@@ -64,7 +64,7 @@ def refit_model(
     except Exception as error:  # of any kind: what users wrote runs on the workers
         message = str(error) if len(members) > 1 else f"refit of {what}: {error}"
         failed = RefitFailed(message)
-        failed.is_over_limit = isinstance(error, TimeoutError | MemoryError)
+        failed.is_over_limit = isinstance(error, TimeoutError)
         raise failed from error
     finally:
         pins.release_beginning(member_pins(study.name))

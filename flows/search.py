@@ -21,7 +21,7 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.state import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.lost import StoreLost
+from prefect_tune.storage.waiting.lost import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]

@@ -6,8 +6,8 @@ artifact store: `writer` fills its bounded `cache`, `journal` says what is being
 `inspection` looks into it, `opening` ties folder and database together. `records` must never go.
 `ledger` has the studies. `lease` says who is making what, `holder` tells processes apart. All
 tables are in one `database`, which `migrations` bring up to date. What others may not read or forge
-is in `privacy`; `waiting` is for what others do, and `lost` has the errors after which waiting is
-useless; `notices` are warnings for the user, and `sqlite_file` tells whether a database was moved.
+is in `privacy` and in a `private_folder`; `waiting` is for a store that is away; `notices` are
+warnings for the user, and `sqlite_file` tells whether a database was moved.
 `blocks` and a block of secrets there alone know Prefect.
 """
 

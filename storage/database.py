@@ -42,11 +42,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-from prefect_tune.storage.lost import DiskFull, StoreLost, lost_for
 from prefect_tune.storage.privacy.masking import has_password, masked
-from prefect_tune.storage.privacy.private_folder import make_private_file
+from prefect_tune.storage.private_folder import make_private_file
 from prefect_tune.storage.sqlite_file import SqliteFile, SqliteFileGone
 from prefect_tune.storage.waiting.causes import Cause, cause_of
+from prefect_tune.storage.waiting.lost import DiskFull, StoreLost, lost_for
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.uninterrupted import uninterrupted
 

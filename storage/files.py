@@ -26,16 +26,16 @@ from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.lost import (
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.privacy.signing import sign, signing_key
+from prefect_tune.storage.waiting.causes import Cause, cause_of
+from prefect_tune.storage.waiting.lost import (
     DiskFull,
     ProcessExhausted,
     StoreForbidden,
     StoreLost,
     lost_for,
 )
-from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.privacy.signing import sign, signing_key
-from prefect_tune.storage.waiting.causes import Cause, cause_of
 from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [

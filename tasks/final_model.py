@@ -38,7 +38,7 @@ class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
 
     Attributes:
         step: Step at fault; empty if not known.
-        is_over_limit: Whether the refit took too much time or memory.
+        is_over_limit: Whether the refit took too much time.
     """
 
     step: str = ""
@@ -226,9 +226,7 @@ def _named(member: Member) -> Iterator[None]:
             raise cause  # noqa: B904 - with the cause that it has
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
-        failed = RefitFailed.at(
+        raise RefitFailed.at(
             step.step if step else "",
             f"trial {member.number} could not be fitted on all training rows: {reason}",
-        )
-        failed.is_over_limit = isinstance(cause, MemoryError)
-        raise failed from error
+        ) from error

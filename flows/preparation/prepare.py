@@ -33,7 +33,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.units import format_bytes
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.opening import StoreAddress
-from prefect_tune.storage.privacy.private_folder import make_private
+from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source

@@ -1,7 +1,7 @@
 """The trials that are tried as the final model, one after the other, until one can be refitted.
 
 The best comes first. After three failures of the same algorithm, its other trials are put off, and
-after a refit over the time or memory limit all trials that took as long. Trials that were put off
+after a refit over the time limit all trials that took as long. Trials that were put off
 are tried last, the quickest first, for a tenth of the study's time or a minute. So a study with a
 trial that works finds it, and hundreds of trials that share one fault do not cost hours.
 """

@@ -135,6 +135,7 @@ class WrittenPool:
     cuts: list[str] = field(default_factory=list)
     benched: list[str] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
+    given_up: list[int] = field(default_factory=list)
 
     @property
     def n_running(self) -> int:
@@ -170,6 +171,9 @@ class WrittenPool:
                 self.n_task_runs += 1
                 return [_ended(trial, fate)]
         return []
+
+    def give_up(self, trial: Trial) -> None:
+        self.given_up.append(trial.number)
 
     def cut(self, reason: str) -> list[Trial]:
         cut, self.under_way = self.under_way, []
@@ -394,6 +398,7 @@ def test_a_second_death_is_the_trials_own_doing() -> None:
     assert failed.failure.message == "the worker process died in 2 attempts"
     assert (failed.failure.step, failed.failure.fold) == ("impute", 2)
     assert [t.number for t in done.study.told].count(1) == 1
+    assert done.pool.given_up == [1]
 
 
 @pytest.mark.parametrize(("fate", "kind"), [("fails", "error"), ("times out", "timeout")])

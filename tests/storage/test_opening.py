@@ -8,7 +8,7 @@ import pytest
 from contracts.store import present, put
 
 from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused
-from prefect_tune.storage.privacy.private_folder import make_private, make_private_file
+from prefect_tune.storage.private_folder import make_private, make_private_file
 
 
 def test_a_store_opened_twice_is_one_store(address, store) -> None:

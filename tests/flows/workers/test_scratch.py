@@ -10,7 +10,7 @@ import pytest
 from other_user import NOBODY, run_as_other_user
 from processes import kill
 
-from prefect_tune.storage.privacy.private_folder import make_own
+from prefect_tune.storage.private_folder import make_own
 
 PROGRAM = (
     "from prefect_tune.flows.workers.scratch import scratch_folder\n"

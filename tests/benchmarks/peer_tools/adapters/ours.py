@@ -34,8 +34,7 @@ class Follower:
     def warn(self, text: str) -> None:
         self.note(f"Warning: {text}")
 
-    def tick(self, progress: Any) -> None:
-        """Nothing."""
+    def tick(self, progress: Any) -> None: ...
 
     def ended(self, trial: Any, progress: Any) -> None:  # noqa: ARG002 - of the interface
         seconds = progress.seconds if self.is_search else self._task.elapsed()
