@@ -250,6 +250,10 @@ class Database:
             with suppress(OSError):  # SQLite says it
                 make_private_file(Path(file))
 
+    def is_missing_file(self) -> bool:
+        """Return whether this is a SQLite database in a file that is not there."""
+        return self._file is not None and not self._file.path.exists()
+
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Yield a transaction that may write; on SQLite it holds the write lock from its start.

@@ -107,6 +107,11 @@ def _claimed(
     address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
 ) -> str:
     """Tie folder and index to each other, or check that they are; return the store's id."""
+    if not address.id and database.is_missing_file() and is_there(address, files):
+        raise StoreRefused(
+            f"the database {database.url} is not there, and the store {address.url} needs it; "
+            "bring it back, name the database with --database, or name a new folder with --store"
+        )
     database.keep_private()
     try:
         schema = bring_up_to_date(database)

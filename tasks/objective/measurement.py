@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
@@ -123,6 +124,18 @@ class _CheckedPipeline(Pipeline):
         """Return decision values: of two classes those of the second, else of each class."""
         scores = predicted_scores(Pipeline(self.steps), X, self.classes_, "decision_function")
         return scores[:, 1] if len(self.classes) == 2 else scores
+
+    @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities, shape (n, c)."""
+        with np.errstate(divide="ignore"):
+            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logarithms
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions, or R² where they are numbers."""
+        measure = accuracy_score if self.classes else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
 
 def _latency(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table

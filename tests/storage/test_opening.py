@@ -22,8 +22,17 @@ def test_a_store_opened_twice_is_one_store(address, store) -> None:
 @pytest.mark.usefixtures("store")
 def test_a_store_with_another_index_is_refused(address, tmp_path) -> None:
     elsewhere = StoreAddress(address.url, f"sqlite:///{tmp_path}/other.sqlite")
+    ArtifactStore(StoreAddress(str(tmp_path / "other"), elsewhere.database)).close()
     with pytest.raises(StoreRefused, match="do not belong together"):
         ArtifactStore(elsewhere)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_store_whose_database_is_not_there_gets_no_empty_one(address, tmp_path) -> None:
+    file = tmp_path / "mistyped.sqlite"
+    with pytest.raises(StoreRefused, match=r"mistyped\.sqlite is not there"):
+        ArtifactStore(StoreAddress(address.url, f"sqlite:///{file}"))
+    assert not file.exists()
 
 
 @pytest.mark.usefixtures("store")

@@ -268,6 +268,8 @@ def test_a_function_of_ones_own_gets_checked_predictions(monkeypatch, tmp_path, 
         "def wrong(model, X, y):\n"
         "    p = model.predict_proba(X)\n"
         "    assert (model.classes_[p.argmax(axis=1)] == model.predict(X)).all()\n"
+        "    assert (model.predict_log_proba(X).argmax(axis=1) == p.argmax(axis=1)).all()\n"
+        "    assert model.score(X, y) == (model.predict(X) == y).mean()\n"
         "    return (model.predict(X) != y).mean()\n"
         "def text(model, X, y):\n    return '0.5'\n"
     )
