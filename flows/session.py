@@ -79,12 +79,15 @@ def run_study(
             except BaseException as error:
                 page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
+                    if isinstance(error, StudyFailed):
+                        study.set_result(no_model=str(error))
                     observer.write()
                 study.set_state(page.state)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
             page.state = "interrupted" if is_still_cut else "complete"
             study.set_state(page.state)
+            study.set_result(no_model=None)
             settle_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()

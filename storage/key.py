@@ -9,6 +9,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from blake3 import blake3
@@ -24,6 +25,7 @@ __all__ = [
     "digest",
     "model_record",
     "output_record",
+    "parsed",
     "predictions_record",
     "prefix_key",
     "quantity_record",
@@ -85,9 +87,20 @@ def code_digest(tag: str, texts: Iterable[str]) -> str:
     return content_digest(tag, (_meaning(text).encode() for text in texts))
 
 
+def parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a Python source, whatever other threads parse meanwhile.
+
+    Before 3.11.8, Python may raise SystemError if two threads parse at once (gh-106905).
+    """
+    for _ in range(20):
+        with suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
+
+
 def _meaning(text: str) -> str:
     try:
-        return " ".join(_tokens(ast.parse(text)))
+        return " ".join(_tokens(parsed(text)))
     except (SyntaxError, ValueError, RecursionError):
         return text
 

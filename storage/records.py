@@ -150,7 +150,7 @@ class Records:
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
                 f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and below "
-                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; free space there, for "
+                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; free some space there, for "
                 "instance with `prefect-tune artifacts prune`, a smaller --cache-budget or "
                 "`prefect-tune study rm`, or name another --store; the same command then resumes "
                 "the study"

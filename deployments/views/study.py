@@ -111,6 +111,8 @@ def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
             f"no full evaluation qualifies; the model is the best partial one, trial "
             f"{model['trial']}{_of(model)}, fitted on all training rows"
         )
+    if summary["no_model"]:
+        yield line((summary["no_model"], "yellow"))
     if replaced is not None:
         numbers = ", ".join(map(str, replaced["trials"]))
         what = "trial" if len(replaced["trials"]) == 1 else "the ensemble of trials"
@@ -246,7 +248,7 @@ def _next_commands(summary: Mapping[str, Any]) -> Iterator[str]:
     study, store = summary["study"], summary["store_options"]
     asked = [["show", study], ["report", study], ["trials", study]]
     asked.append(["artifacts", "ls", "--study", study])
-    if summary["incumbent"]:
+    if summary["incumbent"] and not summary["no_model"]:
         asked.append(["export", study, "model.pkl"])
     for k, words in enumerate(asked):
         yield ("      " if k else "next: ") + shlex.join(["prefect-tune", *words, *store])

@@ -26,7 +26,7 @@ def most_frequent_failure(study: "Study") -> str:
             text = f"{failure.step}: {failure.message}" if failure.step else failure.message
             reasons.setdefault(alike(text), []).append(text)
     if not reasons:
-        return "no trial was finished"
+        return "no trial was finished; run the same command with a larger --budget"
     most = max(reasons.values(), key=len)
     n_failed = sum(map(len, reasons.values()))
     return (

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from prefect_tune.storage.key import code_digest
+from prefect_tune.storage.key import code_digest, parsed
 
 __all__ = ["digest_of_own"]
 
@@ -36,7 +36,7 @@ def _imported(module: str) -> frozenset[str]:
     """Return the modules of `tasks` that one imports anywhere in its text."""
     return frozenset(
         name
-        for node in ast.walk(ast.parse(_text(module)))
+        for node in ast.walk(parsed(_text(module)))
         for name in _named(node)
         if name.startswith(_ROOM) and _is_module(name)
     )

@@ -1,3 +1,4 @@
+import ast
 import math
 
 import pytest
@@ -111,6 +112,19 @@ def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) ->
 def test_whatever_python_runs_decides_the_digest_of_code(text, edited) -> None:
     assert text in CODE
     assert code_digest("t", [CODE.replace(text, edited)]) != code_digest("t", [CODE])
+
+
+def test_a_parser_that_stumbles_over_another_thread_is_tried_again(monkeypatch) -> None:
+    parse, stumbles = ast.parse, iter([True, True])
+
+    def stumbling(text: str) -> ast.Module:
+        if next(stumbles, False):
+            raise SystemError("AST constructor recursion depth mismatch")
+        return parse(text)
+
+    digest = code_digest("t", [CODE])
+    monkeypatch.setattr(ast, "parse", stumbling)
+    assert code_digest("t", [CODE]) == digest
 
 
 def test_code_that_python_cannot_parse_counts_as_it_is_written() -> None:

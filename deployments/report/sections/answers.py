@@ -84,9 +84,10 @@ def _replaced_lines(report: StudyReport, best: int) -> Iterator[str]:
     replaced, model = report.summary["instead_of"], report.summary["model_trial"]
     if model is not None and model["trial"] != best:
         yield f"The model is trial {model['trial']}."
+    if reason := report.summary["no_model"]:
+        yield f"{reason[:1].upper()}{reason[1:]}."
     if replaced is not None:
-        numbers = ", ".join(map(str, replaced["trials"]))
-        yield f"Not the model: trial {numbers}, because {replaced['reason']}."
+        yield f"{replaced['reason'][:1].upper()}{replaced['reason'][1:]}."
 
 
 def _constraint_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
@@ -113,7 +114,13 @@ def _loss(report: StudyReport) -> Answer:
         bars = _bars([("guessing", summary["chance_loss"])], words)
         return Answer("loss", question, "-", "", bars)
     held_out = "cross-validated" if summary["holdout"] is None else "held out"
-    losses = [("guessing", summary["chance_loss"]), (held_out, best["loss"])]
+    losses = [("guessing", summary["chance_loss"])]
+    model = summary["model_trial"]
+    if model is not None and model["trial"] != best["trial"] and not is_ensemble:
+        losses.append((f"{held_out}, trial {best['trial']}", best["loss"]))
+        best = model
+        question = f"The {words.name} of trial {model['trial']}, the model"
+    losses.append((held_out, best["loss"]))
     if is_ensemble and alone is not None:
         losses.append(("test rows, best trial", alone))
     if test is not None:

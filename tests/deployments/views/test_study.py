@@ -16,6 +16,7 @@ SUMMARY = {
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
     "finalists": [],
     "model_trial": None, "model_is_partial": False, "instead_of": None,
+    "no_model": None,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "notes": [],
@@ -38,6 +39,13 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
     lines = shown(store_options=["--store", "/my store"]).splitlines()
     assert "  next: prefect-tune show s --store '/my store'" in lines
     assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
+
+
+def test_a_study_without_a_model_says_why_and_offers_no_export(shown) -> None:
+    reason = "study 's' ended without a model: 3 refits failed"
+    lines = shown(state="failed", no_model=reason).splitlines()
+    assert f"  {reason}" in lines
+    assert "export" not in lines[-1]
 
 
 def test_an_ensemble_says_by_which_losses_it_was_preferred(shown) -> None:

@@ -39,7 +39,9 @@ def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
 
 
 def test_a_study_without_any_failure_has_finished_none() -> None:
-    assert most_frequent_failure(study([Trial(0, QUERY)])) == "no trial was finished"
+    assert most_frequent_failure(study([Trial(0, QUERY)])) == (
+        "no trial was finished; run the same command with a larger --budget"
+    )
 
 
 def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:

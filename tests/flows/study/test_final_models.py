@@ -256,6 +256,8 @@ def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(given) ->
         run(given, "unlocked", trials=1)
     store = ArtifactStore(StoreAddress(given["store"]))
     assert summarize(store, "s")["n_failed"] == 0
+    assert "cannot pickle" in summarize(store, "s")["no_model"]
+    assert run(given, "locked", study="other", trials=3)[0]["no_model"] is None
 
 
 @pytest.mark.parametrize(

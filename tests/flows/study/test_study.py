@@ -280,7 +280,7 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
 def test_why_there_is_no_model_is_said_in_a_line(store, enter) -> None:
     name = enter(bounds=(SIZE,))
     with Study.opened(store, name) as study:
-        assert most_frequent_failure(study) == "no trial was finished"
+        assert most_frequent_failure(study).startswith("no trial was finished")
         assert nearest_miss(study) == ""
         run(study, None, None)
         trial = study.start(study.ask(Budget()))
