@@ -62,7 +62,7 @@ class LocalNanny(distributed.Nanny):
         """
         async with self._starting:
             while await self._paused():
-                since, log_since = monotonic(), log_size(scratch_folder())
+                since, log_since = self._starts.clock(), log_size(scratch_folder())
                 try:
                     # A process that is spawned has the environment of this moment.
                     with environment() if METHOD == "spawn" else nullcontext():
@@ -91,7 +91,8 @@ class LocalNanny(distributed.Nanny):
         """Start a worker once, and return why that failed; None if the worker is up."""
         self._exit_code, self._server = None, fork_server_pid()
         attempt = asyncio.ensure_future(super().instantiate())
-        until = monotonic() + self._starts.most_start_seconds
+        seconds = self._starts.start_seconds(self.address)
+        until = monotonic() + seconds
         try:
             while not attempt.done() and self._is_wanted() and monotonic() < until:
                 await asyncio.wait([attempt], timeout=_TICK_SECONDS)
@@ -99,7 +100,7 @@ class LocalNanny(distributed.Nanny):
             attempt.cancel()  # does nothing where it is done
         if not attempt.done():
             await asyncio.wait([attempt])
-            return f"was not up after {self._starts.most_start_seconds:g} s"
+            return f"was not up after {seconds:.0f} s"
         if (error := attempt.exception()) is not None:
             return self._starts.explain_error(error, log_since)
         if not self._is_up():
@@ -143,7 +144,7 @@ class LocalNanny(distributed.Nanny):
             self.last_death += " with the process that workers are forked from"
         had_trial = exitcode != 0 and _had_trial(self._note)
         if self._starts.note_death(self.address, had_trial=had_trial):
-            now = monotonic()
+            now = self._starts.clock()
             self._pause_seconds = self._starts.note_failure(self.address, self.last_death, now)
         super()._on_worker_exit_sync(exitcode)
 
