@@ -23,7 +23,7 @@ def count_oom_kills() -> int:
 def _files_of_groups() -> list[Path]:
     """Return the files that count for the control groups of this process, of both versions."""
     files = [_GROUPS / "memory.events", _GROUPS / "memory" / "memory.oom_control"]
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for line in _OWN_GROUPS.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
