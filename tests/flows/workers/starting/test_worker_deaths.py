@@ -12,15 +12,17 @@ import distributed
 import psutil
 import pytest
 from inputs import table
-from processes import at_a_trial, kill
+from processes import at_a_trial, kill, wait_for
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import local_workers, worker_starts
 from prefect_tune.flows.workers.fork_server import fork_server_pid, start_fork_server
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.roster import NoWorkers
+from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.worker import parent_death
+from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned"),
@@ -111,6 +113,12 @@ def has_trial() -> bool:
     return False
 
 
+def are_of_our_fork_server(client: distributed.Client) -> bool:
+    """Whether both workers are up, and tied to the fork server that runs now."""
+    tied = client.run(lambda: (os.getppid(), *parent_death._FORK_SERVER), on_error="ignore")
+    return list(tied.values()) == [(fork_server_pid(),) * 2] * 2
+
+
 def kill_fork_server() -> int | None:
     """Kill the fork server, if it runs, and return its process."""
     pid = fork_server_pid()
@@ -189,11 +197,11 @@ def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> Non
         local_cluster(2) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.wait_for_workers(2, timeout=60)
-        assert len(killed) > 3
-        servers = client.run(lambda: (os.getppid(), *parent_death._FORK_SERVER))
-        assert set(servers.values()) == {(fork_server_pid(), fork_server_pid())}
-        assert set(client.run(os.getenv, "OMP_NUM_THREADS").values()) == {"1"}
+        wait_for(lambda: len(killed) > 3 and are_of_our_fork_server(client))
+        kill_fork_server()  # once more, now that the cluster is up
+        wait_for(lambda: are_of_our_fork_server(client))
+        log = str(log_path(scratch_folder()))
+        assert set(client.run(os.getenv, LOG_VARIABLE).values()) == {log}
 
 
 @pytest.mark.parametrize(
