@@ -24,10 +24,9 @@ from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.worker import parent_death
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="workers are spawned on other systems"
+)
 
 SPACE = """
 import os, signal, time
@@ -75,7 +74,7 @@ def study_of(folder: Path, space: str) -> dict[str, Any]:
     return {
         "data": str(folder / "table.csv"), "target": "target", "study": "s", "method": "random",
         "store": str(folder / "store"), "space": f"{folder}/space.py:{space}", "trials": 5,
-        "workers": 2, "ensemble": "single",
+        "workers": 2, "ensemble": "single", "folds": 2,
     }  # fmt: skip
 
 
