@@ -1,11 +1,11 @@
-"""The process that local workers are forked from; whenever it starts, it starts alike.
+"""The fork server of local workers: the process that they are forked from.
 
-It has imported everything once, so that a worker is up in a fifth of a second. If it is killed,
-`multiprocessing` starts another one as soon as a worker is to be forked, in whatever thread that
-happens, and with the modules that Dask prefers. Ours brings its modules, environment and signals
-to each of its starts. Elsewhere than on Linux, workers are spawned.
+The fork server imports everything once, so that a worker is up in a fifth of a second. If it is
+killed, `multiprocessing` starts a new one when the next worker is forked, in any thread, and with
+the modules that Dask has chosen meanwhile. `_ForkServer` therefore sets modules, environment and
+signals at every start. Only Linux has a fork server; on other systems workers are spawned.
 
-Light to import: the process can be started before anything else.
+This module imports little, so that a command can start the fork server first.
 """
 
 import os
@@ -35,18 +35,18 @@ PRELOAD = (
     "prefect_tune.tasks.worker.start_log",
     "prefect_tune.tasks.worker.printed_output",
 )
-"""Modules of a worker: they tie it to us, make its note, load all that a trial needs, end the log
-of its start, and then take what it prints."""
+"""Modules that a worker loads: they tie it to its parent, write its note, import what trials need,
+close the log of its start, and capture its output."""
 _SERVER = "prefect_tune.flows.workers.preloaded"
 _ENVIRONMENT: Mapping[str, str] = {
-    # One trial per core: its threads would compete with the other trials.
+    # One trial runs on each core, and its threads would compete with other trials.
     **THREAD_VARIABLES,
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
 _LONGEST_FOLDER = 70
-"""Names of sockets have at most 107 bytes, and `multiprocessing` adds some thirty to a folder's."""
+"""Longest folder for sockets: their paths have at most 107 bytes, and `multiprocessing` adds 30."""
 _OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
 
@@ -54,29 +54,29 @@ class _ForkServer(forkserver.ForkServer):
     """`multiprocessing`'s fork server with our modules, environment and signals."""
 
     def ensure_running(self) -> None:
-        """Start the process unless it runs."""
-        self.set_forkserver_preload([_SERVER, *PRELOAD])  # Dask may have set its own meanwhile
+        """Start the fork server unless it is running."""
+        self.set_forkserver_preload([_SERVER, *PRELOAD])  # Dask replaces them
         with environment(), _terminal_ignored():
             super().ensure_running()
 
 
 def start_fork_server() -> None:
-    """Start the process that workers are forked from, unless it runs or workers are spawned."""
+    """Start the fork server, unless it is running or workers are spawned."""
     if METHOD == "forkserver":
         _server().ensure_running()
 
 
 def fork_server_pid() -> int | None:
-    """Return the process that workers are forked from, dead or alive; None before its start."""
+    """Return the process id of the last fork server, dead or alive; None before the first start."""
     pid: int | None = _server()._forkserver_pid if METHOD == "forkserver" else None  # noqa: SLF001
     return pid
 
 
 @contextmanager
 def warmed_up() -> Iterator[None]:
-    """Start the process that workers are forked from; it imports while the body runs.
+    """Start the fork server, which imports modules while the body runs.
 
-    It is ended with the body, as it would end by itself only after all its imports.
+    After the body, the fork server is killed: on its own it would end only after its imports.
     """
     start_fork_server()
     try:
@@ -89,17 +89,17 @@ def warmed_up() -> Iterator[None]:
 
 
 def _server() -> Any:
-    """Return the fork server of `multiprocessing`, turned into ours; there is one a process."""
-    server = forkserver._forkserver  # noqa: SLF001 - all users have that one
+    """Return the only fork server object of `multiprocessing`, with its class set to ours."""
+    server = forkserver._forkserver  # noqa: SLF001 - multiprocessing has one object
     server.__class__ = _ForkServer
     return server
 
 
 @contextmanager
 def _terminal_ignored() -> Iterator[None]:
-    """Let processes that the body starts ignore the terminal, as this one ends them.
+    """Make processes started in the body ignore signals of the terminal; the flow ends them.
 
-    In other threads signals cannot be set; there, the process sees to it itself.
+    Only the main thread can do so. In other threads, the fork server ignores them once it runs.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -116,7 +116,7 @@ def _scratch_folder() -> Path:
     """Return the folder for temporary files.
 
     Raises:
-        BadInput: If there can be none.
+        BadInput: If the folder cannot be made.
     """
     from prefect_tune.tasks.bad_input import BadInput  # noqa: PLC0415 - heavy; see above
 
@@ -127,7 +127,7 @@ def _scratch_folder() -> Path:
 
 
 class _Environment:
-    """The environment of workers, while anybody starts some: several threads may at once."""
+    """The environment of workers, set while any thread starts workers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class _Environment:
         self._former_folder: str | None = None
 
     def enter(self) -> None:
-        """Set it, as its first user."""
+        """Set the environment, unless another thread has set it."""
         folder, log = str(_scratch_folder()), str(log_path(_scratch_folder()))
         ours = {**_ENVIRONMENT, "TMPDIR": folder, LOG_VARIABLE: log}
         with self._lock:
@@ -150,7 +150,7 @@ class _Environment:
             os.environ.update(ours)
 
     def leave(self) -> None:
-        """Set what was before, as its last user."""
+        """Restore the former environment, unless another thread still needs this one."""
         with self._lock:
             self._n_users -= 1
             if self._n_users:
@@ -168,7 +168,7 @@ _OURS = _Environment()
 
 @contextmanager
 def environment() -> Iterator[None]:
-    """Set the environment of workers, for processes that the body starts."""
+    """Set the environment of workers for processes started in the body."""
     _OURS.enter()
     try:
         yield

@@ -1,8 +1,8 @@
-"""Trials whose workers died together run alone once more: one of them may have done it.
+"""Trials whose workers died together are rerun one at a time: one of them may be the cause.
 
-Workers on this machine die together with the process that they are forked from. If a trial's code
-kills that process, all trials under way lose their workers, each time they run beside that one. So
-the search waits until no trial runs, and starts those again one by one, until each has ended.
+Local workers die together with their fork server. If the code of a trial kills the fork server,
+all running trials lose their workers, and would do so again beside that trial. The search therefore
+waits until no trial is running, and reruns these trials one by one, until each has ended.
 """
 
 from threading import Lock
@@ -11,11 +11,11 @@ from time import monotonic
 __all__ = ["Isolation"]
 
 _TURN_SECONDS = 2.0
-"""How long a search that may start a trial may take to do so, before another search may."""
+"""Time that a search has to start a trial before another search gets the turn."""
 
 
 class Isolation:
-    """Trials of all searches that share workers; a trial is known by its search and its number."""
+    """Trials of all searches that share workers, identified by search and trial number."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -24,7 +24,7 @@ class Isolation:
         self._turn: tuple[int, float] = (0, 0.0)
 
     def admits(self, search: int) -> bool:
-        """Return whether a search may start a trial now; it is to start one soon then."""
+        """Return whether a search may start a trial now, which it should then do at once."""
         with self._lock:
             if not self._suspects:
                 return True
@@ -35,7 +35,7 @@ class Isolation:
             return True
 
     def start(self, search: int, number: int) -> bool:
-        """Note that a trial runs; return whether it runs alone because of a common death."""
+        """Note that a trial has started; return whether it runs alone as a suspect."""
         with self._lock:
             self._running.add((search, number))
             return bool(self._suspects)
@@ -46,7 +46,7 @@ class Isolation:
         Args:
             search: Its search.
             number: Its number.
-            is_suspect: Whether its worker died together with all others while some ran trials.
+            is_suspect: Whether its worker died with the fork server while other trials ran.
         """
         with self._lock:
             self._running.discard((search, number))
@@ -56,7 +56,7 @@ class Isolation:
                 self._suspects.discard((search, number))
 
     def forget(self, search: int) -> None:
-        """Forget a search that starts no more trials."""
+        """Forget the trials of a search that starts no more of them."""
         with self._lock:
             self._running = {trial for trial in self._running if trial[0] != search}
             self._suspects = {trial for trial in self._suspects if trial[0] != search}

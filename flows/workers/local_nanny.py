@@ -1,6 +1,6 @@
-"""Nannies of local workers: a worker that cannot start is started again, ever more slowly.
+"""Nannies of local workers: failed starts are repeated, with a pause that doubles each time.
 
-Dask's own nanny gives up after one failed start, or starts workers that die at once without end.
+Dask's own nanny gives up after one failed start, and restarts workers that die at once forever.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ __all__ = ["LocalCluster", "LocalNanny"]
 _TICK_SECONDS = 0.1
 _CLOSED = (Status.closing, Status.closed, Status.closing_gracefully, Status.failed)
 _FAILED_START = "nanny-instantiate-failed"
-"""Reason for which Dask's nanny closes itself."""
+"""Reason that Dask's nanny gives when it closes itself after a failed start."""
 _UNKNOWN_CODE = 255
-"""Exit code of a process whose fork server ended before it could tell the code."""
+"""Exit code of a process whose fork server ended before it could report the code."""
 
 
 class LocalNanny(distributed.Nanny):
-    """A nanny that starts its worker until one is up or the flow ends.
+    """A nanny that repeats failed starts until a worker is up or the flow ends.
 
     Args:
         arguments: Positional arguments for Dask's nanny.
@@ -38,7 +38,7 @@ class LocalNanny(distributed.Nanny):
         options: Keyword arguments for Dask's nanny.
 
     Attributes:
-        last_death: How its last worker ended, for a sentence about the worker.
+        last_death: How the last worker ended, as a predicate whose subject is the worker.
     """
 
     process: Any  # Dask's annotation is not seen where its methods are untyped
@@ -55,16 +55,19 @@ class LocalNanny(distributed.Nanny):
         self._pause_seconds = 0.0
 
     async def instantiate(self) -> Status:
-        """Start a worker, again and again; return whether one is up.
+        """Start a worker, repeating failed starts.
+
+        Returns:
+            `Status.running`, or `Status.failed` if the flow has ended meanwhile.
 
         Raises:
-            NoWorkers: If the first one cannot be started for long.
+            NoWorkers: If the nanny's first worker cannot be started within a minute.
         """
         async with self._starting:
             while await self._paused():
-                since, log_since = monotonic(), log_size(scratch_folder())
+                since, log_since = self._starts.clock(), log_size(scratch_folder())
                 try:
-                    # A process that is spawned has the environment of this moment.
+                    # A spawned process inherits the environment of this moment.
                     with environment() if METHOD == "spawn" else nullcontext():
                         cause = await self._start_once(log_since)
                 finally:
@@ -79,8 +82,8 @@ class LocalNanny(distributed.Nanny):
         return Status.failed
 
     async def close(self, timeout: float = 5, reason: str = "") -> Any:  # noqa: ASYNC109 - Dask's
-        """Close the nanny with its worker, also while that one starts."""
-        if reason == _FAILED_START:  # `instantiate` tries once more
+        """Close the nanny and its worker, even during a start."""
+        if reason == _FAILED_START:  # `instantiate` repeats the start
             return "OK"
         self._is_closing = True
         async with self._starting:
@@ -88,10 +91,11 @@ class LocalNanny(distributed.Nanny):
         return await super().close(timeout=timeout, reason=reason)
 
     async def _start_once(self, log_since: int) -> str | None:
-        """Start a worker once, and return why that failed; None if the worker is up."""
+        """Start a worker once; return the cause of the failure, or None if the worker is up."""
         self._exit_code, self._server = None, fork_server_pid()
         attempt = asyncio.ensure_future(super().instantiate())
-        until = monotonic() + self._starts.most_start_seconds
+        seconds = self._starts.start_seconds(self.address)
+        until = monotonic() + seconds
         try:
             while not attempt.done() and self._is_wanted() and monotonic() < until:
                 await asyncio.wait([attempt], timeout=_TICK_SECONDS)
@@ -99,7 +103,7 @@ class LocalNanny(distributed.Nanny):
             attempt.cancel()  # does nothing where it is done
         if not attempt.done():
             await asyncio.wait([attempt])
-            return f"was not up after {self._starts.most_start_seconds:g} s"
+            return f"was not up after {seconds:.0f} s"
         if (error := attempt.exception()) is not None:
             return self._starts.explain_error(error, log_since)
         if not self._is_up():
@@ -115,27 +119,27 @@ class LocalNanny(distributed.Nanny):
         return not (self._is_closing or self._starts.is_over or self.status in _CLOSED)
 
     async def _paused(self) -> bool:
-        """Pause if the last start failed; return whether a worker is still wanted then."""
+        """Pause after a failed start; return whether a worker is still wanted afterwards."""
         until, self._pause_seconds = monotonic() + self._pause_seconds, 0.0
         while self._is_wanted() and monotonic() < until:  # noqa: ASYNC110 - any thread ends it
             await asyncio.sleep(_TICK_SECONDS)
         return self._is_wanted()
 
     def _discard(self) -> None:
-        """Kill what there is of a worker that is not up, and forget it."""
+        """Kill and forget a worker process that is not up."""
         former, self.process = self.process, None
         if former is None:
             return
         former.on_exit = None
         if former.process is not None:
-            # Its thread may still wait for the process: the signal comes after that.
+            # Its thread may still be forking the process; the signal follows after that.
             killing = asyncio.ensure_future(former.process.kill())
             killing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _on_worker_exit_sync(self, exitcode: int) -> None:
-        """Take the exit code of a worker; one that was up is started again."""
+        """Note the exit code of a worker; if the worker was up, start another one."""
         self._exit_code = exitcode
-        if self._starting.locked():  # `instantiate` takes care of it
+        if self._starting.locked():  # `instantiate` repeats the start itself
             return
         self.last_death = self._starts.explain(exitcode)
         if METHOD == "forkserver" and exitcode == _UNKNOWN_CODE and self._server is not None:
@@ -143,12 +147,12 @@ class LocalNanny(distributed.Nanny):
             self.last_death += " with the process that workers are forked from"
         had_trial = exitcode != 0 and _had_trial(self._note)
         if self._starts.note_death(self.address, had_trial=had_trial):
-            now = monotonic()
+            now = self._starts.clock()
             self._pause_seconds = self._starts.note_failure(self.address, self.last_death, now)
         super()._on_worker_exit_sync(exitcode)
 
     async def _on_worker_exit(self, exitcode: int) -> None:
-        """Start a worker again, once the nanny itself has started: Dask does not before."""
+        """Restart the worker after the nanny itself has started: Dask does not do so before."""
         while self.status == Status.init:  # noqa: ASYNC110 - Dask has no event for it
             await asyncio.sleep(_TICK_SECONDS)
         await super()._on_worker_exit(exitcode)
@@ -158,12 +162,12 @@ class LocalCluster(distributed.SpecCluster):
     """A cluster of this machine.
 
     Attributes:
-        starts: The starts of its workers.
+        starts: Record of worker starts and their failures.
     """
 
     starts: WorkerStarts
 
 
 def _had_trial(note: Path | None) -> bool:
-    """Return whether a worker had begun a trial; the note of one that was ended is gone."""
+    """Return whether a worker had begun a trial; ending a worker removes its note."""
     return note is not None and (not note.exists() or read_text(note) is not None)

@@ -1,11 +1,12 @@
 """Starts of local workers: which fail, why, when to try again, and when to give up.
 
-A worker that dies while it runs a trial has started: that death is the trial's matter.
+Without any worker, a run ends within a minute of the first failed start. If a worker dies after it
+has begun a trial, its start counts as successful and the death is charged to the trial.
 """
 
 import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from multiprocessing import synchronize
@@ -21,17 +22,18 @@ from prefect_tune.tasks.worker.start_log import log_text
 __all__ = ["WorkerStarts"]
 
 _MOST_SECONDS = 40.0
-"""How long there may be no worker, from the first start that failed."""
+"""Longest time without a worker, counted from the beginning of the first failed start."""
 _START_SECONDS = 45.0
-"""Longest start of a worker, once one has been up."""
-_FIRST_START_SECONDS = 120.0
-"""The same before: libraries may come from a slow disk."""
+"""Longest start of a worker once any worker has been up."""
+_FIRST_START_SECONDS = 55.0
+"""Longest start before that: libraries may come from a slow disk, but a run that cannot begin ends
+within a minute."""
 _PROVEN_SECONDS = 5.0
-"""A worker that lives that long, or begins a trial, has started."""
+"""Lifetime after which a start counts as successful, even if the worker has begun no trial."""
 _FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.1, 5.0
-"""Between a failed start and the next one; the pause doubles with each failure."""
+"""Shortest and longest pause after a failed start; the pause doubles with each failure."""
 _NEAR_SECONDS = 5.0
-"""Workers that die so soon after memory ran out have died of that."""
+"""Time after an out-of-memory kill in which the death of a worker is attributed to it."""
 _OUT_OF_MEMORY = "the system reports that it killed a process as memory ran out"
 _SERVER_ENDED = "was not forked, as the process that workers are forked from had ended"
 _NEED_SHARED_MEMORY = "semaphores need /dev/shm"
@@ -44,9 +46,10 @@ _REMEDIES = (
     ("Too many open files", "Use fewer --workers or raise `ulimit -n`"),
     (_NEED_SHARED_MEMORY, "Make /dev/shm writable"),
     ("No space left on device", "Make room in the folder for temporary files, or set TMPDIR"),
+    ("was not up after", "Find what delays the workers, such as a slow disk or a busy machine"),
     ("SIGKILL", "Find what kills the workers, such as a limit on memory (see `dmesg`)"),
 )
-"""What helps, by a part of the cause."""
+"""Remedies, by a text that the cause contains; the first match counts."""
 _OTHER_REMEDY = "Remove the cause"
 
 
@@ -55,9 +58,9 @@ class _State:
     """Starts of one nanny's workers.
 
     Attributes:
-        up_since: Time since when its worker is up; None while there is none.
-        failed_since: Begin of the first of the starts that failed in a row; None if none has.
-        n_failed: Number of them.
+        up_since: Time at which the worker came up; None while there is no worker.
+        failed_since: Beginning of the first of the latest failed starts; None after a success.
+        n_failed: Number of failed starts since the last success.
     """
 
     up_since: float | None = None
@@ -67,14 +70,16 @@ class _State:
 
 @dataclass
 class WorkerStarts:
-    """Starts of the workers of one local cluster; for all of its nannies, and any thread.
+    """Starts of the workers of one local cluster. All nannies share it; it is thread-safe.
 
     Attributes:
-        cause: Why the last start failed; empty if none has.
-        n_server_deaths: Deaths of the process that workers are forked from.
-        is_over: Whether no more workers are to be started.
+        clock: Monotonic clock, in seconds.
+        cause: Cause of the last failed start, as a predicate; empty before any failure.
+        n_server_deaths: Deaths of the fork server.
+        is_over: Whether the flow has ended, so that no more workers are started.
     """
 
+    clock: Callable[[], float] = monotonic
     cause: str = ""
     n_server_deaths: int = 0
     is_over: bool = False
@@ -85,34 +90,44 @@ class WorkerStarts:
     _out_of_memory_at: float = -inf
     _lock: Lock = field(default_factory=Lock)
 
-    @property
-    def most_start_seconds(self) -> float:
-        """Longest time that a start may take."""
-        return _START_SECONDS if self._has_started else _FIRST_START_SECONDS
+    def start_seconds(self, nanny: str) -> float:
+        """Return the time limit of the next start of a nanny's worker.
+
+        Failed starts reduce the limit, so that all of them together take as long as one. Once they
+        have taken too long for a run without workers, other workers are up, and the limit is whole.
+
+        Args:
+            nanny: Address of the nanny.
+        """
+        with self._lock:
+            most = _START_SECONDS if self._has_started else _FIRST_START_SECONDS
+            since = self._states.get(nanny, _State()).failed_since
+            failing = 0.0 if since is None else self.clock() - since
+            return most - failing if failing <= _MOST_SECONDS else most
 
     def note_up(self, nanny: str) -> None:
-        """Note that a nanny's worker is up."""
+        """Note that the worker of a nanny is up."""
         with self._lock:
             self._has_started = True
-            self._states.setdefault(nanny, _State()).up_since = monotonic()
+            self._states.setdefault(nanny, _State()).up_since = self.clock()
 
     def note_death(self, nanny: str, *, had_trial: bool) -> bool:
-        """Note the death of a worker that was up; return whether that was a failed start."""
+        """Note the death of a worker that was up; return whether its start counts as failed."""
         with self._lock:
             state = self._states.setdefault(nanny, _State())
-            lived, state.up_since = monotonic() - (state.up_since or 0.0), None
+            lived, state.up_since = self.clock() - (state.up_since or 0.0), None
             if had_trial or lived >= _PROVEN_SECONDS:
                 state.failed_since, state.n_failed = None, 0
                 return False
         return True
 
     def note_failure(self, nanny: str, cause: str, since: float) -> float:
-        """Note a failed start, and return the seconds until the next one.
+        """Note a failed start, and return the seconds to pause before the next one.
 
         Args:
             nanny: Address of the nanny.
-            cause: Why it failed, for a sentence about the worker.
-            since: When the start began, by the monotonic clock.
+            cause: Cause of the failure, as a predicate whose subject is the worker.
+            since: Time at which the start began.
         """
         with self._lock:
             self.cause = cause
@@ -124,66 +139,74 @@ class WorkerStarts:
             return min(pause, _MOST_PAUSE_SECONDS)
 
     def note_server_death(self, pid: int) -> None:
-        """Note that the process is dead that workers were forked from."""
+        """Note the death of a fork server; several nannies may report the same one."""
         with self._lock:
             if pid not in self._dead_servers:
                 self._dead_servers.add(pid)
                 self.n_server_deaths += 1
 
     def is_hopeless(self, nanny: str | None = None) -> bool:
-        """Return whether there has been no worker for long, though starts were tried.
+        """Return whether starts have failed for so long that the run should end.
 
         Args:
-            nanny: Address of the nanny whose worker is meant; None for any worker.
+            nanny: Address of a nanny, to ask about its worker only; None for all workers.
         """
         with self._lock:
             states = [s for n, s in self._states.items() if nanny in (None, n)]
             since = [s.failed_since for s in states if s.up_since is None]
             if not since or len(since) < len(states):
                 return False
-            # One that has not failed is about to start.
-            return all(s is not None and monotonic() - s > _MOST_SECONDS for s in since)
+            # A nanny without a failed start is about to start its worker.
+            return all(s is not None and self.clock() - s > _MOST_SECONDS for s in since)
 
     def check(self, nanny: str | None = None) -> None:
-        """Do nothing while there is hope for a worker.
+        """Raise an error if starts have failed for so long that the run should end.
 
         Args:
-            nanny: Address of the nanny whose worker is meant; None for any worker.
+            nanny: Address of a nanny, to ask about its worker only; None for all workers.
 
         Raises:
-            NoWorkers: If there has been none for long.
+            NoWorkers: If `is_hopeless`.
         """
         if self.is_hopeless(nanny):
             raise self.no_workers()
 
     def no_workers(self) -> NoWorkers:
-        """Return the error that says why no worker could be started."""
+        """Return the error that reports why no worker could be started."""
+        with self._lock:
+            since = [s.failed_since for s in self._states.values() if s.failed_since is not None]
+            seconds = self.clock() - min(since, default=self.clock())
         return NoWorkers(
-            f"no worker could be started for {_MOST_SECONDS:g} s: the last one {self.cause}. "
+            f"no worker could be started for {seconds:.0f} s: the last one {self.cause}. "
             f"{_remedy(self.cause)}, then run the same command to continue"
         )
 
     def explain(self, exit_code: int | None, *, log_since: int | None = None) -> str:
-        """Return how a worker ended, for a sentence about the worker.
+        """Return how a worker ended, as a predicate whose subject is the worker.
 
         Args:
-            exit_code: That of its process; negative for a signal, None if it is not known.
+            exit_code: Exit code of the process; negative for a signal, None if unknown.
             log_since: Size of the log before the start; None if the worker was up.
         """
         how = "ended"
         if exit_code is not None and exit_code < 0:
             how = f"was killed by signal {-exit_code} ({_signal_name(-exit_code)})"
-        elif exit_code not in (None, 255):  # Dask's word for an unknown one
+        elif exit_code not in (None, 255):  # Dask reports 255 if the code is unknown
             how = f"exited with code {exit_code}"
         if log_since is not None:
             how += " as it started"
         return self._with_traces(how, log_since)
 
     def explain_error(self, error: BaseException, log_since: int) -> str:
-        """Return why a worker could not be started, likewise, by the error that this raised."""
+        """Return why a worker could not be started, as a predicate whose subject is the worker.
+
+        Args:
+            error: Error that the start raised.
+            log_since: Size of the log before the start.
+        """
         seen: BaseException | None = error
         while seen is not None and not isinstance(seen, OSError | EOFError):
-            seen = seen.__cause__ or seen.__context__  # Dask stumbles over the process it lacks
+            seen = seen.__cause__ or seen.__context__  # Dask's own errors hide the first one
         if isinstance(seen, EOFError | ConnectionError):
             return self._with_traces(_SERVER_ENDED, log_since)
         found = error if seen is None else seen
@@ -193,10 +216,10 @@ class WorkerStarts:
         return self._with_traces(how, log_since)
 
     def _with_traces(self, how: str, log_since: int | None) -> str:
-        """Add to how a worker ended whether memory ran out, and what it printed as it started."""
+        """Append whether memory ran out and the last lines printed during the start."""
         if (n_oom_kills := count_oom_kills()) > self._n_oom_kills:
-            self._n_oom_kills, self._out_of_memory_at = n_oom_kills, monotonic()
-        if monotonic() - self._out_of_memory_at < _NEAR_SECONDS:
+            self._n_oom_kills, self._out_of_memory_at = n_oom_kills, self.clock()
+        if self.clock() - self._out_of_memory_at < _NEAR_SECONDS:
             how += f" ({_OUT_OF_MEMORY})"
         if log_since is not None and (text := log_text(scratch_folder(), log_since)):
             how += f", after it printed: {text}"

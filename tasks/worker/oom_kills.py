@@ -1,7 +1,7 @@
-"""Processes that the system has killed as memory ran out, as Linux counts them.
+"""Number of processes that Linux has killed because memory ran out.
 
-Counted are those of this process's control group, which is the container's or the job's, and those
-of the machine.
+Linux counts them for the whole machine and for each control group, such as that of a container or
+of a batch job.
 """
 
 from contextlib import suppress
@@ -15,15 +15,15 @@ _MACHINE = Path("/proc/vmstat")
 
 
 def count_oom_kills() -> int:
-    """Return the number of processes killed so far; 0 where the system does not count them."""
+    """Return the number of processes killed so far; 0 if the system does not count them."""
     counts = [_count(path) for path in (_MACHINE, *_files_of_groups())]
-    return max(counts)  # the machine counts those of its groups, too, but may be hidden
+    return max(counts)  # the machine's count includes those of groups, but may be hidden
 
 
 def _files_of_groups() -> list[Path]:
-    """Return the files that count for the control groups of this process, of both versions."""
+    """Return the files with the counts of this process's control groups, of versions 1 and 2."""
     files = [_GROUPS / "memory.events", _GROUPS / "memory" / "memory.oom_control"]
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for line in _OWN_GROUPS.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
@@ -34,7 +34,7 @@ def _files_of_groups() -> list[Path]:
 
 
 def _count(path: Path) -> int:
-    """Return the number after the word `oom_kill` in a file; 0 if there is none."""
+    """Return the number after the word `oom_kill` in a file; 0 if the file lacks it."""
     with suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             word, _, number = line.partition(" ")

@@ -1,8 +1,8 @@
-"""The log of workers' starts: what they print on standard error before they are up.
+"""The log of worker starts: standard error of workers until they are up.
 
-A worker that cannot start may be able to say why only there. The process that workers are forked
-from writes to the log, in the flow's scratch folder, and so does each worker until it is up; then
-it has the flow's standard error, as it would have without a log.
+If a worker cannot start, its standard error may be the only place that has the cause. The fork
+server and its workers write to a log in the flow's scratch folder. As soon as a worker is up, it
+writes to the standard error of the flow instead.
 """
 
 import os
@@ -13,17 +13,17 @@ from typing import Any
 __all__ = ["LOG_VARIABLE", "begin_log", "dask_setup", "log_path", "log_size", "log_text"]
 
 LOG_VARIABLE = "PREFECT_TUNE_START_LOG"
-"""Environment variable with the path of the log."""
+"""Environment variable that holds the path of the log."""
 _STANDARD_ERROR = 2
 _MOST_BYTES = 2_000
 _MOST_LINES = 5
 
 _FORMER: list[int] = []
-"""The flow's standard error, as long as this process, or the one it was forked from, has a log."""
+"""Descriptor of the flow's standard error while this process writes to the log; else empty."""
 
 
 def begin_log() -> None:
-    """Write standard error to the log from now on; nothing happens where there is no log."""
+    """Redirect standard error to the log, if there is one."""
     path = os.environ.get(LOG_VARIABLE)
     if path is None or _FORMER:
         return
@@ -35,7 +35,7 @@ def begin_log() -> None:
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its worker
-    """End the log of a worker whose start has come this far; called by Dask."""
+    """Stop logging, as the worker has started; called by Dask."""
     while _FORMER:
         former = _FORMER.pop()
         os.dup2(former, _STANDARD_ERROR)
@@ -43,12 +43,12 @@ def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its wo
 
 
 def log_path(folder: Path) -> Path:
-    """Return the log of the flow with a scratch folder."""
+    """Return the path of the log in a scratch folder."""
     return folder / "starts.log"
 
 
 def log_size(folder: Path) -> int:
-    """Return the size of a flow's log in bytes; 0 if it has none."""
+    """Return the size of the log in bytes; 0 if it does not exist."""
     try:
         return log_path(folder).stat().st_size
     except OSError:
@@ -56,7 +56,7 @@ def log_size(folder: Path) -> int:
 
 
 def log_text(folder: Path, since: int) -> str:
-    """Return the last lines of a flow's log, of those written since it had a size."""
+    """Return the last lines of the log, without those before an earlier size of the log."""
     try:
         with log_path(folder).open("rb") as log:
             end = log.seek(0, os.SEEK_END)

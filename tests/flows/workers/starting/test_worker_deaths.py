@@ -1,0 +1,227 @@
+"""Studies on real workers whose fork server is killed, or whose workers cannot start."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import distributed
+import psutil
+import pytest
+from inputs import table
+from processes import at_a_trial, kill, wait_for
+
+from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.workers import local_workers, worker_starts
+from prefect_tune.flows.workers.fork_server import fork_server_pid, start_fork_server
+from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.flows.workers.roster import NoWorkers
+from prefect_tune.flows.workers.scratch import scratch_folder
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.tasks.worker import parent_death
+from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="workers are spawned on other systems"
+)
+
+SPACE = """
+import os, signal, time
+from sklearn.tree import DecisionTreeClassifier
+from prefect_tune import Algorithm, Space, Step
+
+
+class Slow(DecisionTreeClassifier):
+    def fit(self, X, y):
+        time.sleep(0.5)
+        return super().fit(X, y)
+
+
+class Killing(DecisionTreeClassifier):
+    def fit(self, X, y):
+        time.sleep(0.2)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+
+
+def models(*chosen):
+    algorithms = [
+        Algorithm(id=f"model {n}", estimator=model, fixed={"max_depth": n, "random_state": 0})
+        for n, model in enumerate(chosen, 1)
+    ]
+    return Space("models", (Step("fit model", tuple(algorithms)),))
+
+
+slow = models(*[Slow] * 5)
+killing = models(Slow, Slow, Killing, Slow, Slow)
+"""
+
+
+def hurry(monkeypatch) -> None:
+    """Give up starts after seconds instead of most of a minute."""
+    monkeypatch.setattr(worker_starts, "_MOST_SECONDS", 2.0)
+    monkeypatch.setattr(worker_starts, "_START_SECONDS", 3.0)
+    monkeypatch.setattr(worker_starts, "_FIRST_START_SECONDS", 3.0)
+
+
+def study_of(folder: Path, space: str) -> dict[str, Any]:
+    """Parameters of a study of five trials, two at a time."""
+    (folder / "space.py").write_text(SPACE)
+    table().drop(columns="colour").fillna(0).to_csv(folder / "table.csv", index=False)
+    return {
+        "data": str(folder / "table.csv"), "target": "target", "study": "s", "method": "random",
+        "store": str(folder / "store"), "space": f"{folder}/space.py:{space}", "trials": 5,
+        "workers": 2, "ensemble": "single", "folds": 2,
+    }  # fmt: skip
+
+
+def trials_of(parameters: dict[str, Any]) -> list[Any]:
+    store = ArtifactStore(StoreAddress(parameters["store"]))
+    try:
+        return Ledger(store.database).trials("s")
+    finally:
+        store.close()
+
+
+@contextmanager
+def meanwhile(attack: Callable[[], bool]) -> Iterator[None]:
+    """Attack every 50 ms while the body runs, until the attack says that it is over."""
+    has_ended = Event()
+
+    def attack_often() -> None:
+        while not has_ended.wait(0.05) and not attack():
+            pass
+
+    thread = Thread(target=attack_often)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+
+
+def has_trial() -> bool:
+    """Whether a worker of this process has noted where its trial is."""
+    pid = fork_server_pid()
+    with suppress(psutil.NoSuchProcess):
+        return bool(pid and at_a_trial() & {p.pid for p in psutil.Process(pid).children()})
+    return False
+
+
+def are_of_our_fork_server(client: distributed.Client) -> bool:
+    """Whether both workers are up, and tied to the fork server that runs now."""
+    tied = client.run(lambda: (os.getppid(), *parent_death._FORK_SERVER), on_error="ignore")
+    return list(tied.values()) == [(fork_server_pid(),) * 2] * 2
+
+
+def kill_fork_server() -> int | None:
+    """Kill the fork server, if it runs, and return its process."""
+    pid = fork_server_pid()
+    with suppress(ProcessLookupError):
+        if pid is not None:
+            kill(pid)
+    return pid
+
+
+@pytest.mark.usefixtures("server")
+def test_a_study_whose_fork_server_is_killed_completes_all_trials(tmp_path) -> None:
+    parameters = study_of(tmp_path, "slow")
+    killed = []
+
+    def attack() -> bool:
+        if has_trial():
+            killed.append(kill_fork_server())
+        return bool(killed)
+
+    with meanwhile(attack):
+        assert tune(**parameters)["state"] == "complete"
+    assert killed
+    assert fork_server_pid() not in killed
+    trials = trials_of(parameters)
+    assert [t["state"] for t in trials] == ["complete"] * 5
+    assert 1 <= sum(t["attempts"] - 1 for t in trials) <= 2
+
+
+@pytest.mark.usefixtures("server")
+def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_path) -> None:
+    parameters = study_of(tmp_path, "killing")
+    assert tune(**parameters)["state"] == "complete"
+    trials = trials_of(parameters)
+    assert sorted(t["state"] for t in trials) == ["complete"] * 4 + ["failed"]
+    (failure,) = [t["failure"] for t in trials if t["failure"]]
+    assert failure["kind"] == "crashed"
+    assert "with the process that workers are forked from" in failure["message"]
+
+
+@pytest.mark.usefixtures("server")
+def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) -> None:
+    parameters = study_of(tmp_path, "slow")
+    has_begun = Event()
+
+    def attack() -> bool:
+        if not has_begun.is_set() and has_trial():
+            hurry(patched)
+            has_begun.set()
+        if has_begun.is_set():
+            kill_fork_server()
+        return False
+
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        meanwhile(attack),
+        pytest.raises(NoWorkers, match=r"for \d+ s: the last one .*forked"),
+    ):
+        tune(**parameters)
+    tune(**parameters)  # continues
+    assert [t["state"] for t in trials_of(parameters)] == ["complete"] * 5
+
+
+def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> None:
+    kill_fork_server()
+    start_fork_server()
+    killed: list[int | None] = [None]
+
+    def attack() -> bool:
+        if fork_server_pid() not in killed:
+            killed.append(kill_fork_server())
+        return len(killed) > 3
+
+    with (
+        meanwhile(attack),
+        local_settings(),
+        local_cluster(2) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        wait_for(lambda: len(killed) > 3 and are_of_our_fork_server(client))
+        kill_fork_server()  # once more, now that the cluster is up
+        wait_for(lambda: are_of_our_fork_server(client))
+        log = str(log_path(scratch_folder()))
+        assert set(client.run(os.getenv, LOG_VARIABLE).values()) == {log}
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (
+            "os.write(2, b'libmodel.so: cannot open')\nos._exit(3)",
+            "exited with code 3 as it started, after it printed: libmodel.so: cannot open",
+        ),
+        ("raise ImportError('no module libmodel')", "ImportError: no module libmodel"),
+        ("os.kill(os.getpid(), 9)", r"was killed by signal 9 \(SIGKILL\) as it started"),
+        ("time.sleep(1000)", "was not up after"),
+    ],
+)
+def test_workers_that_can_never_start_end_the_run_with_the_cause(
+    tmp_path, monkeypatch, code, cause
+) -> None:
+    preload = tmp_path / "failing.py"
+    preload.write_text(f"import os, time\n{code}\n")
+    with local_cluster(1):  # then the fork server has imported everything
+        hurry(monkeypatch)
+    monkeypatch.setattr(local_workers, "PRELOAD", (str(preload), *local_workers.PRELOAD))
+    with pytest.raises(NoWorkers, match=f"the last one .*{cause}"):
+        local_cluster(2)
