@@ -86,6 +86,6 @@ def loss_name(metric: str) -> str:
     >>> loss_name("error"), loss_name("auroc"), loss_name("neg_log_loss")
     ('error', '1 - auroc', 'log_loss')
     """
-    if metric in {"error", "max_error"}:
+    if metric == "error":
         return metric
     return metric.removeprefix("neg_") if metric.startswith("neg_") else f"1 - {metric}"

@@ -16,7 +16,6 @@ from prefect_tune.deployments.commands.method_options import method_options, wri
 from prefect_tune.flows.preparation.options import Option
 from prefect_tune.flows.store_options import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
-from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = [
     "HEAVY",
@@ -86,15 +85,10 @@ def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[Comp
     ]
 
 
-def _metrics(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    return _beginning(("error", "auroc", *sorted({*OF_CLASSES, *OF_NUMBERS})), incomplete)
-
-
 _BY_NAME: Mapping[str, Completed] = {
     "data": _data,
     "method": complete_methods,
     "methods": _compared,
-    "metric": _metrics,
     "option": _options_of_method,
     "space": complete_spaces,
     "store": complete_files,

@@ -24,13 +24,17 @@ _REFRESHES = 2
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """Yield the observer that fits the output: a terminal, a pipe, JSON, or none."""
+    """Yield the observer that fits the output: a terminal, a pipe, JSON, or none.
+
+    Live lines need UTF-8; a terminal with another encoding gets plain lines.
+    """
+    console = PlainConsole(stderr=True, highlight=False)
     if json_lines:
         yield _JsonLines()
     elif quiet:
         yield _Silent()
-    elif sys.stderr.isatty():
-        console, lines = PlainConsole(stderr=True, highlight=False), LiveLines()
+    elif sys.stderr.isatty() and not console.options.ascii_only:
+        lines = LiveLines()
         with Live(lines, console=console, transient=True, refresh_per_second=_REFRESHES):
             yield _Terminal(console, lines)
     else:

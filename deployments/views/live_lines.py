@@ -58,21 +58,21 @@ class LiveLines:
         progress, room = self._progress, max(console.size.height - 1, 1)
         if progress is None:
             return
-        width, is_plain = options.max_width, options.ascii_only
+        width = options.max_width
         header = _header(progress, console, width, max(room // 4, 1))
         room -= len(header)
-        rest = [_status(progress, width, is_plain=is_plain)] if room else []
+        rest = [_status(progress, width)] if room else []
         room -= len(rest)
         # With little room a failure can be looked up later, a trial under way cannot.
         n_failures = min(len(self._failures), max(room - min(len(progress.running), 3), 0))
-        rest += self._running(progress, room - n_failures, width, is_plain=is_plain)
+        rest += self._running(progress, room - n_failures, width)
         if n_failures:
             rest += [line((text, "yellow")) for text in list(self._failures)[-n_failures:]]
         for text in rest:
             text.truncate(width, overflow="ellipsis")
         yield from (*header, *(text for text in rest if text.plain))
 
-    def _running(self, progress: Progress, room: int, width: int, *, is_plain: bool) -> list[Text]:
+    def _running(self, progress: Progress, room: int, width: int) -> list[Text]:
         """Return a line for each trial under way that has room, the longest running first."""
         since, n_running = self._clock() - self._at, len(progress.running)
         n_shown = n_running if n_running <= room else max(room - 1, 0)
@@ -80,7 +80,7 @@ class LiveLines:
         steps = [_step(trial, has_fold=width >= _WIDE) for trial in trials]
         step_width = min(max(map(len, steps), default=0), _STEP)
         lines = [
-            _trial(trial, f"{step:<{step_width}.{step_width}}", since, width, is_plain=is_plain)
+            _trial(trial, f"{step:<{step_width}.{step_width}}", since, width)
             for trial, step in zip(trials, steps, strict=True)
         ]
         if n_running > n_shown and room > 0:
@@ -88,7 +88,7 @@ class LiveLines:
         return lines
 
 
-def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:
+def _status(progress: Progress, width: int) -> Text:
     """Return the curve, the end, and the phase, as far as each is known."""
     end = _end(progress)
     phase = progress.phase
@@ -97,7 +97,7 @@ def _status(progress: Progress, width: int, *, is_plain: bool) -> Text:
         first, last = f"{progress.curve[0].loss:.3g} ", f" {progress.curve[-1].loss:.3g}"
         taken = sum(len(part) + 3 for part in (end, phase) if part) + len(first) + len(last)
         n = max(min(_CURVE, width - taken), _LEAST_CURVE)
-        curve = first + block_curve(progress.curve, progress.seconds, n, is_plain=is_plain) + last
+        curve = first + block_curve(progress.curve, progress.seconds, n) + last
     return line(_one_line(" · ".join(filter(None, (curve, end, phase)))))
 
 
@@ -137,24 +137,22 @@ def _step(trial: RunningTrial, *, has_fold: bool) -> str:
     return f"{step}, fold {trial.fold}" if has_fold else step
 
 
-def _trial(trial: RunningTrial, step: str, since: float, width: int, *, is_plain: bool) -> Text:
+def _trial(trial: RunningTrial, step: str, since: float, width: int) -> Text:
     seconds, limit = trial.seconds + since, trial.limit_seconds
     share = min(seconds / limit, 1.0) if limit > 0 else 1.0
-    full, empty = ("#", ".") if is_plain else ("█", "░")
     n_full = round(share * _BAR)
-    bar = full * n_full + empty * (_BAR - n_full), "yellow" if share >= _NEAR else "cyan"
+    bar = "█" * n_full + "░" * (_BAR - n_full), "yellow" if share >= _NEAR else "cyan"
     of = f" of {format_seconds(limit)}" if width >= _WIDE else ""
     start = f"trial {trial.number:>3}  {step}  {format_seconds(seconds):>6}  "
-    path = _path(trial.path, width - len(start) - _BAR - len(of) - 2, is_plain=is_plain)
+    path = _path(trial.path, width - len(start) - _BAR - len(of) - 2)
     return line(start, bar, f"{of}  ", (path, "dim"))
 
 
-def _path(path: Sequence[str], room: int, *, is_plain: bool) -> str:
+def _path(path: Sequence[str], room: int) -> str:
     """Return the algorithms of a path that do something; where not all have room, the last ones."""
-    dots = "..." if is_plain else "…"
     path = [_one_line(algorithm) for algorithm in path if algorithm != "none"]
     for n_left_out in range(len(path)):
-        text = " > ".join([dots, *path[n_left_out:]] if n_left_out else path)
+        text = " > ".join(["…", *path[n_left_out:]] if n_left_out else path)
         if len(text) <= room:
             return text
     return path[-1] if path else ""

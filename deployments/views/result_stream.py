@@ -82,7 +82,9 @@ def _moved_results() -> IO[str]:
 
 
 class _Results(TextIOWrapper):
-    """Standard output that reports what keeps it from being written.
+    """Standard output that reports why it cannot be written.
+
+    A character that its encoding lacks is printed as a question mark.
 
     Args:
         number: Its file descriptor.
@@ -90,7 +92,8 @@ class _Results(TextIOWrapper):
     """
 
     def __init__(self, number: int, like: Any) -> None:
-        encoding, errors = like.encoding, like.errors
+        encoding = like.encoding
+        errors = like.errors if encoding.lower().startswith("utf") else "replace"
         super().__init__(BufferedWriter(FileIO(number, "w")), encoding, errors)
 
     def write(self, text: str) -> int:

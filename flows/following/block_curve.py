@@ -9,12 +9,9 @@ from prefect_tune.flows.following.incumbent_curve import CurvePoint
 __all__ = ["block_curve"]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_PLAIN = "_.-~=+*#"
 
 
-def block_curve(
-    points: Sequence[CurvePoint], seconds: float, width: int, *, is_plain: bool = False
-) -> str:
+def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:
     """Return what led over time, each character an equal share of it.
 
     Heights are of logarithms where all losses are above 0: the first incumbents are much worse
@@ -24,7 +21,6 @@ def block_curve(
         points: The incumbents.
         seconds: The time of the study, at which the curve ends.
         width: Characters at most.
-        is_plain: Whether with characters that any terminal has.
 
     >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
     '████▄▄▁▁'
@@ -35,7 +31,7 @@ def block_curve(
     heights = [log(point.loss) if is_positive else point.loss for point in points]
     low, high = min(heights), max(heights)
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-    shown = [(_PLAIN if is_plain else _BLOCKS)[round((h - low) * scale)] for h in heights]
+    shown = [_BLOCKS[round((h - low) * scale)] for h in heights]
     start = points[0].seconds
     end = max(seconds, points[-1].seconds)
     borders = [*(point.seconds for point in points), end]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 __all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "flag_of"]
 
@@ -81,10 +82,7 @@ def _spaces() -> Iterable[str]:
 
 
 def _metrics() -> Iterable[str]:
-    return (
-        "error", "auroc", "balanced_accuracy", "f1", "average_precision", "neg_log_loss",
-        "r2", "neg_root_mean_squared_error", "neg_mean_absolute_error",
-    )  # fmt: skip
+    return ("error", "auroc", *sorted({*OF_CLASSES, *OF_NUMBERS}))
 
 
 def _method_help() -> str:

@@ -211,7 +211,7 @@ def _score(metric: Metric, loss: float | None) -> dict[str, Any] | None:
     if loss is None:
         return None
     name = _SCORES.get(metric.name, metric.name.removeprefix("neg_"))
-    is_error = metric.name.startswith("neg_") or metric.name == "max_error"
+    is_error = metric.name.startswith("neg_")
     return {"type": name, "value": loss if is_error else metric.score(loss)}
 
 

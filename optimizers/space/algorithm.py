@@ -30,10 +30,6 @@ class Flags:
         weights: How class weights reach it: a constructor argument `class_weight`, an argument
             `sample_weight` of `fit`, or not at all.
         stochastic: Whether it takes a `random_state`.
-        iterative: How its training can be taken up again: by calling `partial_fit`, by fitting
-            again with `warm_start`, or not at all.
-        epochs: Constructor argument that says how many epochs a full fit has: passes over the rows
-            (`max_iter`) or trees (`n_estimators`). Empty when one pass is the whole fit.
         out_of_fold: Whether training rows come out otherwise than new ones, as those of target
             encoding do: they are what `fit_transform` makes.
         few_categories: Whether it takes a table, but at most 255 categories of a column; the rarest
@@ -46,8 +42,6 @@ class Flags:
     output: Literal["same", "dense", "sparse"] = "same"
     weights: Literal["none", "class_weight", "sample_weight"] = "none"
     stochastic: bool = False
-    iterative: Literal["none", "partial_fit", "warm_start"] = "none"
-    epochs: str = ""
     out_of_fold: bool = False
     few_categories: bool = False
 
@@ -133,7 +127,6 @@ class Algorithm:
     def describe(self) -> dict[str, Any]:
         """Return all that makes it what it is, as JSON values."""
         serialized = self.hyperparameters.to_serialized_dict()
-        flags = asdict(self.flags)
         return {
             "id": self.id,
             "estimator": self.import_path,
@@ -144,7 +137,7 @@ class Algorithm:
             "sparse_estimator": self.sparse_estimator,
             "sparse_fixed": dict(self.sparse_fixed),
             "transforms": {name: _rule_name(rule) for name, rule in self.transforms.items()},
-            "flags": {name: value for name, value in flags.items() if _is_told(name, value)},
+            "flags": asdict(self.flags),
             "class_weights": self.class_weights,
             "order": list(self.order),
             **{
@@ -153,11 +146,6 @@ class Algorithm:
                 if (value := getattr(self, name))
             },
         }
-
-
-def _is_told(flag: str, value: Any) -> bool:
-    """Return whether a flag is described: later ones only if set, or old digests would change."""
-    return bool(value) or flag not in {"out_of_fold", "few_categories"}
 
 
 def _rule_name(rule: str | Callable[..., Any]) -> str:

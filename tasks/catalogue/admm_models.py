@@ -46,13 +46,9 @@ _GRADIENT_BOOSTING = Algorithm(
         ]
     ),
     transforms={"init": "word", "loss": "two_class_loss"},
-    flags=Flags(
-        weights="sample_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="sample_weight", stochastic=True),
 )
-_FOREST = Flags(
-    weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-)
+_FOREST = Flags(weights="class_weight", stochastic=True)
 _RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
@@ -138,9 +134,7 @@ CLASSIFY_LARGE = Step(
             ),
             fixed={"max_iter": 500},
             transforms={"class_weight": "word"},
-            flags=Flags(
-                weights="class_weight", stochastic=True, iterative="warm_start", epochs="max_iter"
-            ),
+            flags=Flags(weights="class_weight", stochastic=True),
         ),
         Algorithm(
             id="mlp",
@@ -158,7 +152,7 @@ CLASSIFY_LARGE = Step(
             ),
             fixed={"max_iter": 512},
             transforms={"batch_size": "clip_n"},
-            flags=Flags(stochastic=True, iterative="partial_fit", epochs="max_iter"),
+            flags=Flags(stochastic=True),
         ),
     ),
 )

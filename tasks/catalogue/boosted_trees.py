@@ -36,8 +36,6 @@ HIST_GRADIENT_BOOSTING = Algorithm(
         accepts_sparse=False,
         weights="sample_weight",
         stochastic=True,
-        iterative="warm_start",
-        epochs="max_iter",
         few_categories=True,
     ),
     ignores=_IGNORED,

@@ -93,14 +93,12 @@ EXTRA_TREES = Algorithm(
     hyperparameters=forest_space(_max_features(), bootstrap=False),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
-    flags=Flags(
-        weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="class_weight", stochastic=True),
 )
 GAUSSIAN_NB = Algorithm(
     id="gaussian_nb",
     estimator="sklearn.naive_bayes.GaussianNB",
-    flags=Flags(accepts_sparse=False, weights="sample_weight", iterative="partial_fit"),
+    flags=Flags(accepts_sparse=False, weights="sample_weight"),
 )
 GRADIENT_BOOSTING = Algorithm(
     id="gradient_boosting",
@@ -117,9 +115,7 @@ GRADIENT_BOOSTING = Algorithm(
     ),
     fixed={"n_estimators": 100},
     transforms={"max_features": "logp_max_features"},
-    flags=Flags(
-        weights="sample_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="sample_weight", stochastic=True),
 )
 K_NEAREST = Algorithm(
     id="k_nearest",
@@ -168,7 +164,7 @@ MULTINOMIAL_NB = Algorithm(
             Categorical("fit_prior", [True, False], default=True),
         ]
     ),
-    flags=Flags(needs_nonnegative=True, weights="sample_weight", iterative="partial_fit"),
+    flags=Flags(needs_nonnegative=True, weights="sample_weight"),
 )
 PASSIVE_AGGRESSIVE = Algorithm(
     id="passive_aggressive",
@@ -180,9 +176,7 @@ PASSIVE_AGGRESSIVE = Algorithm(
             Float("C", (1e-5, 10.0), default=1.0, log=True),
         ]
     ),
-    flags=Flags(
-        weights="class_weight", stochastic=True, iterative="partial_fit", epochs="max_iter"
-    ),
+    flags=Flags(weights="class_weight", stochastic=True),
 )
 QUADRATIC_DISCRIMINANT = Algorithm(
     id="quadratic_discriminant",
@@ -196,9 +190,7 @@ RANDOM_FOREST = Algorithm(
     hyperparameters=forest_space(_max_features(), bootstrap=True),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "logp_max_features"},
-    flags=Flags(
-        weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="class_weight", stochastic=True),
 )
 SGD = Algorithm(
     id="sgd",
@@ -212,16 +204,14 @@ SGD = Algorithm(
     ),
     fixed={"tol": None},
     transforms={"modified_huber.epsilon": "inert"},
-    flags=Flags(
-        weights="class_weight", stochastic=True, iterative="partial_fit", epochs="max_iter"
-    ),
+    flags=Flags(weights="class_weight", stochastic=True),
 )
 LOGISTIC_REGRESSION = Algorithm(
     id="logistic_regression",
     estimator="sklearn.linear_model.LogisticRegression",
     hyperparameters=ConfigurationSpace(space=[Float("C", (1e-4, 1e4), default=1.0, log=True)]),
     fixed={"max_iter": 200},
-    flags=Flags(weights="class_weight", iterative="warm_start", epochs="max_iter"),
+    flags=Flags(weights="class_weight"),
 )
 
 CLASSIFY = Step(

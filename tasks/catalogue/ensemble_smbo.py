@@ -71,9 +71,7 @@ RANDOM_FOREST = Algorithm(
     hyperparameters=_forest(),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "share_of_p"},
-    flags=Flags(
-        weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="class_weight", stochastic=True),
 )
 RANDOM_FOREST_REGRESSOR = Algorithm(
     id="random_forest_regressor",
@@ -81,7 +79,7 @@ RANDOM_FOREST_REGRESSOR = Algorithm(
     hyperparameters=_forest(),
     fixed={"n_estimators": 100, "n_jobs": 1},
     transforms={"max_features": "share_of_p"},
-    flags=Flags(stochastic=True, iterative="warm_start", epochs="n_estimators"),
+    flags=Flags(stochastic=True),
 )
 GRADIENT_BOOSTING = Algorithm(
     id="gradient_boosting",
@@ -89,16 +87,14 @@ GRADIENT_BOOSTING = Algorithm(
     hyperparameters=_boosting(Float("max_features", (1e-3, 1.0), default=1.0)),
     fixed={"n_estimators": 100},
     transforms={"max_features": "share_of_p"},
-    flags=Flags(
-        weights="sample_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-    ),
+    flags=Flags(weights="sample_weight", stochastic=True),
 )
 GRADIENT_BOOSTING_REGRESSOR = Algorithm(
     id="gradient_boosting_regressor",
     estimator="sklearn.ensemble.GradientBoostingRegressor",
     hyperparameters=_boosting(Float("alpha", (1e-4, 0.9999), default=0.9)),
     fixed={"n_estimators": 100, "loss": "huber"},
-    flags=Flags(stochastic=True, iterative="warm_start", epochs="n_estimators"),
+    flags=Flags(stochastic=True),
 )
 """Huber's loss stands for the mixture of squared and absolute loss, as in the authors' code."""
 MLP = Algorithm(

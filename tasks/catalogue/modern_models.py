@@ -15,10 +15,7 @@ from prefect_tune.tasks.catalogue import classification
 __all__ = ["MODELS", "MODELS_OF_NUMBERS", "TREES"]
 
 _OWN = "prefect_tune.tasks.catalogue.scaled_targets"
-_FOREST = Flags(
-    weights="class_weight", stochastic=True, iterative="warm_start", epochs="n_estimators"
-)
-_FOREST_OF_NUMBERS = Flags(stochastic=True, iterative="warm_start", epochs="n_estimators")
+_FOREST = Flags(weights="class_weight", stochastic=True)
 
 
 def _forest(*more: Hyperparameter, exponent: float) -> ConfigurationSpace:  # type: ignore[type-arg]
@@ -71,7 +68,7 @@ MLP = Algorithm(
         ]
     ),
     fixed={"max_iter": 100, "early_stopping": True},
-    flags=Flags(stochastic=True, iterative="partial_fit", epochs="max_iter"),
+    flags=Flags(stochastic=True),
     ignores=("balance",),
 )
 K_NEAREST = Algorithm(
@@ -109,7 +106,7 @@ RANDOM_FOREST_OF_NUMBERS = replace(
     RANDOM_FOREST,
     estimator="sklearn.ensemble.RandomForestRegressor",
     hyperparameters=_forest(exponent=0.8),
-    flags=_FOREST_OF_NUMBERS,
+    flags=Flags(stochastic=True),
 )
 MODELS_OF_NUMBERS = (
     Algorithm(
@@ -126,7 +123,7 @@ MODELS_OF_NUMBERS = (
         id="extra_trees",
         estimator="sklearn.ensemble.ExtraTreesRegressor",
     ),
-    replace(MLP, estimator=f"{_OWN}.mlp_regressor", flags=Flags(stochastic=True), ignores=()),
+    replace(MLP, estimator=f"{_OWN}.mlp_regressor", ignores=()),
     replace(K_NEAREST, estimator="sklearn.neighbors.KNeighborsRegressor", ignores=()),
     Algorithm(
         id="kernel_svm",

@@ -214,7 +214,7 @@ TREES_EMBEDDING = Algorithm(
         ]
     ),
     fixed={"sparse_output": False, "n_jobs": 1},
-    flags=Flags(output="dense", stochastic=True, iterative="warm_start", epochs="n_estimators"),
+    flags=Flags(output="dense", stochastic=True),
 )
 SELECT_PERCENTILE = Algorithm(
     id="select_percentile",

@@ -26,8 +26,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
 __all__ = ["PREPROCESS_NUMBERS", "REGRESS"]
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
-_TREES = Flags(stochastic=True, iterative="warm_start", epochs="n_estimators")
-_SGD = Flags(stochastic=True, iterative="partial_fit", epochs="max_iter")
+_SEEDED = Flags(stochastic=True)
 
 
 def _forest_of_numbers(*, bootstrap: bool) -> ConfigurationSpace:
@@ -43,7 +42,7 @@ PREPROCESS_NUMBERS = Step(
             estimator=f"{_ESTIMATORS}.select_by_extra_trees_regressor",
             hyperparameters=_forest_of_numbers(bootstrap=False),
             fixed={"n_estimators": 100, "n_jobs": 1},
-            flags=Flags(stochastic=True),
+            flags=_SEEDED,
         ),
         preprocessing.FAST_ICA,
         preprocessing.AGGLOMERATE,
@@ -97,7 +96,7 @@ REGRESS = Step(
                     Integer("max_depth", (1, 10), default=1),
                 ]
             ),
-            flags=Flags(stochastic=True),
+            flags=_SEEDED,
         ),
         Algorithm(
             id="decision_tree",
@@ -111,14 +110,14 @@ REGRESS = Step(
                 ]
             ),
             transforms={"max_depth": "depth_factor"},
-            flags=Flags(stochastic=True),
+            flags=_SEEDED,
         ),
         Algorithm(
             id="extra_trees",
             estimator="sklearn.ensemble.ExtraTreesRegressor",
             hyperparameters=_forest_of_numbers(bootstrap=False),
             fixed={"n_estimators": 100, "n_jobs": 1},
-            flags=_TREES,
+            flags=_SEEDED,
         ),
         Algorithm(
             id="bayesian_ridge",
@@ -131,7 +130,7 @@ REGRESS = Step(
             hyperparameters=classification.GRADIENT_BOOSTING.hyperparameters,
             fixed={"n_estimators": 100},
             transforms={"max_features": "logp_max_features"},
-            flags=_TREES,
+            flags=_SEEDED,
         ),
         Algorithm(
             id="k_nearest",
@@ -145,7 +144,7 @@ REGRESS = Step(
             hyperparameters=ConfigurationSpace(
                 space=[Float("alpha", (1e-5, 1e3), default=1.0, log=True)]
             ),
-            flags=Flags(stochastic=True),
+            flags=_SEEDED,
         ),
         Algorithm(
             id="linear_svm",
@@ -158,7 +157,7 @@ REGRESS = Step(
                 ]
             ),
             fixed={"loss": "squared_epsilon_insensitive", "dual": False},
-            flags=Flags(stochastic=True),
+            flags=_SEEDED,
         ),
         Algorithm(
             id="kernel_svm",
@@ -177,7 +176,6 @@ REGRESS = Step(
                     Float("l1_ratio", (0.01, 1.0), default=0.5),
                 ]
             ),
-            flags=Flags(iterative="warm_start", epochs="max_iter"),
         ),
         Algorithm(
             id="passive_aggressive",
@@ -194,7 +192,7 @@ REGRESS = Step(
                     Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
                 ]
             ),
-            flags=_SGD,
+            flags=_SEEDED,
         ),
         Algorithm(
             id="kernel_ridge",
@@ -213,7 +211,7 @@ REGRESS = Step(
             estimator="sklearn.ensemble.RandomForestRegressor",
             hyperparameters=_forest_of_numbers(bootstrap=True),
             fixed={"n_estimators": 100, "n_jobs": 1},
-            flags=_TREES,
+            flags=_SEEDED,
         ),
         Algorithm(
             id="sgd",
@@ -230,7 +228,7 @@ REGRESS = Step(
                 learning_rate="invscaling",
             ),
             fixed={"tol": None},
-            flags=_SGD,
+            flags=_SEEDED,
         ),
     ),
 )

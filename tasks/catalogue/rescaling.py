@@ -23,13 +23,11 @@ MINMAX = Algorithm(
     estimator="sklearn.preprocessing.MinMaxScaler",
     fixed={"clip": True},
     sparse_estimator="sklearn.preprocessing.MaxAbsScaler",
-    flags=Flags(iterative="partial_fit"),
 )
 STANDARDIZE = Algorithm(
     id="standardize",
     estimator="sklearn.preprocessing.StandardScaler",
     sparse_fixed={"with_mean": False},
-    flags=Flags(iterative="partial_fit"),
 )
 NORMALIZE = Algorithm(id="normalize", estimator="sklearn.preprocessing.Normalizer")
 QUANTILES = Algorithm(

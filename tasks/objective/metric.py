@@ -142,7 +142,7 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     if name not in known:
         raise UnknownName("metric", name, [*own, *known])
     target: Target = "numbers" if name in OF_NUMBERS else "classes"
-    is_loss = name.startswith("neg_") or name == "max_error"
+    is_loss = name.startswith("neg_")
     compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)
     unit = name.removeprefix("neg_") if is_loss else f"1 - {name}"
     upper = OF_CLASSES.get(name, float("inf"))

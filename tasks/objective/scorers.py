@@ -8,7 +8,6 @@ OF_NUMBERS: frozenset[str] = frozenset(
     {
         "d2_absolute_error_score",
         "explained_variance",
-        "max_error",
         "neg_max_error",
         "neg_mean_absolute_error",
         "neg_mean_absolute_percentage_error",

@@ -119,7 +119,6 @@ OF_CLASSES = {
 OF_NUMBERS = {
     "d2_absolute_error_score": lambda y, p: 1 - metrics.d2_absolute_error_score(y, p),
     "explained_variance": lambda y, p: 1 - metrics.explained_variance_score(y, p),
-    "max_error": metrics.max_error,
     "neg_max_error": metrics.max_error,
     "neg_mean_absolute_error": metrics.mean_absolute_error,
     "neg_mean_absolute_percentage_error": metrics.mean_absolute_percentage_error,

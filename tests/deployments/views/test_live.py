@@ -1,6 +1,8 @@
 """A line for each trial of a study that runs."""
 
+import sys
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 
 import pytest
 from worlds import mixed_space
@@ -44,3 +46,18 @@ def test_the_best_one_says_of_what_it_is(line) -> None:
     assert "|  best error 12.5 % (subset 1/8) · " in line(QUERY, replace(PROGRESS, incumbent=best))
     whole = Trial(2, QUERY).started().ended(Evaluation(12.5))
     assert "|  best error 12.5 % · " in line(QUERY, replace(PROGRESS, incumbent=whole))
+
+
+@pytest.mark.parametrize(("encoding", "is_live"), [("ascii", False), ("utf-8", True)])
+def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_live) -> None:
+    screen = BytesIO()
+    terminal = TextIOWrapper(screen, encoding, "strict", write_through=True)
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    trial = Trial(4, QUERY).started().ended(Evaluation(0.5, cost_seconds=2.0))
+    with observer_for(quiet=False, json_lines=False) as observer:
+        observer.ended(trial, PROGRESS)
+    written = screen.getvalue()
+    assert (b"trial   4" in written) is not is_live  # a live view scrolls only incumbents by
+    assert (b"\x1b[" in written) is is_live

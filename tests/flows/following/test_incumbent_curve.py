@@ -42,6 +42,5 @@ def test_a_curve_fits_whatever_it_is_of_and_ends_at_what_leads(losses, end, widt
     assert drawn[-1] == "▁"
 
 
-def test_nothing_is_drawn_of_nothing_and_any_terminal_has_the_plain_characters() -> None:
+def test_nothing_is_drawn_of_nothing() -> None:
     assert block_curve([], 3.0, 9) == ""
-    assert block_curve([CurvePoint(0, 40), CurvePoint(2, 10)], 4, 4, is_plain=True) == "##__"

@@ -224,6 +224,5 @@ def test_steps_in_any_order_can_be_ignored() -> None:
 def test_what_ignores_nothing_is_described_as_ever_and_drawn_as_ever() -> None:
     described = [a for s in mixed_space().describe()["steps"] for a in s["algorithms"]]
     assert not any({"ignores", "only_ignored", "requires"} & set(a) for a in described)
-    assert not any({"out_of_fold", "few_categories"} & set(a["flags"]) for a in described)
     tree = SPACE.describe()["steps"][-1]["algorithms"][0]
     assert tree["ignores"] == ["impute", "scale", "select"]

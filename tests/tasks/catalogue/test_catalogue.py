@@ -18,7 +18,6 @@ from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.unit_interval import from_unit
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks.catalogue import classification
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
@@ -291,93 +290,6 @@ def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
     if hasattr(by_hand, "predict_proba"):
         expected = by_hand.predict_proba(NEW)
         np.testing.assert_allclose(balanced.score[:, :2], expected, rtol=1e-9)
-
-
-def training_goes_on_as_flagged(case: Case) -> None:
-    kind, algorithm = case
-    flags, data = algorithm.flags, fold(kind)
-    how = recipe(algorithm, default(algorithm), MatrixSummary.of(data.train), balanced=False)
-    made = build(how, 0)
-    bare = clone(made[-1] if how.repairs else made)
-    parameters = bare.get_params(deep=False)
-    steady = {"early_stopping": False, "shuffle": False}  # so that epochs follow one another alike
-    if flags.iterative == "partial_fit":
-        bare.set_params(**{k: v for k, v in steady.items() if k in parameters})
-    if flags.iterative == "none":
-        assert not hasattr(bare, "partial_fit")
-        assert "warm_start" not in parameters or algorithm.id in {"gaussian_process", "mlp"}
-        return
-    train = np.maximum(data.train, 0)
-    y = NUMBERS if kind.endswith("numbers") else POSITION
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if flags.iterative == "partial_fit":
-            assert hasattr(bare, "partial_fit")
-            goes_on_by_partial_fit(kind, bare, flags.epochs, train, y)
-        else:
-            assert {"warm_start", flags.epochs} <= set(parameters)
-            goes_on_by_warm_start(bare, flags.epochs, train, y)
-
-
-def goes_on_by_partial_fit(kind: str, bare, epochs: str, train, y) -> None:
-    """Each call is one epoch; without a number of epochs, one is the whole fit."""
-    more = {"classes": [0, 1, 2]} if kind == "classes" else {}
-    once = clone(bare).partial_fit(train, y, **more)
-    if not epochs:
-        np.testing.assert_allclose(outcome(once), outcome(clone(bare).fit(train, y)))
-        return
-    long = clone(bare).set_params(**{epochs: 2}).fit(train, y)
-    short = outcome(once).copy()
-    twice = outcome(once.partial_fit(train, y))
-    np.testing.assert_allclose(twice, outcome(long), rtol=1e-6)
-    assert not np.allclose(twice, short, rtol=1e-6)
-
-
-def goes_on_by_warm_start(bare, epochs: str, train, y) -> None:
-    """Trees are added to those there are; passes start from where the last ones ended."""
-    is_trees = epochs == "n_estimators" or "Hist" in type(bare).__name__
-    few = clone(bare).set_params(**{epochs: 3, "warm_start": True}).fit(train, y)
-    short = outcome(few).copy()
-    further = outcome(few.set_params(**{epochs: 6 if is_trees else 3}).fit(train, y))
-    long = outcome(clone(bare).set_params(**{epochs: 6 if is_trees else 3000}).fit(train, y))
-    assert further.shape != short.shape or not np.array_equal(further, short)
-    if is_trees:
-        np.testing.assert_allclose(further, long)
-    else:
-        assert np.linalg.norm(further - long) < np.linalg.norm(short - long)
-
-
-def outcome(estimator) -> np.ndarray:
-    """What was learned: coefficients, or what is made of new rows."""
-    if hasattr(estimator, "coef_"):
-        return np.asarray(estimator.coef_)
-    new = np.maximum(NEW, 0)
-    for method in ("predict_proba", "predict", "transform"):
-        if hasattr(estimator, method):
-            made = getattr(estimator, method)(new)
-            return np.asarray(made.toarray() if sparse.issparse(made) else made)
-    raise AssertionError("it neither predicts nor transforms")
-
-
-@every
-def test_its_training_goes_on_exactly_as_its_flag_says(case) -> None:
-    training_goes_on_as_flagged(case)
-
-
-WRONG = [
-    (classification.SGD, {"epochs": ""}),
-    (classification.K_NEAREST, {"iterative": "warm_start", "epochs": "n_neighbors"}),
-    (classification.RANDOM_FOREST, {"epochs": "max_depth"}),
-    (classification.LOGISTIC_REGRESSION, {"iterative": "partial_fit"}),
-    (classification.GAUSSIAN_NB, {"iterative": "none"}),
-]
-
-
-@pytest.mark.parametrize(("algorithm", "flags"), WRONG)
-def test_a_wrong_flag_is_found(algorithm, flags) -> None:
-    planted = replace(small(algorithm), flags=replace(algorithm.flags, **flags))
-    with pytest.raises(AssertionError):
-        training_goes_on_as_flagged(("classes", planted))
 
 
 WEIGHED = {n: c for n, c in CASES.items() if "transform" in c[0] and c[1].flags.weights != "none"}

@@ -1,7 +1,7 @@
 """Studies and artifacts on disk name spaces by digest and artifacts by key: both must stay.
 
 A digest that changes makes every study of that space unusable; other effective values make its
-artifacts unfindable. What is here was recorded before algorithms declared their memory estimates.
+artifacts unfindable.
 """
 
 import hashlib
@@ -19,22 +19,22 @@ from prefect_tune.tasks.fitting.recipe import recipe
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 SPACE_DIGESTS = {
-    "small": "746de76e43742a62",
-    "flash": "862a16f70e5af306",
-    "healthcare": "41d472071bedf2a3",
-    "regression": "9d3260d423cd27f7",
-    "admm": "e10b50b6d257f212",
-    "admm_large": "687cb7fe1cc2884a",
-    "svm": "c6efd8aa865cc74b",
-    "svr": "19f2c7a914e1698d",
-    "random_forest": "8bedaaab9cd92224",
-    "gradient_boosting": "816274b5613550ed",
-    "gradient_boosting_regressor": "659e958a2f5c5cd1",
-    "random_forest_regressor": "24069da3ebcfd45e",
-    "mlp": "faebeb9939e35a98",
-    "modern": "ed98144baca1e279",
-    "modern_healthcare": "270b4d9ad8d65bf1",
-    "modern_regression": "9756369f8960f36d",
+    "small": "71ad92c81391a041",
+    "flash": "06cec435b50ea6c8",
+    "healthcare": "e7d6c0f52761ef96",
+    "regression": "e3dd34d9bc8d7ead",
+    "admm": "0998e5630ef29177",
+    "admm_large": "387bea751b735a4e",
+    "svm": "b31e36ba62833034",
+    "svr": "cd389da7672ed013",
+    "random_forest": "44283d9ba829f576",
+    "gradient_boosting": "2838e4ced1b7a7be",
+    "gradient_boosting_regressor": "5a4ec65f922ff0da",
+    "random_forest_regressor": "ceed0aed95e40cf0",
+    "mlp": "c5b2e075d5b39f22",
+    "modern": "deabeb42cdb7b119",
+    "modern_healthcare": "cfd5e52a00917a8f",
+    "modern_regression": "fc276b24e680c22a",
 }
 RECIPE_DIGESTS = {
     "small": "fa33e76fc9d6907a",

@@ -218,6 +218,7 @@ def test_every_option_can_be_said_in_the_name() -> None:
     [
         ("papr", "Did you mean 'paper'"),
         ("demo?famly=sum", "Did you mean 'family'"),
+        ("demo?a=1", "Known: n_patients, seed, family, strength, main_codes, noise_codes\\."),
         ("demo?family=cuont", "Did you mean 'count'"),
         ("demo?seed=x", "seed=x of cohort:demo: seed must be a whole number"),
         ("demo?n_patients=1e3", "n_patients must be a whole number"),
