@@ -164,8 +164,8 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the model is made of, its test loss, and that of the best trial alone.
 
     `test_loss_undefined` has the reason if the test rows leave the loss undefined. `instead_of` has
-    the trials that were chosen first, and why they could not be the model. `no_model` has the reason
-    if the last run ended without a model.
+    the trials that were chosen first, and why they could not be the model. `no_model` has the
+    reason if the last run ended without a model.
     """
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)

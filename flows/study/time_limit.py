@@ -102,6 +102,6 @@ class TimeLimit:
             of_part = f" ({folds} of {self._n_folds} folds after {seconds})"
         return (
             f"trials end after {format_seconds(self._of_folds(self._n_folds))} now{of_part}, "
-            f"{_TIMES_MEDIAN:g} times the median of those that finished; `retry` gives a failed trial "
-            f"{format_seconds(_MOST_REST * self._most)}, and --trial-timeout sets another limit"
+            f"{_TIMES_MEDIAN:g} times the median of those that finished; `retry` gives a failed "
+            f"trial {format_seconds(_MOST_REST * self._most)}, and --trial-timeout sets another limit"
         )
