@@ -103,5 +103,5 @@ class TimeLimit:
         return (
             f"trials end after {format_seconds(self._of_folds(self._n_folds))} now{of_part}, "
             f"{_TIMES_MEDIAN:g} times the median of those that finished; `retry` gives a failed "
-            f"trial {format_seconds(_MOST_REST * self._most)}, and --trial-timeout sets another limit"
+            f"trial {format_seconds(_MOST_REST * self._most)}; --trial-timeout sets another limit"
         )
