@@ -180,7 +180,7 @@ def failing_test(copy: Path, fault: Fault, seconds: float = TIMEOUT_SECONDS) -> 
         return "did not end"
     if done.returncode == 0:
         return ""
-    failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED ", "ERROR "))]
+    failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED tests", "ERROR tests"))]
     if not failed:
         end = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise RuntimeError(f"no test of {fault.tests} ran:\n{end}")

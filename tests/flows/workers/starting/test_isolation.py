@@ -76,6 +76,10 @@ def test_a_search_that_starts_no_more_trials_holds_up_no_other() -> None:
     assert isolated.admits(2)
     assert not isolated.start(2, 0)
     assert isolated.admits(2)
+    isolated.start(3, 0)
+    isolated.end(2, 0, is_suspect=True)
+    isolated.forget(3)
+    assert isolated.admits(2)
 
 
 def test_forgetting_a_search_keeps_the_trials_of_others() -> None:

@@ -116,6 +116,7 @@ def test_workers_that_come_up_and_die_at_once_are_no_hope(starts, clock) -> None
 
 def test_a_worker_that_is_up_is_hope_for_the_run_but_not_for_another_nanny(starts, clock) -> None:
     fail(starts, clock)
+    fail(starts, clock, OTHER)
     starts.note_up(OTHER)
     clock.now += 41
     assert not starts.is_hopeless()
