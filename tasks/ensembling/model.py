@@ -1,6 +1,7 @@
 """Ensembles as estimators of scikit-learn: the weighted mean of what their members predict."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -138,10 +139,10 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of a member; its votes if it gives none, shape (n, c)."""
         if callable(getattr(member, "predict_proba", None)):
-            score = predicted_scores(member, X, self.classes_, "predict_proba")
-            predictions = Predictions(score.argmax(axis=1), score)
-            if predictions.are_probabilities:
-                return score
+            with suppress(NotImplementedError):  # so models say that they give none
+                score = predicted_scores(member, X, self.classes_, "predict_proba")
+                if Predictions(score.argmax(axis=1), score).are_probabilities:
+                    return score
         return shares(Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_))
 
     def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:

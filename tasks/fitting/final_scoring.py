@@ -58,11 +58,16 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
         predictions = predicted(model, dataset, rows)
     except Exception as error:  # of any kind: the model may be a user's own
         return LossOnTest(None, f"the model cannot predict the test rows: {_line(error)}")
-    y = dataset.y[rows]
+    y, n_classes = dataset.y[rows], len(dataset.classes)
+    missing = _missing_classes(y, dataset.classes)
     try:
-        return LossOnTest(metric.loss(y, predictions, len(dataset.classes)))
+        loss = metric.loss(y, predictions, n_classes)
+        lacks_rows = metric.lacks_rows(y, predictions, n_classes)
     except Exception as error:  # likewise, and metrics meet what no fold had
-        return LossOnTest(None, _missing_classes(y, dataset.classes) + _line(error))
+        return LossOnTest(None, f"{missing}{_line(error)}")
+    if lacks_rows:
+        return LossOnTest(None, f"{missing}{metric.name} needs rows of each class that it measures")
+    return LossOnTest(loss)
 
 
 def _line(error: Exception) -> str:

@@ -85,6 +85,25 @@ class Metric:
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
 
+    def lacks_rows(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> bool:
+        """Return whether rows of a class are missing in whose place scikit-learn puts a 0.
+
+        So it does for the recall of a class without rows. An average that is weighted by the
+        classes' rows does without it.
+
+        Args:
+            y: True classes or numbers, shape (n,).
+            predictions: For the same rows.
+            n_classes: How many classes there are; 0 for numbers.
+        """
+        if self.name.endswith("_weighted"):
+            return False
+        y, predictions = self.turned(y, predictions, n_classes)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.compute(y, predictions, n_classes)
+        return any(text in str(w.message) for w in caught for text in _MISSING_ROWS)
+
     def score(self, loss: float) -> float:
         """Return the score of a loss as scikit-learn counts it, larger is better.
 
@@ -149,6 +168,10 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     return Metric(name, unit, 0.0, upper, compute, target, positive)
 
 
+_MISSING_ROWS = ("no true", "No positive class")
+"""Parts of scikit-learn's warnings of a class without rows."""
+
+
 def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:
     """Return constant predictions, from the target alone."""
     if not n_classes:
@@ -180,6 +203,8 @@ def _loss_of_scorer(
     """Return how far a scorer of scikit-learn stays below its best score."""
     is_short = bool(n_classes) and len(np.unique(y)) < n_classes
     model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
+    if is_short and name.startswith("d2_") and len(np.unique(y)) == 1:  # it would divide by zero
+        raise ValueError(f"{name} is not defined on {len(y)} rows of one class")
     try:
         if is_short and name in _KNOWING_LABELS:
             return best - _KNOWING_LABELS[name](y, model, np.arange(n_classes))

@@ -36,6 +36,8 @@ Its probability is 0.
 _ROUNDING = 1e-4
 """Largest distance from 1 of the sum of a row of probabilities; some models compute in float32."""
 _SHOWN_CLASSES = 8
+_NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
+"""Types whose values are no numbers even if `float` takes them."""
 
 
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
@@ -119,12 +121,16 @@ def predictions_of(
     if not _n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
     label = predicted_labels(model, X, classes, name=name)
-    method = next((m for m in methods if callable(getattr(model, m, None))), None)
-    if method is None or not len(classes):
-        return Predictions(label)
-    returned = getattr(model, method)(X)
     answer = _Answer(model, X, classes, name)
-    return Predictions(label, answer.scores(method, returned, lambda: label))
+    for method in methods if len(classes) else ():
+        if not callable(getattr(model, method, None)):
+            continue
+        try:
+            returned = getattr(model, method)(X)
+        except NotImplementedError:  # so models say that they have none
+            continue
+        return Predictions(label, answer.scores(method, returned, lambda: label))
+    return Predictions(label)
 
 
 def predicted_labels(model: Any, X: Any, classes: NDArray[Any], *, name: str = "") -> NDArray[Any]:
@@ -219,7 +225,7 @@ class _Answer:
             label: Gives the checked labels of the same rows.
         """
         values = self._finite(method, self._numbers(method, self._rows(method, returned)))
-        known, shape = self._known_classes(), values.shape
+        known, shape = self._known_classes(_column_names(returned)), values.shape
         n_known = len(self.classes if known is None else known)
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
@@ -274,7 +280,8 @@ class _Answer:
     def _numbers(self, method: str, values: NDArray[Any]) -> Array:
         """Return values as floating-point numbers; text is none."""
         if values.dtype.kind in "fiub":
-            return values.astype(np.float64, copy=False)
+            with np.errstate(over="ignore"):  # an infinite number is an error of its own
+                return values.astype(np.float64, copy=False)
         are_numbers = np.array([_is_number(value) for value in values.flat], dtype=np.bool_)
         self._check(are_numbers.reshape(values.shape), method, values, ", which is no number")
         return values.astype(np.float64)
@@ -294,13 +301,21 @@ class _Answer:
         where = f"in {wrong_rows} of {self.n} rows"
         raise self.invalid(f"{method} returned {value!r} {where}{expected}")
 
-    def _known_classes(self) -> NDArray[np.intp] | None:
-        """Return the position of each of the model's `classes_`; None if they tell nothing."""
-        known = getattr(self.model, "classes_", None)
-        if known is None:
-            return None
-        values = _as_array(known)
-        if values.ndim != 1 or not len(values):
+    def _known_classes(self, column_names: list[Any]) -> NDArray[np.intp] | None:
+        """Return the position of each column's class; None if it is not known.
+
+        The model's `classes_` give the classes, and names of columns their order if they are the
+        same classes.
+        """
+        named = self._places(column_names)
+        known = self._places(getattr(self.model, "classes_", None))
+        is_same = named is not None and (known is None or set(named) == set(known))
+        return named if is_same else known
+
+    def _places(self, values: Any) -> NDArray[np.intp] | None:
+        """Return the position of each class in a list; None if it is no list of classes."""
+        values = None if values is None else _as_array(values)
+        if values is None or values.ndim != 1 or not len(values):
             return None
         found = _positions(values, self.classes)
         return found if (found >= 0).all() and len(set(found.tolist())) == len(found) else None
@@ -343,9 +358,18 @@ def _as_array(values: Any) -> NDArray[Any]:
         return dense
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
-    if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(values.astype(object), None))
+    if isinstance(values, np.ma.MaskedArray):  # `filled` would make up a value
+        visible: NDArray[Any] = np.array(values.data, dtype=object)
+        visible[np.ma.getmaskarray(values)] = None
+        return visible
     return np.asarray(values)
+
+
+def _column_names(returned: Any) -> list[Any]:
+    """Return the names of a frame's columns; none if they only number the columns."""
+    names = getattr(returned, "columns", None)
+    named = [] if names is None else list(names)
+    return [] if named == list(range(len(named))) else named
 
 
 def _positions(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
@@ -370,11 +394,11 @@ def _position(value: Any, known: dict[Any, int]) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, str | bytes | complex | np.complexfloating):
+    if isinstance(value, _NO_NUMBERS):
         return False
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

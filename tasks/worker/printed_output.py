@@ -25,7 +25,13 @@ from time import monotonic
 from typing import Any
 
 from prefect_tune.tasks.worker.output_keeper import boot_code
-from prefect_tune.tasks.worker.standard_streams import buffer_lines, flush_streams, open_streams
+from prefect_tune.tasks.worker.standard_streams import (
+    buffer_lines,
+    flush_streams,
+    keep_streams_open,
+    open_streams,
+    streams_restored,
+)
 from prefect_tune.tasks.worker.tail_file import (
     is_being_written,
     read_tail,
@@ -86,6 +92,7 @@ def dask_setup(worker: Any) -> None:
     """Take all that a worker of this machine prints; called by Dask as it starts."""
     global _CAPTURE  # noqa: PLW0603 - one per process
     open_streams()
+    keep_streams_open()
     buffer_lines()
     try:
         _CAPTURE = _Capture(_outside_trials())
@@ -114,7 +121,8 @@ def trial_captured(
     path = _trial_file(_folder(worker), task_run_id)
     restored = capture.begin(path, secrets)
     try:
-        yield printed
+        with streams_restored():
+            yield printed
     finally:
         capture.end(restored)
         printed.append(Printed(*read_tail(path)))

@@ -1,11 +1,18 @@
-"""Standard output and error of this process: open, by lines, and flushed, in Python and in C."""
+"""Standard output and error of this process: open, by lines, and flushed, in Python and in C.
+
+An algorithm may close or replace them. The trials that follow in the same worker print all the
+same.
+"""
 
 import ctypes
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from typing import Any
 
-__all__ = ["buffer_lines", "flush_streams", "open_streams"]
+__all__ = ["buffer_lines", "flush_streams", "keep_streams_open", "open_streams", "streams_restored"]
 
 _LIBRARY = ctypes.CDLL(None)
 _LINE_BUFFERED = 1
@@ -13,7 +20,7 @@ _LINE_BUFFERED = 1
 
 
 def open_streams() -> None:
-    """Open the file descriptors 0, 1 and 2 that whoever started this process has closed.
+    """Open file descriptors 0, 1 and 2 and Python's streams, as far as they are closed.
 
     A file or socket opened later would take their place, and receive what libraries print.
     """
@@ -23,10 +30,29 @@ def open_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(number, True)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if _is_closed(sys.stdout):
+        sys.stdout = _Lasting(1)
+    if _is_closed(sys.stderr):
+        sys.stderr = _Lasting(2)
+
+
+def keep_streams_open() -> None:
+    """Give this process streams that nobody can close; others may keep a reference to them."""
+    flush_streams()
+    sys.stdout = sys.__stdout__ = _Lasting(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _Lasting(2)  # type: ignore[misc]
+
+
+@contextmanager
+def streams_restored() -> Iterator[None]:
+    """Restore Python's streams after a body that may replace or close them."""
+    former = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        flush_streams()
+        sys.stdout, sys.stderr = former
+        open_streams()
 
 
 def buffer_lines() -> None:
@@ -45,3 +71,23 @@ def flush_streams() -> None:
         with suppress(AttributeError, OSError, ValueError):  # as above
             stream.flush()
     _LIBRARY.fflush(None)
+
+
+class _Lasting(TextIOWrapper):
+    """A stream to a file descriptor that stays open.
+
+    Args:
+        number: The file descriptor.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(open(number, "wb", closefd=False), errors="backslashreplace")  # noqa: SIM115
+
+    def close(self) -> None:
+        """Write what is held back."""
+        with suppress(OSError, ValueError):
+            self.flush()
+
+
+def _is_closed(stream: Any) -> bool:
+    return stream is None or bool(getattr(stream, "closed", False))

@@ -15,6 +15,7 @@ from prefect_tune.storage.waiting.causes import Cause, cause_of
     ("names", "cause"),
     [
         (["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
+        (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
         (["ENOSPC", "EDQUOT"], Cause.FULL),
         (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
         (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),

@@ -190,6 +190,84 @@ def test_numbers_that_are_none_are_named(name, message) -> None:
         predictions_of(model, X, np.empty(0))
 
 
+@pytest.mark.parametrize("kind", ["texts", "whole numbers"])
+def test_named_columns_are_scores_of_the_classes_they_name(kind) -> None:
+    class Named(models.Plain):
+        def predict_proba(self, X):
+            return pd.DataFrame(super().predict_proba(X), columns=self.classes_).iloc[:, [2, 0, 1]]
+
+    class NamedWithoutClasses(Named):
+        classes_ = None
+
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.names_, self.classes_ = self.classes_, None
+            return self
+
+        def predict_proba(self, X):
+            scores = pd.DataFrame(models.Plain.predict_proba(self, X), columns=self.names_)
+            return scores.iloc[:, [2, 0, 1]]
+
+    class Numbered(models.ReversedClasses):
+        def predict_proba(self, X):
+            return pd.DataFrame(super().predict_proba(X))
+
+    classes, y = KINDS[kind], target(KINDS[kind])
+    plain = predictions_of(models.Plain().fit(X, y), X, classes)
+    for other in (Named, NamedWithoutClasses, Numbered):
+        found = predictions_of(other().fit(X, y), X, classes)
+        np.testing.assert_array_equal(found.score, plain.score)
+
+
+def test_numbers_of_columns_do_not_change_the_order_of_whole_numbers_as_classes() -> None:
+    class Numbered(models.ReversedClasses):
+        def predict_proba(self, X):
+            return pd.DataFrame(super().predict_proba(X), columns=[0, 1, 2])
+
+    classes = np.arange(3)
+    y = target(classes)
+    found, plain = (predictions_of(m().fit(X, y), X, classes) for m in (Numbered, models.Plain))
+    np.testing.assert_array_equal(found.score, plain.score)
+
+
+def test_a_masked_label_is_none_even_if_its_fill_value_is_a_class() -> None:
+    class Masked(models.Plain):
+        def predict(self, X):
+            return np.ma.masked_equal(super().predict(X), self.classes_[0])
+
+    for kind in ("texts", "whole numbers"):
+        model = fitted(Masked, KINDS[kind])
+        with pytest.raises(InvalidPredictions, match="returned None in"):
+            predictions_of(model, X, KINDS[kind])
+
+
+def test_a_method_that_is_not_implemented_gives_no_scores() -> None:
+    class Neither(models.Plain):
+        def predict_proba(self, X):
+            raise NotImplementedError
+
+    class Decides(Neither):
+        def decision_function(self, X):
+            return self.inner_.decision_function(X)
+
+    classes = KINDS["texts"]
+    assert predictions_of(fitted(Neither, classes), X, classes).score is None
+    assert predictions_of(fitted(Decides, classes), X, classes).score.shape == (100, 3)
+
+
+@pytest.mark.parametrize(
+    "answer", [10**400, np.datetime64(5, "ns"), np.timedelta64(5, "s"), 1j, "1", None, pd.NA]
+)
+def test_what_is_no_number_is_none_also_where_it_can_be_converted(answer) -> None:
+    class Says(models.Number):
+        def predict(self, X):
+            return [answer] * len(X)
+
+    model = Says().fit(X, X[:, 0])
+    with pytest.raises(InvalidPredictions, match="in 100 of 100 rows, which is no number"):
+        predictions_of(model, X, np.empty(0))
+
+
 def test_frames_keep_their_rows() -> None:
     frame = pd.DataFrame(X, columns=list("abc"), index=np.arange(100)[::-1])
     classes = KINDS["two texts"]

@@ -190,3 +190,27 @@ def keepers_of(path: Path) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+@pytest.mark.parametrize("start", ["", "printed_output.dask_setup(worker)\n"])
+def test_a_trial_that_closes_or_replaces_its_streams_leaves_the_next_ones_theirs(
+    tmp_path, start
+) -> None:
+    code = f"""
+{start}
+kept = sys.stdout
+with trial_captured(worker, "closed"):
+    sys.stdout.close()
+    sys.stderr.close()
+    os.close(1)
+with trial_captured(worker, "replaced"):
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+with trial_captured(worker, "t") as taken:
+    print_by_all_ways()
+    print("kept" if kept.closed else "kept is open", file=None if kept.closed else kept)
+found = taken[0].data.decode()
+assert all(part in found for part in {ALL!r}), found
+assert {bool(start)} == ("kept is open" in found)
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
