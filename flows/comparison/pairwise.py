@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -146,25 +145,21 @@ def poisson_binomial(probabilities: Iterable[float]) -> Array:
     return reduce(np.convolve, ([1 - p, p] for p in probabilities), np.ones(1))
 
 
-def better_in_most(probabilities: ArrayLike, by: Literal["beta", "majority"] = "beta") -> float:
+def better_in_most(probabilities: ArrayLike) -> float:
     """Return how likely a method is better on more than half of such data sets.
 
     This is the paper's Poisson-binomial test: K, the number of data sets on which it is better, has
-    the Poisson-binomial distribution. The paper calls a probability above 0.8 significant, and one
+    the Poisson-binomial distribution. For each K, the posterior of rho, the share of all such data
+    sets on which it is better, is Beta(K + 1, L - K + 1); returned is its mass above one half. With
+    one data set that is at most 0.75. The paper calls a probability above 0.8 significant, and one
     above 0.9 highly significant.
 
     Args:
         probabilities: That it is better on each of the L data sets, shape (L,).
-        by: `beta`: the paper's posterior of rho, the share of all such data sets on which it is
-            better, which is Beta(K + 1, L - K + 1) for each K; its mass above one half. With one
-            data set at most 0.75. `majority`: P(K > L / 2) + P(K = L / 2) / 2, which speaks of
-            these L data sets alone.
     """
     number = poisson_binomial(np.asarray(probabilities, dtype=np.float64))
     n = len(number) - 1
     k = np.arange(n + 1)
-    if by == "majority":
-        return float(number @ np.heaviside(2.0 * k - n, 0.5))
     return float(number @ beta.sf(0.5, k + 1, n - k + 1))
 
 

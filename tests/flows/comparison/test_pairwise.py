@@ -25,7 +25,6 @@ from prefect_tune.flows.comparison.pairwise import (
 
 FIVE = [0.9, 0.8, 0.6, 0.55, 0.3]
 TWENTY_TWO = [0.95] * 12 + [0.7] * 6 + [0.2] * 4
-WAYS = ("beta", "majority")
 UNKNOWN = np.array([nan])
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=7)
@@ -58,43 +57,33 @@ def test_the_number_of_wins_has_its_known_distribution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_probabilities", "by", "expected"),
-    [(FIVE, "majority", 0.755280), (FIVE, "beta", 0.662618), (TWENTY_TWO, "majority", 0.999146),
-     (TWENTY_TWO, "beta", 0.970185)],
-)  # fmt: skip
-def test_the_poisson_binomial_test_has_its_known_values(given_probabilities, by, expected) -> None:
-    assert better_in_most(given_probabilities, by) == pytest.approx(expected, abs=5e-7)
-
-
-def test_of_the_poisson_binomial_test_the_posterior_of_the_share_is_the_default() -> None:
-    assert better_in_most(FIVE) == better_in_most(FIVE, "beta")
-    assert better_in_most([1.0]) == pytest.approx(0.75)
-    assert better_in_most([1.0], "majority") == 1.0
+    ("given_probabilities", "expected"), [(FIVE, 0.662618), (TWENTY_TWO, 0.970185), ([1.0], 0.75)]
+)
+def test_the_poisson_binomial_test_has_its_known_values(given_probabilities, expected) -> None:
+    assert better_in_most(given_probabilities) == pytest.approx(expected, abs=5e-7)
 
 
 @given(probabilities)
 def test_wins_are_counted_as_by_enumeration_and_by_scipy(given_probabilities) -> None:
     n = len(given_probabilities)
-    expected, majority, share = np.zeros(n + 1), 0.0, 0.0
+    expected, share = np.zeros(n + 1), 0.0
     for outcome in product([0, 1], repeat=n):
         chance = np.prod(
             [p if won else 1 - p for p, won in zip(given_probabilities, outcome, strict=True)]
         )
         k = sum(outcome)
         expected[k] += chance
-        majority += chance * ((2 * k > n) + 0.5 * (2 * k == n))
         share += chance * beta(k + 1, n - k + 1).sf(0.5)
     np.testing.assert_allclose(poisson_binomial(given_probabilities), expected, atol=1e-12)
     theirs = poisson_binom(given_probabilities).pmf(np.arange(n + 1))
     np.testing.assert_allclose(theirs, expected, atol=1e-12)
-    assert better_in_most(given_probabilities, "majority") == pytest.approx(majority, abs=1e-12)
     assert better_in_most(given_probabilities) == pytest.approx(share, abs=1e-12)
 
 
-@given(probabilities, st.sampled_from(WAYS))
-def test_swapping_two_methods_gives_the_complement(given_probabilities, by) -> None:
-    swapped = better_in_most([1 - p for p in given_probabilities], by)
-    assert better_in_most(given_probabilities, by) == pytest.approx(1 - swapped, abs=1e-9)
+@given(probabilities)
+def test_swapping_two_methods_gives_the_complement(given_probabilities) -> None:
+    swapped = better_in_most([1 - p for p in given_probabilities])
+    assert better_in_most(given_probabilities) == pytest.approx(1 - swapped, abs=1e-9)
 
 
 @pytest.mark.parametrize(("won", "lost", "p"), [(12, 5, 0.951874), (5, 5, 0.5), (1, 0, 0.75)])
