@@ -29,20 +29,33 @@ pytestmark = pytest.mark.skipif(
 )
 
 SPACE = """
-import os, signal, time
+import os, signal, tempfile, time
+from pathlib import Path
 from sklearn.tree import DecisionTreeClassifier
 from prefect_tune import Algorithm, Space, Step
+
+FOLDER = Path(tempfile.gettempdir())
 
 
 class Slow(DecisionTreeClassifier):
     def fit(self, X, y):
+        (FOLDER / f"companion-{os.getpid()}").touch()
         time.sleep(0.5)
+        (FOLDER / f"companion-{os.getpid()}").unlink()
         return super().fit(X, y)
+
+
+def has_companion():
+    return any(
+        Path(f"/proc/{path.name.split('-')[1]}").exists() for path in FOLDER.glob("companion-*")
+    )
 
 
 class Killing(DecisionTreeClassifier):
     def fit(self, X, y):
-        time.sleep(0.2)
+        until = time.monotonic() + 3
+        while not has_companion() and time.monotonic() < until:
+            time.sleep(0.01)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(1000)
 
