@@ -22,6 +22,7 @@ from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.evaluate import RunStep
 from prefect_tune.tasks.fitting.final_scoring import predicted
+from prefect_tune.tasks.fitting.program_exits import ProgramExit, exits_as_errors
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.study_context import StudyContext, open_store
@@ -146,8 +147,9 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
     record = model_record(context.study)
     try:
         check = partial(_check_read_back, context, model)
-        store.records.put(record, {"model": model, "about": about}, check=check)
-    except NotPicklable as error:
+        with exits_as_errors():
+            store.records.put(record, {"model": model, "about": about}, check=check)
+    except (NotPicklable, ProgramExit) as error:
         raise _not_kept(fitted, error) from error
     store.records.link([record, *(f.record for f in fitted)], context.study)
     store.index.flush()
@@ -211,7 +213,7 @@ def _is_same(one: Predictions, other: Predictions) -> bool:
     )
 
 
-def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable) -> RefitFailed:
+def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
     """Return why a model cannot be kept, with the trial and the step at fault as far as known."""
     for member in fitted:
         for step, estimator in member.pipeline.steps:
@@ -226,8 +228,9 @@ def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable) -> RefitFailed:
 def _reason_not_kept(estimator: Any) -> str:
     """Return why an estimator cannot be written or read back; empty if it can."""
     try:
-        encoded = encode(estimator)
-        decode(encoded.codec, encoded.data)
+        with exits_as_errors():
+            encoded = encode(estimator)
+            decode(encoded.codec, encoded.data)
     except NotPicklable as error:
         return str(error)
     except Exception as error:  # of any kind: objects make themselves
@@ -245,7 +248,8 @@ def _named(member: Member) -> Iterator[None]:
         StoreLost: As it is.
     """
     try:
-        yield
+        with exits_as_errors():
+            yield
     except Exception as error:
         step = error if isinstance(error, StepFailed) else None
         cause = step.__cause__ if step and step.__cause__ else error
