@@ -3,6 +3,7 @@
 Only then it is scored on the test rows.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,8 @@ from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.space.rendering import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.database import StoreLost
+from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.final_model import RefitFailed
@@ -29,6 +32,8 @@ from prefect_tune.tasks.study_context import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["fit_final_model"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def fit_final_model(
@@ -162,12 +167,31 @@ def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]],
         weights = study.optimizer.weights or {incumbent.number: 1.0}
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
-    with one_thread():
-        is_single = rule.kind == "single"
-        chosen = None if is_single else choose_ensemble(study, rule.kind, rule.size, restore)
+    chosen = None if rule.kind == "single" else _ensemble(study, incumbent, rule, restore)
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)
+
+
+def _ensemble(
+    study: Study,
+    incumbent: Trial,
+    rule: EnsembleRule,
+    restore: Callable[[Sequence[Trial]], None],
+) -> ChosenEnsemble | None:
+    """Choose an ensemble; whatever goes wrong, a study that has a best trial has a model."""
+    try:
+        with one_thread():
+            return choose_ensemble(study, rule.kind, rule.size, restore)
+    except (StoreLost, StoreRefused):
+        raise
+    except Exception as error:  # of any kind, as from memory that does not suffice
+        _LOGGER.warning("no ensemble could be chosen", exc_info=True)
+        assert incumbent.evaluation is not None  # noqa: S101 - it is the incumbent
+        reason = masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        note = f"no ensemble could be chosen: {reason}"
+        loss = incumbent.evaluation.loss
+        return ChosenEnsemble("single", ((incumbent, 1.0),), (loss,), notes=(note,))
 
 
 def _fitted(

@@ -20,6 +20,7 @@ from prefect_tune.storage.privacy.masking import masked, passwords_in
 from prefect_tune.storage.waiting.lost import DiskFull, StoreForbidden, StoreLost
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
+from prefect_tune.tasks.fitting.program_exits import exits_as_errors
 from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.measuring import measure, measure_risks
 from prefect_tune.tasks.node import Node
@@ -116,7 +117,7 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
     begun = begin()
     path_run: PathRun | None = None
     try:
-        with one_thread():
+        with exits_as_errors(), one_thread():
             path_run = PathRun(context, query)
             outcome: StepOutcome | None = None
             with path_run.pinned() if context.use_cache else nullcontext():

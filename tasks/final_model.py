@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.query import Query
@@ -21,6 +22,8 @@ from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.evaluate import RunStep
 from prefect_tune.tasks.fitting.final_scoring import predicted
+from prefect_tune.tasks.fitting.program_exits import ProgramExit, exits_as_errors
+from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.study_context import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
@@ -31,6 +34,8 @@ _PIN_SECONDS = 86_400.0
 """Longest time that what members are made of stays pinned after a session was killed."""
 _FEW_ROWS = 20
 """Training rows that the model predicts once it is read back."""
+_ROUNDING = 1e-3
+"""Largest difference of two predictions that are taken for the same."""
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
@@ -113,7 +118,8 @@ def fitted_pipeline(context: StudyContext, member: Member, run_step: RunStep) ->
 def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
     """Put the final model together from its members, and keep it.
 
-    The record is published only if the model can be read back and then predicts training rows.
+    The record is published only if the model can be read back and then predicts training rows as
+    before.
 
     Args:
         context: The study.
@@ -140,9 +146,10 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
     }
     record = model_record(context.study)
     try:
-        check = partial(_check_read_back, context)
-        store.records.put(record, {"model": model, "about": about}, check=check)
-    except NotPicklable as error:
+        check = partial(_check_read_back, context, model)
+        with exits_as_errors():
+            store.records.put(record, {"model": model, "about": about}, check=check)
+    except (NotPicklable, ProgramExit) as error:
         raise _not_kept(fitted, error) from error
     store.records.link([record, *(f.record for f in fitted)], context.study)
     store.index.flush()
@@ -174,17 +181,39 @@ def _put_together(fitted: Sequence[_Fitted], classes: Sequence[Any]) -> Any:
     return ensemble.of_fitted([f.pipeline for f in fitted], weights, classes)
 
 
-def _check_read_back(context: StudyContext, parts: Mapping[str, Any]) -> None:
-    """Check that a model predicts a few training rows once it is read back."""
+def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
+    """Check that a model predicts a few training rows as before, once it is read back.
+
+    A model whose predictions are random only has to predict them.
+
+    Raises:
+        ValueError: If it predicts other values.
+        Exception: What the model raises.
+    """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
     split = load_split(store, context.problem.split)
     rows = split.training(REFIT, dataset.strata)[:_FEW_ROWS]
     with one_thread():
-        predicted(parts["model"], dataset, rows)
+        read, read_again, before, again = (
+            predicted(one, dataset, rows) for one in (parts["model"], parts["model"], model, model)
+        )
+    if _is_same(before, again) and _is_same(read, read_again) and not _is_same(before, read):
+        raise ValueError("it predicts other values than before it was stored")
 
 
-def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable) -> RefitFailed:
+def _is_same(one: Predictions, other: Predictions) -> bool:
+    """Return whether predictions are equal, but for rounding."""
+    if (one.score is None) != (other.score is None):
+        return False
+    pairs = [(one.label, other.label), (one.score, other.score)]
+    return all(
+        a is None or (a.shape == b.shape and np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING))
+        for a, b in pairs
+    )
+
+
+def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
     """Return why a model cannot be kept, with the trial and the step at fault as far as known."""
     for member in fitted:
         for step, estimator in member.pipeline.steps:
@@ -199,8 +228,9 @@ def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable) -> RefitFailed:
 def _reason_not_kept(estimator: Any) -> str:
     """Return why an estimator cannot be written or read back; empty if it can."""
     try:
-        encoded = encode(estimator)
-        decode(encoded.codec, encoded.data)
+        with exits_as_errors():
+            encoded = encode(estimator)
+            decode(encoded.codec, encoded.data)
     except NotPicklable as error:
         return str(error)
     except Exception as error:  # of any kind: objects make themselves
@@ -218,7 +248,8 @@ def _named(member: Member) -> Iterator[None]:
         StoreLost: As it is.
     """
     try:
-        yield
+        with exits_as_errors():
+            yield
     except Exception as error:
         step = error if isinstance(error, StepFailed) else None
         cause = step.__cause__ if step and step.__cause__ else error

@@ -17,6 +17,7 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.fitting.program_exits import exits_as_errors
 from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.objective.measurement import HeldOut, measure_quantity, needs
 from prefect_tune.tasks.objective.quantity import Quantity
@@ -107,7 +108,8 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
 
 def _measured(quantity: Quantity, held_out: HeldOut) -> float:
     try:
-        return measure_quantity(quantity, held_out)
+        with exits_as_errors():
+            return measure_quantity(quantity, held_out)
     except (StoreLost, MemoryError):
         raise  # of the study or of the trial's limits, whatever was being measured
     except Exception as error:

@@ -13,6 +13,7 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.fitting.program_exits import exits_as_errors
 from prefect_tune.tasks.iterative_node import IterativeNode
 from prefect_tune.tasks.joint_training import LearningCurves, train_together
 from prefect_tune.tasks.node import Fold, Node
@@ -99,7 +100,8 @@ class PathRun:
         for number, chain in zip(self.folds, self._chains, strict=True):
             note_step(self.steps[position][0].name, number, self.costs)
             try:
-                chain.run(position)
+                with exits_as_errors():
+                    chain.run(position)
             except Exception as error:
                 raise StepFailed(self.steps[position][0].name, number) from error
         if position == len(self.steps) - 1:
@@ -175,7 +177,8 @@ class PathRun:
             note_step(step, fold, self.costs)
 
         try:
-            self.learning = train_together(nodes, begin)
+            with exits_as_errors():
+                self.learning = train_together(nodes, begin)
         except Exception as error:
             raise StepFailed(step, worked_on[-1]) from error
 

@@ -25,7 +25,15 @@ from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
-__all__ = ["METHOD", "PRELOAD", "environment", "fork_server_pid", "start_fork_server", "warmed_up"]
+__all__ = [
+    "METHOD",
+    "PRELOAD",
+    "end_stopped_fork_server",
+    "environment",
+    "fork_server_pid",
+    "start_fork_server",
+    "warmed_up",
+]
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 PRELOAD = (
@@ -70,6 +78,20 @@ def fork_server_pid() -> int | None:
     """Return the process id of the last fork server, dead or alive; None before the first start."""
     pid: int | None = _server()._forkserver_pid if METHOD == "forkserver" else None  # noqa: SLF001
     return pid
+
+
+def end_stopped_fork_server() -> bool:
+    """Kill the fork server if it is stopped, as by SIGSTOP; return whether it was.
+
+    A stopped fork server neither forks workers nor reports that they died. The next start of a
+    worker starts another fork server.
+    """
+    pid = fork_server_pid()
+    with suppress(psutil.Error):
+        if pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
 
 
 @contextmanager

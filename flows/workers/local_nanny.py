@@ -12,7 +12,12 @@ from typing import Any
 import distributed
 from distributed.core import Status
 
-from prefect_tune.flows.workers.fork_server import METHOD, environment, fork_server_pid
+from prefect_tune.flows.workers.fork_server import (
+    METHOD,
+    end_stopped_fork_server,
+    environment,
+    fork_server_pid,
+)
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.worker.note_file import read_text
@@ -86,6 +91,7 @@ class LocalNanny(distributed.Nanny):
         if reason == _FAILED_START:  # `instantiate` repeats the start
             return "OK"
         self._is_closing = True
+        end_stopped_fork_server()  # it would not report that the worker ended
         async with self._starting:
             pass
         return await super().close(timeout=timeout, reason=reason)
@@ -102,6 +108,7 @@ class LocalNanny(distributed.Nanny):
         finally:
             attempt.cancel()  # does nothing where it is done
         if not attempt.done():
+            end_stopped_fork_server()  # on which the attempt may wait
             await asyncio.wait([attempt])
             return f"was not up after {seconds:.0f} s"
         if (error := attempt.exception()) is not None:

@@ -17,6 +17,7 @@ from uuid import UUID
 import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
@@ -31,6 +32,8 @@ _RETURN_SECONDS = 60.0
 _TICK_SECONDS = 0.02
 _SOON_SECONDS = 2.0
 """How long a worker that was ended may take to be back before it is looked for less often."""
+_EMPTY_SECONDS = 5.0
+"""Time without a local worker after which the process that workers are forked from is checked."""
 _FREE_SECONDS = 0.5
 """Between two looks whether a worker may still become free."""
 
@@ -72,6 +75,7 @@ class WorkerPool:
         self._handed_out: frozenset[str] = frozenset()
         self._placed: dict[PrefectDaskFuture[Any], str] = {}
         self._short_since: float | None = None
+        self._empty_since: float | None = None
 
     @property
     def client(self) -> distributed.Client:
@@ -113,6 +117,9 @@ class WorkerPool:
         self._is_short = n_slots < self.n_slots or n_slots == 0
         if n_slots == 0:
             self.check()
+            self._check_fork_server()
+        else:
+            self._empty_since = None
         return n_slots
 
     def check(self) -> None:
@@ -127,6 +134,16 @@ class WorkerPool:
         if self._nanny is not None and self._starts.is_hopeless(self._nanny):
             self._benched.add(self._nanny)
             self._starts.check(self._nanny)
+
+    def _check_fork_server(self) -> None:
+        """End the process that workers are forked from if it is stopped and no worker comes up."""
+        if self._starts is None:
+            return
+        now = monotonic()
+        self._empty_since = now if self._empty_since is None else self._empty_since
+        if now - self._empty_since > _EMPTY_SECONDS:
+            self._empty_since = None
+            end_stopped_fork_server()
 
     @property
     def n_server_deaths(self) -> int:

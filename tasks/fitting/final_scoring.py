@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
+from prefect_tune.tasks.fitting.program_exits import exits_as_errors
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
@@ -44,7 +45,7 @@ def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictio
     Raises:
         Exception: What the model raises.
     """
-    with warnings.catch_warnings():
+    with exits_as_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was fitted
         return predictions_of(model, dataset.rows(rows), np.array(dataset.classes))
 

@@ -134,6 +134,11 @@ class Metric:
         Raises:
             BadInput: If it is not defined for this target.
         """
+        if self.name == "top_k_accuracy" and n_classes == 2:
+            raise BadInput(
+                "--metric top_k_accuracy is not defined for these 2 classes: the true class is "
+                "always among the two with the best scores"
+            )
         try:
             chance = min(self.loss(y, guess, n_classes) for guess in _guesses(y, n_classes))
         except ValueError as error:

@@ -21,7 +21,7 @@ from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
-from prefect_tune.storage import Ledger
+from prefect_tune.storage import Ledger, StoreLost
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import Member
@@ -301,3 +301,27 @@ def test_a_session_that_ends_before_the_model_is_scored_is_continued_there(endin
     ending.workers.score = lambda: None
     assert ending.end()["test_loss"] is not None
     assert ending.workers.names == ["score"]
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), ValueError("nothing to blend")])
+def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(
+    ending, monkeypatch, error
+) -> None:
+    def fail(*_: Any) -> ChosenEnsemble:
+        raise error
+
+    monkeypatch.setattr(final_model, "choose_ensemble", fail)
+    summary = ending.end(EnsembleRule("auto"))
+    assert summary["model_trial"]["trial"] == BEST
+    assert any(f"no ensemble could be chosen: {type(error).__name__}" in n for n in ending.notes)
+
+
+def test_a_store_that_is_lost_while_an_ensemble_is_chosen_ends_the_session(
+    ending, monkeypatch
+) -> None:
+    def fail(*_: Any) -> ChosenEnsemble:
+        raise StoreLost("away")
+
+    monkeypatch.setattr(final_model, "choose_ensemble", fail)
+    with pytest.raises(StoreLost):
+        ending.end(EnsembleRule("auto"))

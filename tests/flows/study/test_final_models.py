@@ -62,6 +62,13 @@ class Forgetful(DecisionTreeClassifier):
         return {k: v for k, v in super().__getstate__().items() if k != "tree_"}
 
 
+class Turned(DecisionTreeClassifier):
+    '''Takes each class for another one once it is read back.'''
+
+    def __setstate__(self, state):
+        super().__setstate__({**state, "classes_": state["classes_"][::-1]})
+
+
 class Deep(DecisionTreeClassifier):
     '''Is nested too deeply for pickle.'''
 
@@ -152,6 +159,7 @@ stump = one("stump", DecisionTreeClassifier, max_depth=1, max_features=1)
 locked = models(one("better", Locked, depth), stump)
 one_way = models(one("better", OneWay, depth), stump)
 forgetful = models(one("better", Forgetful, depth), stump)
+turned = models(one("better", Turned, depth), stump)
 deep = models(one("better", Deep, depth), stump)
 partly = models(one("better", Partly, depth), stump)
 dying = models(one("better", Dying, depth), stump)
@@ -217,6 +225,7 @@ def model_of(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         ("locked", "cannot pickle"),
         ("one_way", "one way"),
         ("forgetful", "tree_"),
+        ("turned", "predicts other values"),
         ("deep", "deep recursion"),
         ("partly", "too many rows"),
         ("dying", "worker process died"),

@@ -14,6 +14,7 @@ from distributed.core import Status
 from pools import started_child
 from processes import is_alive, wait_for
 
+from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.tasks.worker.dask_runner import end_worker
 
@@ -26,6 +27,22 @@ def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
         wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
         client.wait_for_workers(1, timeout=60)
         assert list(client.run(os.getppid).values()) == [parent]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_stopped_fork_server_is_replaced_and_does_not_hold_up_the_end() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        assert not end_stopped_fork_server()  # as it runs
+        (pid,), (parent,) = client.run(os.getpid).values(), client.run(os.getppid).values()
+        os.kill(parent, signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(end_stopped_fork_server)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
+        client.wait_for_workers(1, timeout=60)
+        (other,) = client.run(os.getppid).values()
+        assert other != parent
+        os.kill(other, signal.SIGSTOP)
+    assert not is_alive(other)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes have all cores")

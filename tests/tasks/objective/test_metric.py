@@ -114,6 +114,14 @@ def test_a_metric_of_two_classes_is_refused_for_three() -> None:
         metric_named("f1").objective(np.array([0, 1, 2, 2]), 3)
 
 
+def test_a_metric_that_all_models_win_is_refused() -> None:
+    with pytest.raises(
+        BadInput, match="--metric top_k_accuracy is not defined for these 2 classes"
+    ):
+        metric_named("top_k_accuracy").objective(np.array([0, 1, 1]), 2)
+    assert metric_named("top_k_accuracy").objective(np.array([0, 1, 2]), 3).chance > 0
+
+
 @pytest.mark.parametrize("name", ["error", "auroc", *OF_CLASSES])
 def test_losses_of_classes_keep_their_bounds(name) -> None:
     metric = metric_named(name)
