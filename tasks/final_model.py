@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.query import Query
@@ -204,13 +205,14 @@ def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]
 
 def _is_same(one: Predictions, other: Predictions) -> bool:
     """Return whether predictions are equal, but for rounding."""
-    if (one.score is None) != (other.score is None):
-        return False
-    pairs = [(one.label, other.label), (one.score, other.score)]
-    return all(
-        a is None or (a.shape == b.shape and np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING))
-        for a, b in pairs
-    )
+    if one.score is None or other.score is None:
+        return one.score is other.score and _is_close(one.label, other.label)
+    return _is_close(one.label, other.label) and _is_close(one.score, other.score)
+
+
+def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    is_alike = one.shape == other.shape
+    return is_alike and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
 
 
 def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
