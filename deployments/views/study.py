@@ -106,6 +106,8 @@ def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
             f"model: trial {model['trial']}{_of(model)}, {metric} {model['loss']:.4g}{unit}",
             *_tested(summary["test_loss"], unit),
         )
+        for text in pipeline_lines(model["configuration"]):
+            yield f"  {text}"
     if model is not None and summary["model_is_partial"]:
         yield (
             f"no full evaluation qualifies; the model is the best partial one, trial "

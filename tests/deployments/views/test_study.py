@@ -48,6 +48,13 @@ def test_a_study_without_a_model_says_why_and_offers_no_export(shown) -> None:
     assert "export" not in lines[-1]
 
 
+def test_a_model_that_is_another_trial_is_shown_with_its_pipeline(shown) -> None:
+    chosen = {"fit model": {"algorithm": "stump", "hyperparameters": {"depth": 1}}}
+    model = {**SUMMARY["incumbent"], "trial": 2, "configuration": chosen}
+    assert "stump" in shown(model_trial=model)
+    assert "stump" not in shown()
+
+
 def test_an_ensemble_says_by_which_losses_it_was_preferred(shown) -> None:
     members = [{"trial": 1, "weight": 0.6}, {"trial": 2, "weight": 0.4}]
     nested = {"single": 12.9, "greedy": 12.0, "agnostic": 12.1}
