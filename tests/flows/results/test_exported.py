@@ -49,7 +49,7 @@ def test_where_plain_classes_would_predict_otherwise_the_model_is_exported_as_it
 
 
 def test_a_study_without_a_model_is_refused(ended) -> None:
-    with pytest.raises(BadInput, match="no final model yet"):
+    with pytest.raises(BadInput, match="no final model"):
         export(ended.store, "h", "pickle")
     with pytest.raises(UnknownName, match="unknown study"):
         export(ended.store, "gone", "pickle")
