@@ -35,8 +35,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     StudyPlan.from_stored(stored).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
-            f"study {study!r} has no final model; a run fits one when its search ends, and says "
-            f"why where it cannot: continue the study with `prefect-tune run ... --study {study}`"
+            f"study {study!r} has no final model, as a run fits one at its end; continue the "
+            f"study with `prefect-tune run ... --study {study}`"
         )
     try:
         parts = store.records.get(model_record(study))

@@ -1,7 +1,7 @@
 """Number of processes that Linux has killed because memory ran out.
 
-Linux counts them for the whole machine and for each control group, such as that of a container or
-of a batch job.
+Linux counts them for the whole machine and for each control group, for instance a container or
+a batch job.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Processes killed as memory ran out, counted in files like those of Linux."""
+"""Counts of processes killed for lack of memory, read from files like those of Linux."""
 
 from pathlib import Path
 

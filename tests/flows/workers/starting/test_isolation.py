@@ -63,7 +63,7 @@ def test_one_search_at_a_time_may_start_a_suspect(now) -> None:
     isolated = suspects((1, 0), (2, 0))
     assert isolated.admits(1)
     assert not isolated.admits(2)
-    assert isolated.admits(1)  # its turn goes on
+    assert isolated.admits(1)  # it still has its turn
     now[0] += isolation._TURN_SECONDS
     assert isolated.admits(2)
     assert not isolated.admits(1)
