@@ -51,7 +51,6 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     store: str | None = None,
     database: str | None = None,
     cache_budget: str | None = None,
-    eviction: str | None = None,
     no_cache: bool = False,
     task_runs: str | None = None,
     out: str | None = None,

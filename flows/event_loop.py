@@ -18,6 +18,9 @@ __all__ = ["FlowApart", "apart_from_loop", "flow_apart"]
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
+_FORMER = ("eviction",)
+"""Parameters that flows had once; they are ignored in deployments."""
+
 
 class FlowApart(Flow[P, Result]):
     """A flow that may be called where an event loop runs."""
@@ -25,6 +28,11 @@ class FlowApart(Flow[P, Result]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the flow as any other."""
         return apart_from_loop(partial(super().__call__, *args, **kwargs))
+
+    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Validate parameters, without those that deployments of earlier versions have stored."""
+        kept = {name: value for name, value in parameters.items() if name not in _FORMER}
+        return super().validate_parameters(kept)
 
 
 def flow_apart(

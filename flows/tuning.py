@@ -110,7 +110,6 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     store: str | None = None,
     database: str | None = None,
     cache_budget: str | None = None,
-    eviction: str | None = None,
     no_cache: bool = False,
     task_runs: str | None = None,
 ) -> dict[str, Any]:

@@ -70,7 +70,7 @@ __all__ = [
     "without_password",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 """Number of the schema; a database with a higher one was written by a newer version.
 
 `storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.
@@ -111,8 +111,6 @@ store_table = Table(
     Column("schema", Integer, nullable=False),
     Column("url", String, nullable=False),
     Column("budget_bytes", BigInteger, nullable=False),
-    Column("policy", String, nullable=False),
-    Column("clock", Double, nullable=False, default=0.0),
     Column("count_present", BigInteger, nullable=False, default=0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
 )

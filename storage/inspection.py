@@ -106,7 +106,6 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
         "size_bytes": totals.cache_bytes,
         "records_bytes": store.records.size_bytes(),
         "budget_bytes": totals.budget_bytes,
-        "policy": totals.policy,
         "count": totals.count,
         "hits": totals.hits,
         "misses": totals.misses,

@@ -30,6 +30,8 @@ from prefect_tune.storage.waiting.lost import lost_for
 
 __all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
 
+_ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
+"""Reads columns that every schema has, so that a newer one can be refused by its number."""
 _IN_MEMORY: dict[str, Database] = {}
 """Indexes of stores in the memory of this process, by URL; they live as long as it does."""
 
@@ -52,16 +54,13 @@ class StoreAddress:
         return f"StoreAddress({masked(self.url)!r}, {masked(self.database)!r})"
 
 
-def opened(
-    address: StoreAddress, files: Files, budget_bytes: int, policy: str
-) -> tuple[Database, str]:
+def opened(address: StoreAddress, files: Files, budget_bytes: int) -> tuple[Database, str]:
     """Return the database of a store, made if it is new, and the store's id.
 
     Args:
         address: Where it is.
         files: Its folder, which is made if it is local.
         budget_bytes: Byte budget of a new store.
-        policy: Eviction policy of a new store.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
@@ -77,7 +76,7 @@ def opened(
         database = _database(address, files)
         database.belong_to(address.id)
         try:
-            return database, _claimed(address, files, database, budget_bytes, policy)
+            return database, _claimed(address, files, database, budget_bytes)
         except BaseException:
             database.close()
             raise
@@ -103,9 +102,7 @@ def lives_in_memory(database: Database) -> bool:
     return database in _IN_MEMORY.values()
 
 
-def _claimed(
-    address: StoreAddress, files: Files, database: Database, budget_bytes: int, policy: str
-) -> str:
+def _claimed(address: StoreAddress, files: Files, database: Database, budget_bytes: int) -> str:
     """Tie folder and index to each other, or check that they are; return the store's id."""
     if not address.id and database.is_missing_file() and is_there(address, files):
         raise StoreRefused(
@@ -124,13 +121,13 @@ def _claimed(
             "start its studies there"
         )
     with database.read() as connection:
-        claimed, row = _read_claim(files), connection.execute(select(store_table)).first()
+        claimed, row = _read_claim(files), connection.execute(_ROW).first()
     if row is None or claimed is None:  # it is new, or another process is just claiming it
         with database.write() as connection:
             lock_tables(connection)
-            claimed, row = _read_claim(files), connection.execute(select(store_table)).first()
+            claimed, row = _read_claim(files), connection.execute(_ROW).first()
             if row is None and claimed is None:
-                return _claim(address, files, connection, budget_bytes, policy)
+                return _claim(address, files, connection, budget_bytes)
     if claimed is not None:
         _check_format(f"the store {address.url}", claimed["format"])
     if row is not None:
@@ -147,18 +144,12 @@ def _claimed(
     return str(row.id)
 
 
-def _claim(
-    address: StoreAddress, files: Files, connection: Connection, budget_bytes: int, policy: str
-) -> str:
+def _claim(address: StoreAddress, files: Files, connection: Connection, budget_bytes: int) -> str:
     """Tie a new folder and a new index to each other; return the store's id."""
     store_id = uuid4().hex
     connection.execute(
         insert(store_table).values(
-            id=store_id,
-            schema=SCHEMA,
-            url=masked(address.url),
-            budget_bytes=budget_bytes,
-            policy=policy,
+            id=store_id, schema=SCHEMA, url=masked(address.url), budget_bytes=budget_bytes
         )
     )
     if files.is_local:

@@ -17,7 +17,6 @@ from prefect_tune.storage.cache.bounded import BoundedCache
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
-from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import RAISED, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
@@ -45,7 +44,6 @@ class ArtifactStore:
     Args:
         address: Where it is. A local folder is made if it does not exist.
         budget_bytes: New byte budget of the cache; None leaves that of the store as it is.
-        policy: New eviction policy (`storage.cache.policies`); None leaves that of the store.
         memory_bytes: Byte budget of this process's memory tier.
 
     Raises:
@@ -57,15 +55,10 @@ class ArtifactStore:
         self,
         address: StoreAddress,
         budget_bytes: int | None = None,
-        policy: str | None = None,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
-        if policy is not None and policy not in POLICIES:
-            raise StoreRefused(f"unknown eviction policy {policy!r}; known: {', '.join(POLICIES)}")
         self.files = Files(address.url)
-        self.database, self.id = opened(
-            address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, policy or DEFAULT_POLICY
-        )
+        self.database, self.id = opened(address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES)
         self.address = replace(address, id=self.id)
         self.files.belong_to(self.id)
         self.database.belong_to(self.id)
@@ -77,8 +70,6 @@ class ArtifactStore:
         self.leases = LeaseBook(self.database)
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
-        if policy is not None:
-            self.cache.set_policy(policy)
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
@@ -230,7 +221,7 @@ class ArtifactStore:
             return None
 
     def prune(self, size_bytes: int) -> int:
-        """Evict by policy until the cache is at most this large; return how many went."""
+        """Evict until the cache is at most this large; return how many went."""
         gone = self.cache.shrink(size_bytes)
         self._writer.delete(gone)
         return len(gone)

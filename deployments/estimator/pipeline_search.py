@@ -46,7 +46,7 @@ _OF_TUNE = (
     "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option",
     "folds", "holdout", "test_size", "group", "drop", "categorical", "trials", "budget",
     "trial_timeout", "trial_memory", "study", "workers", "dask", "store", "database",
-    "cache_budget", "eviction", "no_cache", "task_runs",
+    "cache_budget", "no_cache", "task_runs",
 )  # fmt: skip
 """Parameters that `tune` has by the same names."""
 
@@ -126,7 +126,6 @@ class PipelineSearch(BaseEstimator):
         store: str | None = None,
         database: str | None = None,
         cache_budget: str | None = None,
-        eviction: str | None = None,
         no_cache: bool = False,
         task_runs: str | None = None,
         verbose: int = 1,
@@ -143,7 +142,7 @@ class PipelineSearch(BaseEstimator):
         self.random_state = random_state
         self.study, self.workers, self.dask = study, workers, dask
         self.store, self.database = store, database
-        self.cache_budget, self.eviction, self.no_cache = cache_budget, eviction, no_cache
+        self.cache_budget, self.no_cache = cache_budget, no_cache
         self.task_runs, self.verbose = task_runs, verbose
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:

@@ -23,7 +23,7 @@ def print_stats(document: Mapping[str, Any]) -> None:
         f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}\n"
         f"{document['hits']} of {n_steps} steps served{share}, "
         f"{format_seconds(document['seconds_saved'])} saved; "
-        f"{document['evicted']} evicted by {document['policy']}, {document['refused']} refused"
+        f"{document['evicted']} evicted, {document['refused']} refused"
     )
     for reason, times in document["refusals"].items():
         CONSOLE.print(f"  refused {times} times: {reason}")

@@ -145,7 +145,6 @@ _OPTIONS = (
     Option("store", "text", "Where", "Folder or URL of the artifact store, or block:NAME for a Prefect block.", "URL", default="below PREFECT_TUNE_HOME"),
     Option("database", "text", "Where", "SQLAlchemy URL of the store's index and of the ledger, without a password: one with it goes into PREFECT_TUNE_DATABASE.", "URL", default="PREFECT_TUNE_DATABASE, or SQLite in the store"),
     Option("cache_budget", "text", "Where", "Maximum size of the store's cache, for instance 5GB; a property of the store from then on.", "SIZE", default="the store's own, 10GB for a new one", bounds=_BYTES, examples=("5GB",)),
-    Option("eviction", "text", "Where", "What goes first when the store's cache is full: lru (least recently used) or gdsf (cheapest for its size and use); a property of the store from then on.", "POLICY", default="the store's own, lru for a new one", choices=lambda: ("lru", "gdsf")),
     Option("no_cache", "switch", "Where", "Neither look for cached steps nor keep any."),
     Option("task_runs", "text", "Where", "Steps to show in Prefect as task runs: steps (all), misses (those not cached), trial (none), or auto (all, until the server cannot keep up).", "WHICH", default="auto", choices=lambda: ("auto", "steps", "misses", "trial")),
 )  # fmt: skip

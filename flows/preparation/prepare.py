@@ -220,7 +220,7 @@ def _prepared(
 
 
 def _set_cache(settings: TuneSettings, store: ArtifactStore) -> Iterator[Note]:
-    """Give the store's cache the budget and the eviction policy that were named, if any."""
+    """Give the store's cache the budget that was named, if any."""
     if settings.cache_budget_bytes is not None:
         before, after = store.index.budget_bytes(), settings.cache_budget_bytes
         store.set_budget(after)
@@ -229,10 +229,6 @@ def _set_cache(settings: TuneSettings, store: ArtifactStore) -> Iterator[Note]:
             yield Note(
                 f"{text}, before {format_bytes(before)}", "cache_budget", format_bytes(after)
             )
-    if settings.eviction is not None and store.index.totals().policy != settings.eviction:
-        store.cache.set_policy(settings.eviction)
-        text = f"the store's cache now evicts by {settings.eviction}"
-        yield Note(text, "eviction", settings.eviction)
 
 
 def _default_names(plan: StudyPlan) -> Iterator[str]:

@@ -11,7 +11,6 @@ from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.storage.cache.policies import POLICIES
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
@@ -79,7 +78,6 @@ class TuneSettings:
         execution: Where its trials run.
         address: Where the store is.
         cache_budget_bytes: New budget of the store's cache.
-        eviction: New policy of eviction of the store's cache.
         use_cache: Whether to use the cache.
         epochs: Epochs of a full training.
         race: Whether configurations that are clearly behind end after their first fold.
@@ -105,7 +103,6 @@ class TuneSettings:
     execution: Execution = field(default_factory=Execution)
     address: StoreAddress
     cache_budget_bytes: int | None = None
-    eviction: str | None = None
     use_cache: bool = True
     epochs: int | None = None
     race: bool | None = None
@@ -156,7 +153,6 @@ class TuneSettings:
             execution=parse_execution(p["workers"], p["dask"], p["task_runs"]),
             address=store_address(p["store"], p["database"]),
             cache_budget_bytes=_parse_cache_budget(p["cache_budget"]),
-            eviction=_known_policy(p["eviction"]),
             use_cache=not p["no_cache"],
             epochs=p["epochs"],
             race=p["race"],
@@ -259,12 +255,6 @@ def _check_values(parameters: Mapping[str, Any]) -> None:
     if epochs is not None and epochs > _MOST_EPOCHS:
         raise BadInput(f"must be at most {_MOST_EPOCHS}", option="epochs", value=epochs)
     _check_alternatives(parameters)
-
-
-def _known_policy(name: str | None) -> str | None:
-    if name is not None and name not in POLICIES:
-        raise UnknownName("policy of --eviction", name, POLICIES)
-    return name
 
 
 def _check_alternatives(parameters: Mapping[str, Any]) -> None:

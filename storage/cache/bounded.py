@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Double, bindparam, literal, select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.engine import Connection, Row
 
 from prefect_tune.storage.cache.entry import Entry, artifact_table, row_of
@@ -21,7 +21,6 @@ from prefect_tune.storage.cache.eviction import (
     remove,
 )
 from prefect_tune.storage.cache.index import LOCKED_STORE, ArtifactIndex
-from prefect_tune.storage.cache.policies import DEFAULT_POLICY, POLICIES, Policy
 from prefect_tune.storage.cache.statistics import is_cheap_kind, note_refusal
 from prefect_tune.storage.cache.usage import kind_of
 from prefect_tune.storage.database import store_table, upsert
@@ -68,10 +67,10 @@ class BoundedCache:
     def admit(
         self, entry: Entry, then: Callable[[Connection], None] | None = None
     ) -> tuple[str, list[Evicted]]:
-        """Enter a published artifact, making room for it as the policy says.
+        """Enter a published artifact, making room for it if there is none.
 
         While there is room everything is kept. Without it, what is cheaper to make again than to
-        read is refused, and what is pinned stays.
+        read is refused, the least recently used goes, and what is pinned stays.
 
         Args:
             entry: The artifact.
@@ -80,13 +79,13 @@ class BoundedCache:
         Returns:
             Why it is refused, or nothing; and what must now be deleted.
         """
-        with self._index.changing(is_locked=False) as (connection, store):
+        with self._index.changing() as connection:
             if then is not None:
                 then(connection)
             end_publications(connection, [entry.place])
             is_cheap = is_cheap_kind(connection, kind_of(entry))
             if self._has_room(connection, entry):
-                self._enter_present(connection, entry, store, is_cheap=is_cheap)
+                self._enter(connection, entry, is_present=True, is_cheap=is_cheap)
                 return "", []
             return self._admit_under_pressure(connection, entry, is_cheap=is_cheap)
 
@@ -96,16 +95,14 @@ class BoundedCache:
         store = connection.execute(LOCKED_STORE).one()
         if store.cache_bytes + entry.size_bytes > store.budget_bytes:
             # Only evicting needs the latest uses at once.
-            self._index.write_usage(connection, store)
+            self._index.write_usage(connection)
         reason, gone = _room_for(connection, store, entry, is_cheap=is_cheap)
         if reason:
             self._refuse(connection, entry, reason)
             note_publications(connection, [(artifact_folder(entry.key), entry.place)])
             return reason, [*gone, (entry.key, entry.place)]
         connection.execute(_ADMITTED, {"admitted_bytes": entry.size_bytes})
-        if gone:  # which may have moved its clock on
-            store = connection.execute(LOCKED_STORE).one()
-        self._enter_present(connection, entry, store, is_cheap=is_cheap)
+        self._enter(connection, entry, is_present=True, is_cheap=is_cheap)
         return "", gone
 
     def _has_room(self, connection: Connection, entry: Entry) -> bool:
@@ -138,19 +135,12 @@ class BoundedCache:
             connection.execute(update(store_table).values(budget_bytes=budget_bytes))
             return make_room(connection, store.cache_bytes - budget_bytes)
 
-    def set_policy(self, name: str) -> None:
-        """Change the eviction policy, for the artifacts that are there too."""
-        with self._changing() as (connection, _):
-            connection.execute(update(store_table).values(policy=name, clock=0.0))
-            zero = literal(0.0, Double)
-            priority = POLICIES[name].priority(dict(artifact_table.c), zero)
-            connection.execute(update(artifact_table).values(priority=priority))
-
     @contextmanager
     def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
-        """Yield a transaction of the index in which all usage so far is written."""
-        with self._index.changing() as (connection, store):
-            self._index.write_usage(connection, store)
+        """Yield a transaction that has written all usage, and the store's row, which it locked."""
+        with self._index.changing() as connection:
+            store = connection.execute(LOCKED_STORE).one()
+            self._index.write_usage(connection)
             yield connection, store
 
     def _refuse(self, connection: Connection, entry: Entry, reason: str) -> None:
@@ -160,23 +150,8 @@ class BoundedCache:
             self._enter(connection, nowhere, is_present=False)
         note_refusal(connection, reason)
 
-    def _enter_present(
-        self, connection: Connection, entry: Entry, store: Row[Any], *, is_cheap: bool
-    ) -> None:
-        policy = POLICIES[store.policy]
-        self._enter(
-            connection, entry, is_present=True, is_cheap=is_cheap, policy=policy, clock=store.clock
-        )
-
     def _enter(
-        self,
-        connection: Connection,
-        entry: Entry,
-        *,
-        is_present: bool,
-        is_cheap: bool = False,
-        policy: Policy = POLICIES[DEFAULT_POLICY],
-        clock: float = 0.0,
+        self, connection: Connection, entry: Entry, *, is_present: bool, is_cheap: bool = False
     ) -> None:
         """Insert the row of an artifact, or replace it."""
         now = self._index.usage.now()
@@ -187,7 +162,6 @@ class BoundedCache:
             "is_present": is_present,
             "is_cheap": is_cheap,
         }
-        values["priority"] = policy.priority(values, clock)
         upsert(connection, artifact_table, values)
 
 

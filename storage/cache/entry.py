@@ -45,9 +45,8 @@ artifact_table = Table(
     Column("facts", Document, nullable=False),  # the summary; stores on disk have this name
     Column("parts", Document, nullable=False),
     Column("place", String, nullable=False),
-    Column("priority", Double, nullable=False),
     Column("is_cheap", Boolean, nullable=False),
-    Index("artifacts_by_priority", "is_present", "is_cheap", "priority", "key"),
+    Index("artifacts_by_use", "is_present", "is_cheap", "last_used", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
     Index("artifacts_by_age", "is_present", "created", "key"),

@@ -32,7 +32,10 @@ def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
 def choose_victims(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool
 ) -> tuple[list[str], int]:
-    """Choose keys to evict until `surplus_bytes` are free, cheap ones first; with their bytes."""
+    """Choose keys to evict until `surplus_bytes` are free; return them and their bytes.
+
+    Cheap artifacts go first, then the least recently used.
+    """
     table, victims, found = artifact_table.c, [], 0
     is_pinned = table.key.in_(pinned_keys())
     rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
@@ -43,7 +46,7 @@ def choose_victims(
             select(table.key, table.size_bytes)
             .where(table.is_present, table.is_cheap == is_cheap)
             .where(is_pinned if pinned else ~is_pinned)
-            .order_by(table.priority, table.key)
+            .order_by(table.last_used, table.key)
             .execution_options(yield_per=500)
         )
         for key, size_bytes in candidates:
@@ -56,15 +59,12 @@ def choose_victims(
 
 
 def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
-    """Remove artifacts to make room, and move the cache's clock on to their priority."""
+    """Remove artifacts to make room, and count them by step."""
     gone, _ = remove(connection, keys)
-    table, clock = artifact_table.c, store_table.c.clock
+    table = artifact_table.c
     for some in in_chunks(keys):
-        here = table.key.in_(some)
-        latest = select(func.max(table.priority)).where(here, ~table.is_cheap)
-        risen = connection.execute(latest).scalar() or 0.0
-        connection.execute(update(store_table).where(clock < risen).values(clock=risen))
-        by_step = select(table.step, func.count()).where(here).group_by(table.step)
+        counts = select(table.step, func.count()).where(table.key.in_(some))
+        by_step = counts.group_by(table.step)
         for step, n in connection.execute(by_step).all():
             note_counts(connection, step, {"evicted": n})
     return gone

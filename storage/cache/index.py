@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import bindparam, case, func, select
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.cache.entry import (
     ENTRY_COLUMNS,
@@ -25,8 +24,7 @@ from prefect_tune.storage.key import artifact_folder
 
 __all__ = ["LOCKED_STORE", "ArtifactIndex", "Totals"]
 
-_STORE = select(store_table)
-LOCKED_STORE = _STORE.with_for_update()
+LOCKED_STORE = select(store_table).with_for_update()
 """Reads the store's row and locks it until the transaction ends."""
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
@@ -40,7 +38,6 @@ _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
 class Totals:
     """Sums over the life of a store."""
 
-    policy: str
     budget_bytes: int
     cache_bytes: int
     count: int
@@ -151,7 +148,6 @@ class ArtifactIndex:
         with self._database.read() as connection:
             row = connection.execute(select(store_table)).one()
         return Totals(
-            policy=row.policy,
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
             count=row.count_present,
@@ -163,25 +159,26 @@ class ArtifactIndex:
         )
 
     @contextmanager
-    def changing(self, *, is_locked: bool = True) -> Iterator[tuple[Connection, Row[Any]]]:
-        """Yield a transaction that locks the store's row first, if so wished, and that row.
+    def changing(self) -> Iterator[Connection]:
+        """Yield a transaction.
 
         Usage taken from the buffer in the body is collected again if the transaction fails.
         """
         is_written = False
         try:
             with self._database.write() as connection:
-                yield connection, connection.execute(LOCKED_STORE if is_locked else _STORE).one()
+                yield connection
             is_written = True
         finally:
             self.usage.settle(is_written=is_written)
 
-    def write_usage(self, connection: Connection, store: Row[Any]) -> None:
-        """Write, within a transaction of `changing`, the usage collected so far."""
-        write_usage(connection, store, self.usage.taken())
+    def write_usage(self, connection: Connection) -> None:
+        """Write the usage so far within a transaction of `changing` that has locked the store."""
+        write_usage(connection, self.usage.taken())
 
     def flush(self) -> None:
         """Write the usage collected so far."""
         if not self.usage.is_empty:
-            with self.changing() as (connection, store):
-                self.write_usage(connection, store)
+            with self.changing() as connection:
+                connection.execute(LOCKED_STORE)
+                self.write_usage(connection)

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import BigInteger, Double, bindparam, case, literal, update
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy import BigInteger, Double, bindparam, case, update
+from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.cache.entry import Entry, artifact_table
-from prefect_tune.storage.cache.policies import POLICIES
 from prefect_tune.storage.cache.statistics import Kind, note_counts, note_times
 
 __all__ = ["UsageCounts", "kind_of", "write_usage"]
@@ -60,41 +58,26 @@ def kind_of(entry: Entry) -> Kind:
     return Kind.of(entry.step, entry.algorithm, entry.size_bytes)
 
 
-def write_usage(connection: Connection, store: Row[Any], usage: UsageCounts) -> None:
-    """Write counts within a transaction that has locked the store's row.
-
-    Args:
-        connection: The transaction.
-        store: The store's row.
-        usage: What to write.
-    """
+def write_usage(connection: Connection, usage: UsageCounts) -> None:
+    """Write counts within a transaction that has locked the store's row."""
     if usage.used:
-        _write_uses(connection, store, usage.used)
+        _write_uses(connection, usage.used)
     for kind, times in usage.times.items():
         _write_times(connection, kind, times)
     for step, counts in usage.counts.items():
         note_counts(connection, step, counts)
 
 
-def _write_uses(
-    connection: Connection, store: Row[Any], used: Mapping[str, tuple[float, int]]
-) -> None:
-    table = artifact_table.c
-    after = {
-        # Another process may have written a later use already.
-        "last_used": case(
-            (table.last_used > bindparam("used_at", type_=Double), table.last_used),
-            else_=bindparam("used_at", type_=Double),
-        ),
-        "hits": table.hits + bindparam("used_times", type_=BigInteger),
-        "cost_seconds": table.cost_seconds,
-        "size_bytes": table.size_bytes,
-    }
-    priority = POLICIES[store.policy].priority(after, literal(store.clock, Double))
+def _write_uses(connection: Connection, used: Mapping[str, tuple[float, int]]) -> None:
+    table, used_at = artifact_table.c, bindparam("used_at", type_=Double)
     connection.execute(
         update(artifact_table)
         .where(table.key == bindparam("used_key"))
-        .values(last_used=after["last_used"], hits=after["hits"], priority=priority),
+        .values(
+            # Another process may have written a later use already.
+            last_used=case((table.last_used > used_at, table.last_used), else_=used_at),
+            hits=table.hits + bindparam("used_times", type_=BigInteger),
+        ),
         [
             {"used_key": key, "used_at": at, "used_times": times}
             for key, (at, times) in used.items()

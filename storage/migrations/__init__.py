@@ -12,6 +12,7 @@ N; write `versions/rN_what_it_does.py`,
         op.add_column("trials", Column("loss", Double, nullable=True))
 
 name it in the docstring of `versions`, and pin the tables in the tests, which notice a change of
-them without a new number. Columns and tables are only added, because processes of the version
-before may be running; the next version must be able to use what they write.
+them without a new number. Add columns and tables rather than drop them, because processes of the
+version before may be running: without a column that they use (r3) they fail, and so do programs of
+that version that open the store.
 """

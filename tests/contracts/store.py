@@ -99,24 +99,6 @@ class StoreContract:
         assert store.index.totals().cache_bytes == 3 * size
         assert verify(store).is_sound
 
-    def test_gdsf_keeps_what_is_dear_for_its_size(self, store) -> None:
-        store.cache.set_policy("gdsf")
-        size = put(store, "a", seconds=100.0, algorithm="dear").size_bytes
-        store.set_budget(3 * size)
-        put(store, "b", seconds=1.0)
-        put(store, "c", seconds=1.0)
-        use(store, "b")
-        put(store, "d", seconds=2.0)
-        assert present(store) == {"a", "b", "d"}
-
-    def test_what_gdsf_evicted_raises_what_newcomers_start_with(self, store) -> None:
-        store.cache.set_policy("gdsf")
-        size = put(store, "a", seconds=10.0).size_bytes
-        store.set_budget(2 * size)
-        for name in ("b", "c", "d", "e", "f"):  # all as dear; the clock ages the first away
-            put(store, name, seconds=11.0)
-        assert "a" not in present(store)
-
     def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(self, store) -> None:
         size = put(store, "a").size_bytes
         store.set_budget(2 * size)

@@ -47,7 +47,6 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "trial_memory": ("1GB",),
     "workers": ("2",),
     "cache_budget": ("1GB",),
-    "eviction": ("gdsf",),
     "task_runs": ("misses",),
     "format": ("table", "events"),
     "out": ("out.csv", "out.parquet", "no/such/folder/out.csv", "folder"),

@@ -33,7 +33,6 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "trial_timeout": ("1s",),
     "trial_memory": ("1GB",),
     "cache_budget": ("1GB", "0B"),
-    "eviction": ("gdsf",),
     "task_runs": ("misses",),
     "format": ("table", "events", "omop"),
     "study": ("s",),

@@ -92,7 +92,7 @@ _DOCUMENTS = (
     ("studies", "problem"), ("studies", "settings"), ("studies", "result"), ("studies", "state"),
     ("events", "body"), ("events", "kind"), ("trials", "body"), ("trials", "state"),
     ("records", "parts"), ("artifacts", "parts"), ("artifacts", "facts"), ("artifacts", "step"),
-    ("store", "id"), ("store", "policy"),
+    ("store", "id"),
 )  # fmt: skip
 """Columns of the database that hold documents or names, by table."""
 _NUMBERS = (

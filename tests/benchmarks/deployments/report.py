@@ -87,7 +87,7 @@ def artifact(study: str, step: StepCost, i: int) -> dict[str, Any]:
         "key": step.key, "parent": None, "study": study, "step": step.step, "algorithm": "any",
         "fold": step.fold, "is_present": i % 3 > 0, "size_bytes": 1000, "cost_seconds": 1.0,
         "created": time(), "last_used": time(), "hits": 0, "facts": {"rows": 100}, "parts": {},
-        "place": f"p{i}", "priority": time(), "is_cheap": False,
+        "place": f"p{i}", "is_cheap": False,
     }  # fmt: skip
 
 

@@ -33,8 +33,7 @@ def rows(n: int) -> Iterator[dict[str, Any]]:
             "key": key(i), "parent": None, "study": f"s{i % 100}", "step": "rescale",
             "algorithm": "minmax", "fold": i % 3, "is_present": True, "size_bytes": SIZE,
             "cost_seconds": 1.0, "created": now - n + i, "last_used": now - n + i, "hits": 0,
-            "facts": {"rows": 100}, "parts": {"train": part}, "place": f"p{i}",
-            "priority": now - n + i, "is_cheap": False,
+            "facts": {"rows": 100}, "parts": {"train": part}, "place": f"p{i}", "is_cheap": False,
         }  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def test_choices_that_are_heavy_to_load_are_all_named(name) -> None:
     [
         ("show", ""),
         *((f"run data.csv {OPTIONS[name].flag}", "") for name in
-          ("format", "space", "metric", "method", "ensemble", "eviction", "task_runs", "start")),
+          ("format", "space", "metric", "method", "ensemble", "task_runs", "start")),
         ("run data.csv --method flash --option", ""),
     ],
 )  # fmt: skip

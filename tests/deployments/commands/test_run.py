@@ -67,17 +67,15 @@ def test_json_lines_are_trials_as_they_end(run, tmp_path) -> None:
     assert {line["state"] for line in lines} == {"complete"}
 
 
-def test_the_policy_of_eviction_is_a_property_of_the_store(run, tmp_path) -> None:
+def test_the_budget_of_the_cache_is_a_property_of_the_store(run, tmp_path) -> None:
     command = ("run", write_table(tmp_path), "--target", "target", "--trials", 1, "--study", "s")
-    done = run(*command, "--eviction", "gdsf", "--cache-budget", "1GB")
-    assert "the store's cache now evicts by gdsf" in done.stderr
+    done = run(*command, "--cache-budget", "1GB")
     assert "the store's cache may now hold 1.0GB" in done.stderr
     stats = run.json("artifacts", "stats")
-    assert (stats["policy"], stats["budget_bytes"]) == ("gdsf", 1000**3)
+    assert stats["budget_bytes"] == 1000**3
     assert set(stats["steps"]["fit model"]) == {
         "hits", "misses", "seconds_saved", "evicted", "size_bytes"
     }  # fmt: skip
-    assert "unknown policy of --eviction 'fifo'" in run(*command, "--eviction", "fifo").stderr
     other = run(*command[:-1], "t", "--cache-budget", "2GB")  # another study on the same store
     assert "may now hold 2.0GB, before 1.0GB" in other.stderr
     assert run.json("artifacts", "stats")["budget_bytes"] == 2 * 1000**3

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from prefect.exceptions import SignatureMismatchError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
@@ -15,7 +16,6 @@ from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS
 from prefect_tune.flows.study.plan import TaskRuns
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
-from prefect_tune.storage.cache.policies import POLICIES
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.objective.metric import metric_named
@@ -74,7 +74,6 @@ def accepts(name: str, value: Any) -> bool:
         ("space", SPACES),
         ("method", METHODS),
         ("ensemble", ENSEMBLE_KINDS),
-        ("eviction", POLICIES),
         ("task_runs", get_args(TaskRuns)),
     ],
 )
@@ -99,7 +98,7 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     ("name", "value"),
     [
         ("trials", 0), ("trials", "many"), ("budget", "30"), ("budget", "soon"), ("seed", -1),
-        ("test_size", 0.9), ("folds", 1), ("workers", 0), ("eviction", "fifo"), ("task_runs", "x"),
+        ("test_size", 0.9), ("folds", 1), ("workers", 0), ("task_runs", "x"),
         ("trial_memory", "4 apples"), ("study", "a b"), ("ensemble", 0), ("ensemble", "best"),
         ("race", "yes"), ("drop", "column"), ("format", "xls"), ("epochs", 2),
     ],
@@ -120,6 +119,15 @@ def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
 )  # fmt: skip
 def test_what_the_command_takes_is_taken(name, value) -> None:
     assert accepts(name, value)
+
+
+@pytest.mark.parametrize("flow", [tune, compare])
+def test_an_option_that_is_gone_is_ignored_in_a_deployment_and_an_error_in_a_call(flow) -> None:
+    assert flow.validate_parameters({"trials": 3, "eviction": "gdsf"})["trials"] == 3
+    with pytest.raises(TypeError, match="eviction"):
+        flow(trials=3, eviction="gdsf")
+    with pytest.raises(SignatureMismatchError, match="evict"):
+        flow.validate_parameters({"evict": "gdsf"})
 
 
 def test_the_metrics_to_choose_from_are_metrics() -> None:

@@ -9,13 +9,28 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import event, inspect, select, text, update
+from contracts.store import entry, made, present, put, use
+from sqlalchemy import (
+    Column,
+    Double,
+    Index,
+    MetaData,
+    String,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
+from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.database import SCHEMA, Database, metadata, store_table
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.migrations import running, upgrade
@@ -41,7 +56,7 @@ NEXT = """
 from alembic import op
 from sqlalchemy import Column, Double, Integer
 
-revision, down_revision = "3", "2"
+revision, down_revision = "4", "3"
 
 def upgrade() -> None:
     op.create_table("planted", Column("id", Integer, primary_key=True))
@@ -53,8 +68,8 @@ def upgrade() -> None:
 def plant(folder: Path) -> None:
     """Let this process be of the version that brings the next revision."""
     shutil.copytree(running.FOLDER / "versions", folder / "versions", dirs_exist_ok=True)
-    (folder / "versions" / "r3_planted.py").write_text(NEXT)
-    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 3, 3
+    (folder / "versions" / "r4_planted.py").write_text(NEXT)
+    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 4, 4
 
 
 @pytest.fixture
@@ -86,7 +101,7 @@ def state(database: Database) -> tuple[int, set[str]]:
 def test_tables_change_only_with_the_number_of_the_schema() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
-    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (2, "cde150c9383a1830")
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (3, "9f42768425c4b5eb")
 
 
 def test_an_older_store_is_upgraded_and_has_what_it_had(
@@ -96,12 +111,71 @@ def test_an_older_store_is_upgraded_and_has_what_it_had(
 ) -> None:
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
-    assert state(database) == (3, {*metadata.tables, "planted"})
+    assert state(database) == (4, {*metadata.tables, "planted"})
     assert Ledger(store.database).study("s").problem == {"metric": "error"}
     with database.read() as connection:
         assert connection.execute(text("SELECT loss FROM studies")).scalar_one() is None
         noted = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
-        assert noted == "3"
+        assert noted == "4"
+    store.close()
+
+
+def return_to_schema_2(database: Database, policy: str) -> None:
+    """Give a store the tables that it had in schema 2."""
+    before = MetaData()
+    stores, artifacts = store_table.to_metadata(before), artifact_table.to_metadata(before)
+    stores.append_column(Column("policy", String, nullable=False))
+    stores.append_column(Column("clock", Double, nullable=False))
+    artifacts.append_column(Column("priority", Double, nullable=False))
+    artifacts.indexes = {index for index in artifacts.indexes if index.name != "artifacts_by_use"}
+    order = ("is_present", "is_cheap", "priority", "key")
+    Index("artifacts_by_priority", *(artifacts.c[name] for name in order))
+    with database.write() as connection:
+        for table, former, more in (
+            (store_table, stores, {"schema": 2, "policy": policy, "clock": 0.5}),
+            (artifact_table, artifacts, {"priority": 0.5}),
+        ):
+            rows = connection.execute(select(table)).mappings().all()
+            table.drop(connection)
+            former.create(connection)
+            connection.execute(insert(former), [{**row, **more} for row in rows])
+        connection.execute(text("UPDATE alembic_version SET version_num = '2'"))
+
+
+def columns_and_indexes(database: Database) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Names, types and nullability of columns, and the columns of indexes, by table."""
+    with database.read() as connection:
+        seen = inspect(connection)
+        return {
+            name: (
+                sorted((c["name"], str(c["type"]), c["nullable"]) for c in seen.get_columns(name)),
+                sorted((i["name"], i["column_names"]) for i in seen.get_indexes(name)),
+            )
+            for name in ("store", "artifacts")
+        }
+
+
+@pytest.mark.parametrize("policy", ["lru", "gdsf"])
+def test_a_store_of_schema_2_keeps_its_artifacts_and_says_if_its_eviction_changed(
+    address, database, policy, caplog
+) -> None:
+    store = ArtifactStore(address, memory_bytes=0)
+    size = put(store, "a").size_bytes
+    put(store, "b")
+    use(store, "a")
+    store.close()
+    new = columns_and_indexes(database)
+    return_to_schema_2(database, policy)
+    assert columns_and_indexes(database) != new
+    for _ in range(2):  # the second time, nothing is upgraded
+        store = ArtifactStore(address, memory_bytes=0)
+        assert store.get_or_make(entry("a"), {}, made)[1] is None
+        store.close()
+    assert columns_and_indexes(database) == new
+    assert caplog.text.count("evicts the least recently used") == (policy == "gdsf")
+    store = ArtifactStore(address, 2 * size)
+    put(store, "c")
+    assert present(store) == {"a", "c"}
     store.close()
 
 
@@ -142,7 +216,7 @@ def test_processes_that_open_it_at_once_upgrade_it_once(
     for process in processes:
         process.join(120)
     assert [p.exitcode for p in processes] == [0] * 4
-    assert state(database)[0] == 3
+    assert state(database)[0] == 4
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
 
@@ -166,12 +240,13 @@ def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, plan
     assert process.exitcode == -signal.SIGKILL
     assert state(database) == (SCHEMA, set(metadata.tables))
     ArtifactStore(old).close()
-    assert state(database)[0] == 3
+    assert state(database)[0] == 4
 
 
 def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:
     with database.write() as connection:
         connection.execute(update(store_table).values(schema=SCHEMA + 1))
+        connection.execute(text("ALTER TABLE store RENAME COLUMN budget_bytes TO budget"))
     with pytest.raises(StoreRefused, match=rf"format {SCHEMA + 1}, .* reads up to {SCHEMA}; use a"):
         ArtifactStore(old)
     assert state(database)[0] == SCHEMA + 1
