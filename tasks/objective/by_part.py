@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions
 
 __all__ = ["by_class", "by_quarter"]
 

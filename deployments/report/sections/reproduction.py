@@ -23,7 +23,7 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
     parts = [
         *([Text(["The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."])]
           if of.is_of_frame else [command]),
-        Table("What determines the result", ["", ""], _facts(report), is_open=True),
+        Table("What determines the result", ["", ""], _determining(report), is_open=True),
     ]  # fmt: skip
     if of.versions:
         rows = [[package, version] for package, version in of.versions.items()]
@@ -31,7 +31,7 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
     yield Section("again", "How to reproduce it", finding, parts)
 
 
-def _facts(report: StudyReport) -> list[list[str]]:
+def _determining(report: StudyReport) -> list[list[str]]:
     of, summary = report.reproduction, report.summary
     facts = [
         ("data", of.data),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from prefect_tune.optimizers.trials.objective import Objective
 
 __all__ = ["SMALL", "Sizes", "log_size"]
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 _LEAST_ROWS = 50
 _ROWS_PER_CLASS = 10

@@ -6,7 +6,8 @@ from typing import Any
 
 import optuna
 from optuna.storages import InMemoryStorage
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
 __all__ = ["new_trial", "study_of"]
 
@@ -25,7 +26,7 @@ def new_trial(number: int) -> FrozenTrial:
     return FrozenTrial(
         number=number,
         trial_id=-1,
-        state=TrialState.RUNNING,
+        state=OptunaState.RUNNING,
         value=None,
         datetime_start=None,
         datetime_complete=None,
@@ -48,7 +49,7 @@ class _GivenTrials(InMemoryStorage):
         self,
         study_id: int,  # noqa: ARG002
         deepcopy: bool = True,  # noqa: ARG002
-        states: Container[TrialState] | None = None,
+        states: Container[OptunaState] | None = None,
     ) -> list[FrozenTrial]:
         return [t for t in self._given if states is None or t.state in states]
 
