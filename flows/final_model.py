@@ -21,7 +21,7 @@ from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.units import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.files import StoreRefused

@@ -15,7 +15,7 @@ from prefect.logging import get_run_logger
 from prefect_tune.flows.following.incumbent_curve import CurvePoint
 from prefect_tune.flows.following.running_trial import RunningTrial
 from prefect_tune.flows.units import format_seconds
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 

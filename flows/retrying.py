@@ -11,7 +11,7 @@ from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.lookup import failed_trials
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 
 __all__ = ["retry"]
 

@@ -18,8 +18,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.outcome import Failure
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import Failure, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting.lost import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome

@@ -22,35 +22,28 @@ if TYPE_CHECKING:
         Told,
         replay,
     )
-    from prefect_tune.optimizers.method import Fidelity, Method, NoOptions
+    from prefect_tune.optimizers.method import Fidelity, Method, NoOptions, Reason, check_options
     from prefect_tune.optimizers.methods.admm.admm import Admm
-    from prefect_tune.optimizers.methods.bohb.bohb import Bohb
+    from prefect_tune.optimizers.methods.bohb import Bohb
     from prefect_tune.optimizers.methods.flash.flash import Flash
-    from prefect_tune.optimizers.methods.halving.halving import Halving
-    from prefect_tune.optimizers.methods.hyperband.hyperband import Hyperband
-    from prefect_tune.optimizers.methods.jopt.jopt import Jopt
-    from prefect_tune.optimizers.methods.random_search.random_search import RandomSearch
-    from prefect_tune.optimizers.methods.smac.smac import Smac
-    from prefect_tune.optimizers.methods.tpe.tpe import Tpe
+    from prefect_tune.optimizers.methods.halving import Halving, Hyperband
+    from prefect_tune.optimizers.methods.jopt import Jopt
+    from prefect_tune.optimizers.methods.random_search import RandomSearch
+    from prefect_tune.optimizers.methods.smac import Smac
+    from prefect_tune.optimizers.methods.tpe import Tpe
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-    from prefect_tune.optimizers.options import check_options
     from prefect_tune.optimizers.racing.racing import Racing
-    from prefect_tune.optimizers.reason import Reason
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
-    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-    from prefect_tune.optimizers.space.configuration import Choice, Configuration
+    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+    from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
     from prefect_tune.optimizers.space.encoding import Encoding
     from prefect_tune.optimizers.space.equal_paths import order_step
-    from prefect_tune.optimizers.space.naming import UnknownName
-    from prefect_tune.optimizers.space.query import Query
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space
-    from prefect_tune.optimizers.space.step import Step
-    from prefect_tune.optimizers.trials.constraint import Constraint
+    from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.optimizers.trials.history import History
-    from prefect_tune.optimizers.trials.objective import FailureCost, Objective
-    from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
-    from prefect_tune.optimizers.trials.state import TrialState
+    from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective
+    from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost, TrialState
     from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
@@ -109,11 +102,11 @@ _HOMES = {
     "Admm": "methods.admm.admm",
     "Algorithm": "space.algorithm",
     "Asked": "events",
-    "Bohb": "methods.bohb.bohb",
+    "Bohb": "methods.bohb",
     "Budget": "budget",
     "Choice": "space.configuration",
     "Configuration": "space.configuration",
-    "Constraint": "trials.constraint",
+    "Constraint": "trials.objective",
     "ConstraintsMeasured": "events",
     "Encoding": "space.encoding",
     "Evaluation": "trials.outcome",
@@ -123,10 +116,10 @@ _HOMES = {
     "Fidelity": "method",
     "Flags": "space.algorithm",
     "Flash": "methods.flash.flash",
-    "Halving": "methods.halving.halving",
+    "Halving": "methods.halving",
     "History": "trials.history",
-    "Hyperband": "methods.hyperband.hyperband",
-    "Jopt": "methods.jopt.jopt",
+    "Hyperband": "methods.halving",
+    "Jopt": "methods.jopt",
     "METHODS": "registry",
     "Method": "method",
     "NoOptions": "method",
@@ -134,22 +127,22 @@ _HOMES = {
     "Objective": "trials.objective",
     "Optimizer": "optimizer",
     "Path": "space.space",
-    "Query": "space.query",
+    "Query": "space.configuration",
     "Racing": "racing.racing",
-    "RandomSearch": "methods.random_search.random_search",
-    "Reason": "reason",
+    "RandomSearch": "methods.random_search",
+    "Reason": "method",
     "Retried": "events",
-    "Smac": "methods.smac.smac",
+    "Smac": "methods.smac",
     "Space": "space.space",
     "SpaceExhausted": "space.sampling",
-    "Step": "space.step",
+    "Step": "space.algorithm",
     "StepCost": "trials.outcome",
     "Told": "events",
-    "Tpe": "methods.tpe.tpe",
+    "Tpe": "methods.tpe",
     "Trial": "trials.trial",
-    "TrialState": "trials.state",
-    "UnknownName": "space.naming",
-    "check_options": "options",
+    "TrialState": "trials.outcome",
+    "UnknownName": "space.wording",
+    "check_options": "method",
     "make_optimizer": "registry",
     "new_configuration": "space.sampling",
     "order_step": "space.equal_paths",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.trial import Trial
 

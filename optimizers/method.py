@@ -1,4 +1,8 @@
-"""How a method of search declares itself: all that the project knows of it before it is made.
+"""Why a method asks for what it does, for people who follow a study.
+
+Checks of a method's options against their annotations: users may write anything.
+
+How a method of search declares itself: all that the project knows of it before it is made.
 
 Light to import, and so are the declarations: help, lists and views read them, and a method's
 libraries take seconds.
@@ -6,10 +10,93 @@ libraries take seconds.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, is_dataclass
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Fidelity", "Method", "NoOptions"]
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an ask asked for what it did.
+
+    Attributes:
+        phase: The part of the method that asked, in a few words.
+        text: Why for this query, in one short line; may be empty.
+    """
+
+    phase: str
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.phase:
+            raise ValueError("a reason names the phase of its method; got none")
+
+    def to_json(self) -> dict[str, str]:
+        """Return both as JSON values."""
+        return asdict(self)
+
+
+def ordinal(n: int) -> str:
+    """Return a number as a place in a row.
+
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '112th']
+    """
+    is_teen = n // 10 % 10 == 1
+    return f"{n}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+def two_digits(value: float) -> str:
+    """Return a number with two digits that count.
+
+    >>> two_digits(0.8349), two_digits(137.2), two_digits(4e-9)
+    ('0.83', '140', '4e-09')
+    """
+    return f"{float(f'{value:.2g}'):g}"
+
+
+_CALLED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def check_options(options: Any) -> None:
+    """Check every field of a dataclass of options against its annotation.
+
+    Annotations are `int`, `float` (finite), `bool`, `str`, a `Literal` of texts, or one of these or
+    None.
+
+    Raises:
+        TypeError: If a value is of another kind; names the field and what it takes.
+        ValueError: If a value is none of a `Literal`, or not finite.
+    """
+    for name, annotation in get_type_hints(type(options)).items():
+        kinds = _kinds(annotation)
+        value = getattr(options, name)
+        if value is None and NoneType in kinds:
+            continue
+        choices = [c for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
+        if choices:
+            if value not in choices:
+                raise ValueError(f"{name} must be {' or '.join(choices)}; got {value!r}")
+        elif not any(_is_of(value, kind) for kind in kinds):
+            takes = " or ".join(_CALLED[kind] for kind in kinds if kind in _CALLED)
+            raise TypeError(f"{name} must be {takes}; got {value!r}")
+        elif isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{name} must be a finite number; got {value!r}")
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    is_union = get_origin(annotation) in {Union, UnionType}
+    return get_args(annotation) if is_union else (annotation,)
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return kind is not NoneType and isinstance(value, kind)
+
 
 Fidelity = Literal["subset", "epochs", "folds"]
 """Of a query: a share of the rows, a stretch of training, some of the folds."""

@@ -13,16 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.reason import Reason, ordinal
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.fidelity import part_of
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.method import Method, Reason, ordinal
+from prefect_tune.optimizers.space.configuration import Configuration, Query, part_of
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps, bootstraps_of
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["KNOWN", "NotYet", "Optimizer"]

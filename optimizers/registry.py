@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
-from prefect_tune.optimizers.methods.bohb.declaration import BOHB
-from prefect_tune.optimizers.methods.ei.declaration import EI
-from prefect_tune.optimizers.methods.ers.declaration import ERS
-from prefect_tune.optimizers.methods.es.declaration import ES
-from prefect_tune.optimizers.methods.esmbo.declaration import ESMBO
-from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
+from prefect_tune.optimizers.methods.declarations import (
+    BOHB,
+    ERS,
+    ESMBO,
+    HALVING,
+    HYPERBAND,
+    JOPT,
+    RANDOM_SEARCH,
+    SMAC,
+    TPE,
+)
+from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
-from prefect_tune.optimizers.methods.halving.declaration import HALVING
-from prefect_tune.optimizers.methods.hyperband.declaration import HYPERBAND
-from prefect_tune.optimizers.methods.jopt.declaration import JOPT
-from prefect_tune.optimizers.methods.mtbo.declaration import MTBO
-from prefect_tune.optimizers.methods.random_search.declaration import RANDOM_SEARCH
-from prefect_tune.optimizers.methods.smac.declaration import SMAC
-from prefect_tune.optimizers.methods.tpe.declaration import TPE
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.optimizer import Optimizer

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Self
 
-from prefect_tune.optimizers.space.naming import nearest
+from prefect_tune.optimizers.space.wording import nearest
 from prefect_tune.storage.privacy.masking import masked
 
 __all__ = ["BadInput", "need_column", "shown_columns"]

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.iterative_node import IterativeNode

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import TaskRunContext
 from prefect.states import Completed, Failed
 
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused

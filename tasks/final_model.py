@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.codec import NotPicklable, decode, encode
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.files import StoreRefused

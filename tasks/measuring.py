@@ -10,7 +10,7 @@ from math import isnan
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import quantity_record
 from prefect_tune.storage.records import RecordDamaged

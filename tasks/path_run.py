@@ -7,8 +7,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Choice, Query
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.chain import Chain
 from prefect_tune.tasks.data.dataset import load_dataset

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem

@@ -18,7 +18,7 @@ from sklearn.compose import make_column_selector
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.iterative import model_in, rounds_after, training_of
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary

@@ -13,9 +13,9 @@ from sklearn.utils import get_tags
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import default_choice
-from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary

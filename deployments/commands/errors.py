@@ -57,7 +57,7 @@ def _of_server(error: Exception) -> str:
 
 
 def _is_mistake(error: Exception) -> bool:
-    from prefect_tune.optimizers.space.naming import UnknownName
+    from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.storage.store import StoreRefused
     from prefect_tune.tasks.bad_input import BadInput
 

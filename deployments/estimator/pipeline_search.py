@@ -25,7 +25,7 @@ from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.params import params_of
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from prefect_tune.flows.results.loaded_study import load_study
     from prefect_tune.flows.retrying import retry
     from prefect_tune.flows.tuning import tune
-    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+    from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.space import Space
-    from prefect_tune.optimizers.space.step import Step
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = [
@@ -41,7 +40,7 @@ _HOMES = {
     "Flags": "prefect_tune.optimizers.space.algorithm",
     "PipelineSearch": "prefect_tune.deployments.estimator.pipeline_search",
     "Space": "prefect_tune.optimizers.space.space",
-    "Step": "prefect_tune.optimizers.space.step",
+    "Step": "prefect_tune.optimizers.space.algorithm",
     "compare": "prefect_tune.flows.comparing",
     "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server",

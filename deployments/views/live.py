@@ -12,7 +12,7 @@ from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.deployments.views.plain import echo, echo_as_is
 from prefect_tune.deployments.views.standing import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked_values
 

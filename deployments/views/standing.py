@@ -2,7 +2,7 @@
 
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.units import counted, format_seconds, loss_name
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["outcome", "standing"]

@@ -11,7 +11,7 @@ from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, u
 from prefect_tune.flows.study.finalists import chosen_look, mean_loss
 from prefect_tune.flows.units import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.optimizers.space.rendering import pipeline_lines
+from prefect_tune.optimizers.space.wording import pipeline_lines
 
 __all__ = ["print_studies", "print_summary"]
 

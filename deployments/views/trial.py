@@ -10,7 +10,7 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
 from prefect_tune.flows.units import counted, format_seconds, loss_name
-from prefect_tune.optimizers.space.rendering import value_text
+from prefect_tune.optimizers.space.wording import value_text
 
 __all__ = ["print_trial"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 
 __all__ = ["first_trials", "print_trials"]
 

@@ -19,8 +19,8 @@ from prefect_tune.flows.units import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.registry import method_named
-from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.bootstraps import bootstraps_of
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.objective import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed

@@ -11,7 +11,7 @@ from prefect_tune.flows.flow_run_page.plain_text import escaped
 from prefect_tune.flows.markdown import block, table
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.units import counted, format_seconds, loss_name
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.wording import fidelity_text
 
 __all__ = ["Account", "short", "summary"]
 

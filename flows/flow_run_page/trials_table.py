@@ -6,8 +6,8 @@ from typing import Any
 
 from prefect_tune.flows.flow_run_page.plain_text import cell
 from prefect_tune.flows.units import format_seconds
-from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["TrialsTable", "reason_of", "shortened"]

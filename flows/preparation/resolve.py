@@ -17,7 +17,7 @@ from prefect_tune.flows.preparation.study_input import Read, StudyInput, find_me
 from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.racing.stretches import is_large
+from prefect_tune.optimizers.racing.rules import is_large
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space

@@ -10,7 +10,7 @@ from prefect_tune.flows.preparation.store_address import check_no_password, stor
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
 from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from prefect_tune.flows.study.lookup import list_trials
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of

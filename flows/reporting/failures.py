@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.explanations import alike
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.privacy.masking import masked
 
 __all__ = ["FailureGroup", "FailuresPass"]

@@ -6,8 +6,8 @@ from typing import Any
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import TrialState
 
 __all__ = ["Fidelities", "FidelitiesPass", "Level", "TrainingCurve"]
 

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TypeVar
 
 from prefect_tune.flows.study.documents import TrialDocument
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 
 __all__ = ["PathsPass", "PathsTried", "StepUse", "Use"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
-from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 
 __all__ = ["Lead", "Progress", "ProgressPass"]

@@ -15,11 +15,10 @@ from prefect_tune.flows.store_options import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.rendering import fidelity_text, range_text
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.optimizers.space.wording import fidelity_text, range_text
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput

@@ -10,8 +10,8 @@ from prefect_tune.flows.results.timeline import Moments, moments_of
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.rendering import fidelity_text
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 

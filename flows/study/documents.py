@@ -12,9 +12,8 @@ from typing import Any
 
 import orjson
 
-from prefect_tune.optimizers.trials.constraint import Constraint, violation
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.objective import Constraint, violation
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.storage.database import as_written
 
 __all__ = ["Standing", "TrialDocument", "documents_of"]

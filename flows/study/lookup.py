@@ -5,8 +5,8 @@ from typing import Any
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore

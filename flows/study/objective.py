@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.constraint import Constraint
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import Constraint, Objective
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import TEST, Split
 from prefect_tune.tasks.fitting.iterative import iterative_algorithms

@@ -13,11 +13,10 @@ from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Re
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.space.rendering import fidelity_text
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.store import ArtifactStore

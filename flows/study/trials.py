@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["StudyTrials", "Totals"]

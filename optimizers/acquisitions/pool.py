@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 __all__ = ["drawn_evenly", "moved", "pool_around"]

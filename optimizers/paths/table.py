@@ -1,22 +1,194 @@
-"""The paths of a space by number, as FLASH's models see them."""
+"""Which paths to run first: greedy optimal design over one-hot paths (FLASH, section 3.2).
 
-from collections.abc import Iterable, Mapping
+Steps of one algorithm, which all paths share.
+
+Models of paths cannot tell what such a step's hyperparameters do, and whoever starts every path
+with default values would find out late. Each value of its categorical hyperparameters is therefore
+tried once, on the best configuration so far.
+
+The paths of a space by number, as FLASH's models see them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from operator import eq
+from typing import Any, Literal
 
 import numpy as np
+from ConfigSpace.hyperparameters import CategoricalHyperparameter
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.paths.design import design_rank
-from prefect_tune.optimizers.paths.shared_steps import with_choices
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    active_hyperparameters,
+    default_configuration,
+    is_allowed,
+)
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Value, plain_value
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["PathTable", "listed_paths"]
+Criterion = Literal["d_optimal", "random"]
+
+_TIE = 1e-9
+"""Gains nearer than this are equal."""
+_EXHAUSTED = 1e-6
+"""A gain below this is rounding: the paths chosen span all others."""
+
+
+def design_rank(n_algorithms: int, n_steps: int) -> int:
+    """Return N - K + 1, the rank of the one-hot paths of a full product."""
+    return n_algorithms - n_steps + 1
+
+
+def design_order(
+    paths: NDArray[np.floating[Any]],
+    n: int,
+    criterion: Criterion,
+    rng: np.random.Generator | None = None,
+    start: Sequence[int] = (),
+) -> list[int]:
+    """Return `n` paths in the order to run them; repeats where fewer are of use.
+
+    Args:
+        paths: One-hot paths that can be chosen, shape (B, N).
+        n: How many to choose.
+        criterion: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp',
+            as the paper does; `random` is the ablation.
+        rng: Breaks ties and draws the start; without it the lowest index is taken.
+        start: Indices of the first paths; one is drawn when none is given.
+    """
+    if criterion == "random":
+        rng = rng or np.random.default_rng(0)
+        rounds = [rng.permutation(len(paths)) for _ in range(-(-n // len(paths)))]
+        return [int(i) for i in np.concatenate(rounds)[:n]]
+    first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
+    chosen = _independent(paths, first, n, rng)
+    if len(chosen) == n:
+        return chosen
+    # Once the chosen paths span all others the paper's product is 0 for every path, and what
+    # follows maximises the determinant on the range of the sum.
+    inverse: NDArray[np.floating[Any]] = np.linalg.pinv(
+        paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True
+    )
+    return _greedy(paths, chosen, inverse, n, rng)
+
+
+def _independent(
+    paths: NDArray[np.floating[Any]],
+    first: Sequence[int],
+    n: int,
+    rng: np.random.Generator | None,
+) -> list[int]:
+    """Return the first paths, then greedy D-optimal picks while they are independent.
+
+    With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
+    squared distance of j from the span of S, kept up to date by Gram-Schmidt.
+    """
+    distance = np.einsum("ij,ij->i", paths, paths)
+    basis = np.empty((0, paths.shape[1]))
+    chosen: list[int] = []
+    while len(chosen) < n:
+        pick = first[len(chosen)] if len(chosen) < len(first) else _pick(distance, rng)
+        if distance[pick] < _EXHAUSTED:
+            break
+        chosen.append(pick)
+        direction = paths[pick] - basis.T @ (basis @ paths[pick])
+        direction -= basis.T @ (basis @ direction)  # twice is enough against rounding
+        direction /= np.linalg.norm(direction)
+        basis = np.vstack([basis, direction])
+        distance = distance - (paths @ direction) ** 2
+    return chosen
+
+
+def _greedy(
+    paths: NDArray[np.floating[Any]],
+    chosen: list[int],
+    inverse: NDArray[np.floating[Any]],
+    n: int,
+    rng: np.random.Generator | None,
+) -> list[int]:
+    """Continue with the path of largest p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap)."""
+    chosen = list(chosen)
+    while len(chosen) < n:
+        leverage = np.einsum("ij,ij->i", paths @ inverse, paths)
+        pick = _pick(leverage, rng)
+        chosen.append(pick)
+        direction = inverse @ paths[pick]
+        inverse = inverse - np.outer(direction, direction) / (1 + leverage[pick])
+    return chosen
+
+
+def _pick(gains: NDArray[np.floating[Any]], rng: np.random.Generator | None) -> int:
+    best = np.flatnonzero(gains >= gains.max() - _TIE)
+    return int(best[0] if rng is None else best[rng.integers(len(best))])
+
+
+def shared_choices(space: Space, configuration: Configuration) -> dict[str, Choice]:
+    """Return the choices in the steps that all paths share and that have categorical values."""
+    return {s.name: configuration[s.name] for s in _shared(space)}
+
+
+def untried_variants(
+    space: Space, best: Configuration, asked: Iterable[Configuration]
+) -> Iterator[Configuration]:
+    """Yield the best configuration with an untried value of a shared step.
+
+    Args:
+        space: The space.
+        best: What to vary, one value at a time.
+        asked: The configurations so far, with the best one.
+    """
+    choices = list(asked)
+    for step in _shared(space):
+        algorithm = step.algorithms[0]
+        tried = {(name, value) for c in choices for name, value in c[step.name].values}
+        active = dict(best[step.name].values)
+        for hyperparameter in _categorical(algorithm):
+            if hyperparameter.name not in active:
+                continue
+            for value in map(plain_value, hyperparameter.choices):
+                if (hyperparameter.name, value) in tried:
+                    continue
+                values = _with_value(algorithm, active, hyperparameter.name, value)
+                varied = with_choices(best, {step.name: Choice(algorithm.id, values)})
+                if is_allowed(space, varied):
+                    yield varied
+
+
+def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
+    """Return the configuration with these choices in place of its own."""
+    return replace(
+        configuration,
+        choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
+    )
+
+
+def _shared(space: Space) -> list[Step]:
+    return [s for s in space.searched if len(s.algorithms) == 1 and _categorical(s.algorithms[0])]
+
+
+def _categorical(algorithm: Algorithm) -> list[CategoricalHyperparameter]:
+    found = algorithm.hyperparameters.values()
+    return [h for h in found if isinstance(h, CategoricalHyperparameter) and len(h.choices) > 1]
+
+
+def _with_value(
+    algorithm: Algorithm, values: Mapping[str, Value], name: str, value: Value
+) -> tuple[tuple[str, Value], ...]:
+    """Return the values with one of them set; what that makes active has its default value."""
+    active: dict[str, Value] = {}
+    for hyperparameter in active_hyperparameters(algorithm.hyperparameters, active):
+        own = values.get(hyperparameter.name, plain_value(hyperparameter.default_value))
+        active[hyperparameter.name] = value if hyperparameter.name == name else own
+    return tuple(sorted(active.items()))
+
 
 _MAX_PATHS = 20_000
 """Of more paths than this, so many are drawn once and searched."""

@@ -15,22 +15,21 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
-from prefect_tune.optimizers.racing.behind import is_behind, is_behind_on_part
-from prefect_tune.optimizers.racing.stretches import stretches_of
-from prefect_tune.optimizers.racing.told_evaluation import (
+from prefect_tune.optimizers.racing.rules import (
     as_on_all_rows,
     estimated,
     failed_later,
+    is_behind,
+    is_behind_on_part,
     joined,
+    stretches_of,
 )
-from prefect_tune.optimizers.reason import Reason
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
-from prefect_tune.optimizers.trials.outcome import Evaluation
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["Racing"]

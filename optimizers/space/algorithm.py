@@ -2,6 +2,8 @@
 
 An algorithm is data. It names its estimator by dotted path and never imports it, so that everything
 here stays free of the libraries it talks about.
+
+Steps: one stage of a pipeline each, and the algorithms that can fill it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +13,7 @@ from typing import Any, Literal
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Constant
 
-from prefect_tune.optimizers.space.naming import UnknownName
-
-__all__ = ["Algorithm", "Flags"]
+from prefect_tune.optimizers.space.wording import UnknownName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,3 +170,63 @@ def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
     if not name.isidentifier():
         what = f"is {estimator!r}" if not name else f"is {name}"
         raise ValueError(f"the estimator of algorithm {algorithm!r} {what}: {remedy}")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One stage of a pipeline and the algorithms that can fill it.
+
+    Attributes:
+        name: Also the name of its Prefect task, for instance `rescale`.
+        algorithms: The choices, in the order of their columns in a one-hot path.
+        fixed: True for a step that always runs and leaves nothing to choose; it is not part of a
+            configuration and not counted.
+    """
+
+    name: str
+    algorithms: tuple[Algorithm, ...]
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        ids = [a.id for a in self.algorithms]
+        if not ids:
+            raise ValueError(f"step {self.name!r} has no algorithm; give it at least one")
+        doubled = {i for i in ids if ids.count(i) > 1}
+        if doubled:
+            raise ValueError(f"step {self.name!r} has two algorithms called {min(doubled)!r}")
+        if self.fixed and (len(ids) > 1 or self.algorithms[0].n_hyperparameters):
+            raise ValueError(
+                f"step {self.name!r} is fixed, so it takes one algorithm without hyperparameters; "
+                f"it has {len(ids)} with {self.algorithms[0].n_hyperparameters} in the first"
+            )
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The steps whose order this one chooses; empty for all but those of `order_step`."""
+        return self.algorithms[0].order
+
+    @property
+    def plainest(self) -> Algorithm:
+        """The algorithm that hands on what it was given, or the first one if there is none.
+
+        Not one that is chosen only where the step is ignored.
+        """
+        free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
+        return next((a for a in free if a.is_idle), free[0])
+
+    @property
+    def idle(self) -> Algorithm | None:
+        """The algorithm that does nothing, the first one; None if there is none."""
+        return next((a for a in self.algorithms if a.is_idle), None)
+
+    def algorithm(self, algorithm_id: str) -> Algorithm:
+        """Return the algorithm of that id.
+
+        Raises:
+            UnknownName: If the step has none of that id.
+        """
+        for algorithm in self.algorithms:
+            if algorithm.id == algorithm_id:
+                return algorithm
+        known = [a.id for a in self.algorithms]
+        raise UnknownName(f"algorithm of step {self.name!r}:", algorithm_id, known)

@@ -1,18 +1,167 @@
-"""Candidates of one space: drawn, encoded, decoded, and as features of a surrogate."""
+"""Many configurations at once as arrays, for surrogates that score thousands of them per ask.
+
+The hyperparameters of a space as columns of the unit cube, and which of them are active.
+
+Candidates of one space: drawn, encoded, decoded, and as features of a surrogate.
+
+Neighbours of candidates: what differs from them in one thing.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from ConfigSpace.conditions import Condition, Conjunction
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Hyperparameter,
+    IntegerHyperparameter,
+    OrdinalHyperparameter,
+)
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.columns import Columns
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, plain_value, to_unit
+from prefect_tune.optimizers.space.unit_interval import Value, integers_at, plain_value, to_unit
 
-__all__ = ["CandidateSpace"]
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """n candidates.
+
+    Attributes:
+        algorithms: Which algorithm each searched step takes, counted within the step, shape (n, K).
+        units: Positions in [0, 1] of all hyperparameters, active or not, shape (n, d).
+    """
+
+    algorithms: NDArray[np.intp]
+    units: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.algorithms)
+
+    def __getitem__(self, rows: Any) -> "Candidates":
+        return Candidates(self.algorithms[rows], self.units[rows])
+
+    def joined(self, *others: "Candidates") -> "Candidates":
+        """Return these and others, in order."""
+        parts = (self, *others)
+        return Candidates(
+            np.concatenate([p.algorithms for p in parts]), np.concatenate([p.units for p in parts])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One hyperparameter, as the arrays need it.
+
+    Attributes:
+        step: Which searched step it belongs to.
+        algorithm: Which algorithm of that step.
+        size: Number of its values if it is a category or an ordinal, else 0.
+        conditions: When it is active.
+        parents: Columns that must be active for it to be.
+        siblings: Columns of all hyperparameters of its algorithm; None for a constant.
+    """
+
+    step: int
+    algorithm: int
+    size: int
+    conditions: tuple[Condition | Conjunction, ...]
+    parents: tuple[int, ...]
+    siblings: tuple[int | None, ...]
+
+
+class Columns:
+    """All hyperparameters of a space, by column.
+
+    Args:
+        space: The space.
+        encoding: Names its columns.
+
+    Attributes:
+        step: Position of each column's step, shape (d,).
+        sizes: Number of values of a category or an ordinal, else 0, shape (d,).
+    """
+
+    def __init__(self, space: Space, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self._columns = _described(space, encoding)
+        self.step = np.array([c.step for c in self._columns], dtype=np.intp)
+        self.sizes = np.array([c.size for c in self._columns], dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def active(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Return which hyperparameters each candidate has, shape (n, d)."""
+        active = np.zeros(candidates.units.shape, dtype=np.bool_)
+        for i, column in enumerate(self._columns):  # parents stand before their children
+            active[:, i] = candidates.algorithms[:, column.step] == column.algorithm
+            rows = np.flatnonzero(active[:, i])
+            if not column.conditions or not len(rows):
+                continue
+            active[rows, i] = active[rows][:, list(column.parents)].all(axis=1)
+            vectors = self._vectors(column, candidates.units[rows])
+            for condition in column.conditions:
+                active[rows, i] &= condition.satisfied_by_vector_array(vectors)
+        return active
+
+    def snapped(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return categories in the middle of their shares, as `Encoding.to_cube` has them."""
+        with_size = np.maximum(self.sizes, 1)
+        middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
+        return np.where(self.sizes > 0, middle, units)
+
+    def _vectors(self, column: _Column, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
+        vectors = np.zeros((len(column.siblings), len(units)))
+        for row, i in enumerate(column.siblings):
+            if i is None:
+                continue
+            h = self._encoding.hyperparameter(self._encoding.columns[i])
+            size = self._columns[i].size
+            if size:
+                vectors[row] = np.minimum(np.floor(units[:, i] * size), size - 1)
+            elif isinstance(h, IntegerHyperparameter):
+                vectors[row] = h.to_vector(integers_at(h, units[:, i]))
+            else:
+                vectors[row] = h.to_vector(h.to_value(units[:, i]))
+        return vectors
+
+
+def _described(space: Space, encoding: Encoding) -> tuple[_Column, ...]:
+    steps = [s.name for s in space.searched]
+    ids = [[a.id for a in s.algorithms] for s in space.searched]
+    position = {column: i for i, column in enumerate(encoding.columns)}
+    columns = []
+    for step, algorithm_id, name in encoding.columns:
+        hyperparameters = space.step(step).algorithm(algorithm_id).hyperparameters
+        siblings = {n: position.get((step, algorithm_id, n)) for n in hyperparameters}
+        parents = [siblings[h.name] for h in hyperparameters.parents_of[name]]
+        k = steps.index(step)
+        columns.append(
+            _Column(
+                step=k,
+                algorithm=ids[k].index(algorithm_id),
+                size=_n_categories(hyperparameters[name]),
+                conditions=tuple(hyperparameters.parent_conditions_of[name]),
+                parents=tuple(i for i in parents if i is not None),
+                siblings=tuple(siblings.values()),
+            )
+        )
+    return tuple(columns)
+
+
+def _n_categories(hyperparameter: Hyperparameter[Any, Any]) -> int:
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return len(hyperparameter.choices)
+    if isinstance(hyperparameter, OrdinalHyperparameter):
+        return len(hyperparameter.sequence)
+    return 0
+
 
 _INACTIVE = -1.0
 _MOST_PATHS = 20_000
@@ -160,3 +309,67 @@ class CandidateSpace:
 
     def _indices(self, path: Path) -> list[int]:
         return [ids.index(a) for ids, a in zip(self._ids, path, strict=True)]
+
+
+def neighbours(
+    space: CandidateSpace,
+    candidates: Candidates,
+    n: int,
+    rng: np.random.Generator,
+    deviation: float = 0.2,
+) -> tuple[Candidates, NDArray[np.intp]]:
+    """Return up to n neighbours of each candidate, and the row each comes from.
+
+    A neighbour differs in one thing, drawn evenly from its steps with a choice and its active
+    hyperparameters: another algorithm, another category, or a normal step from the number. Where
+    algorithms ignore steps, another one may settle others than its own.
+    """
+    origin = np.repeat(np.arange(len(candidates)), n)
+    algorithms, units = candidates.algorithms[origin], candidates.units[origin]
+    if not len(origin):
+        return Candidates(algorithms, units), origin
+    has_choice = np.array([len(allowed) > 1 for allowed in space.allowed])
+    active = space.columns.active(candidates)[origin]
+    changeable = np.hstack([np.tile(has_choice, (len(origin), 1)), active])
+    changed = np.where(changeable, rng.random(changeable.shape), -1.0).argmax(axis=1)
+    for k, allowed in enumerate(space.allowed):
+        rows = np.flatnonzero(changed == k)
+        algorithms[rows, k] = _others(algorithms[rows, k], allowed, rng)
+    rows = np.flatnonzero(changed >= len(has_choice))
+    columns = changed[rows] - len(has_choice)
+    sizes = space.columns.sizes[columns]
+    units[rows, columns] = _moved(units[rows, columns], sizes, deviation, rng)
+    if space.space.has_ignored:
+        algorithms = space.settled(algorithms)
+        is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
+        is_same &= changed < len(has_choice)  # another choice of a step that is ignored
+        algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
+    kept = space.can_run(algorithms)
+    return Candidates(algorithms[kept], units[kept]), origin[kept]
+
+
+def _others(
+    chosen: NDArray[np.intp], allowed: NDArray[np.intp], rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Return an algorithm other than the one chosen for each row, if there is any."""
+    drawn = rng.choice(allowed, size=len(chosen))
+    same = drawn == chosen
+    drawn[same] = allowed[(np.searchsorted(allowed, drawn[same]) + 1) % len(allowed)]
+    return drawn
+
+
+def _moved(
+    before: NDArray[np.float64],
+    sizes: NDArray[np.intp],
+    deviation: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return numbers a normal step away, and another of the categories where there are any."""
+    moved = before + deviation * rng.standard_normal(before.shape)
+    moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left
+    others = np.maximum(sizes - 1, 1)
+    away = 1 + np.minimum(np.floor(rng.random(before.shape) * others), others - 1)
+    with_size = np.maximum(sizes, 1)
+    redrawn = (np.floor(before * with_size) + away) % with_size
+    changed: NDArray[np.float64] = np.where(sizes > 0, (redrawn + 0.5) / with_size, moved)
+    return changed

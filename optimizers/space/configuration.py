@@ -1,23 +1,50 @@
-"""Configurations: one algorithm per searched step and the values of its hyperparameters."""
+"""Which hyperparameters of an algorithm are active, and which values it allows together.
+
+Configurations: one algorithm per searched step and the values of its hyperparameters.
+
+The fidelity of a query: whether it is the whole evaluation. Light, for those who only look.
+
+Queries: a configuration and the fidelity at which to evaluate it.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ConfigSpace import Configuration as Assignment
+from ConfigSpace import ConfigurationSpace
+from ConfigSpace.exceptions import ForbiddenValueError
+from ConfigSpace.hyperparameters import Hyperparameter
+
 from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.conditions import active_hyperparameters, are_allowed
-from prefect_tune.optimizers.space.rendering import range_text
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, plain_value
+from prefect_tune.optimizers.space.wording import range_text
 
-__all__ = [
-    "Choice",
-    "Configuration",
-    "default_choice",
-    "default_configuration",
-    "is_allowed",
-]
+
+def active_hyperparameters(
+    hyperparameters: ConfigurationSpace, values: Mapping[str, Value]
+) -> Iterator[Hyperparameter[Any, Any]]:
+    """Yield those whose conditions hold, parents first; `values` may grow meanwhile."""
+    for hyperparameter in hyperparameters.values():
+        conditions = hyperparameters.parent_conditions_of[hyperparameter.name]
+        parents = hyperparameters.parents_of[hyperparameter.name]
+        if all(parent.name in values for parent in parents) and all(
+            condition.satisfied_by_value(dict(values)) for condition in conditions
+        ):
+            yield hyperparameter
+
+
+def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
+    """Return whether no forbidden clause of the algorithm rules these values out together."""
+    if not algorithm.hyperparameters.forbidden_clauses:
+        return True
+    try:
+        Assignment(algorithm.hyperparameters, values=dict(values))
+    except ForbiddenValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +180,89 @@ def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choic
     if not are_allowed(algorithm, given):
         raise ValueError(f"{dict(given)} is forbidden for algorithm {algorithm.id!r}")
     return Choice.of(algorithm.id, given)
+
+
+ROWS_PER_CLASS = 2
+"""Rows of each class, or stratum of numbers, that a subset has at least."""
+
+
+def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:
+    """Return whether a query takes all rows, all folds and all epochs.
+
+    Args:
+        subset: Share of the training rows.
+        folds: How many of the folds; None for all.
+        epochs: How many epochs; None for all.
+    """
+    return subset == 1.0 and folds is None and epochs is None
+
+
+def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
+    """Return how many folds or epochs are asked for as queries say it: None for all of them.
+
+    Args:
+        whole: How many a full evaluation has; None when not known.
+        asked: How many are asked for; None for all.
+        what: What they are, for the message.
+
+    Raises:
+        ValueError: If more are asked for than there are.
+    """
+    if asked is not None and whole is not None and asked > whole:
+        raise ValueError(f"{asked} {what} where a full evaluation has {whole}")
+    return None if asked == whole else asked
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A configuration and the fidelity at which to evaluate it.
+
+    Attributes:
+        configuration: What to evaluate.
+        subset: Share of the training rows to train on, in (0, 1].
+        subset_draw: Which of the independent families of nested subsets.
+        epochs: How far to train an iterative model, counted from its start; None for to the end.
+        folds: How many of the folds, from the first; None for all.
+    """
+
+    configuration: Configuration
+    subset: float = 1.0
+    subset_draw: int = 0
+    epochs: int | None = None
+    folds: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.subset <= 1:
+            raise ValueError(f"subset must be a share of the rows in (0, 1]; got {self.subset}")
+        if self.subset_draw < 0:
+            raise ValueError(f"subset_draw must be >= 0; got {self.subset_draw}")
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"epochs must be >= 1, or None for to the end; got {self.epochs}")
+        if self.folds is not None and self.folds < 1:
+            raise ValueError(f"folds must be >= 1, or None for all; got {self.folds}")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is the whole evaluation: all rows, all folds, all epochs."""
+        return is_full(self.subset, self.folds, self.epochs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values; `folds` only where they are not all."""
+        document: dict[str, Any] = {
+            "configuration": self.configuration.to_json(),
+            "subset": self.subset,
+            "subset_draw": self.subset_draw,
+            "epochs": self.epochs,
+        }
+        return document if self.folds is None else {**document, "folds": self.folds}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
+        """Read what `to_json` wrote, checked against a space."""
+        return cls(
+            Configuration.from_json(document["configuration"], space),
+            float(document["subset"]),
+            int(document["subset_draw"]),
+            document["epochs"],
+            document.get("folds"),
+        )

@@ -9,8 +9,11 @@ import numpy as np
 from ConfigSpace.hyperparameters import Constant, Hyperparameter
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.conditions import active_hyperparameters
-from prefect_tune.optimizers.space.configuration import Choice, Configuration
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    active_hyperparameters,
+)
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 

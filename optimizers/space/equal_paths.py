@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.wording import UnknownName
 
 __all__ = [
     "check_ignored",

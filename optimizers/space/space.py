@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, Literal
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.equal_paths import (
     check_ignored,
     check_order,
@@ -19,8 +19,7 @@ from prefect_tune.optimizers.space.equal_paths import (
     with_idle_steps,
     with_ignored_idle,
 )
-from prefect_tune.optimizers.space.naming import UnknownName
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.wording import UnknownName
 
 __all__ = ["Path", "Space"]
 

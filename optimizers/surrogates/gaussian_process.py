@@ -18,9 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
 from prefect_tune.optimizers.surrogates.kernel import Kernel
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.log_posterior import (
+    cholesky,
+    log_posterior,
+    solve_triangular,
+)
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
 __all__ = ["GaussianProcess"]

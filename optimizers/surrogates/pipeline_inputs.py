@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.grids import grid_of
-from prefect_tune.optimizers.surrogates.conditional import CORRELATION, Conditional
+from prefect_tune.optimizers.space.unit_interval import grid_of
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
 from prefect_tune.optimizers.surrogates.stationary import (
+    CORRELATION,
+    Conditional,
     Matern52,
     Stationary,
     lengthscale_parameter,

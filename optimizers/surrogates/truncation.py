@@ -12,8 +12,8 @@ from math import pi, sqrt
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from prefect_tune.optimizers.surrogates.cholesky import cholesky, solve_triangular
 from prefect_tune.optimizers.surrogates.kernel import Array
+from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
 
 __all__ = ["LEAST_VARIANCE", "Sites", "propagate", "truncation_ratio"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.trials.ties import is_least, rounding_of
+from prefect_tune.optimizers.trials.losses import is_least, rounding_of
 
 __all__ = ["best_frequencies", "frequencies_of_few"]
 

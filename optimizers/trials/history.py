@@ -1,4 +1,7 @@
-"""The trials so far, in the order of asking, as models want to see them."""
+"""The trials so far, in the order of asking, as models want to see them.
+
+How many trials a budget holds, as far as the trials so far tell.
+"""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -9,12 +12,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.trials.constraint import Constraint, violation
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.objective import Constraint, violation
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-
-__all__ = ["History"]
 
 
 class History:
@@ -211,3 +213,26 @@ def _partial_rank(trial: Trial) -> tuple[float, float, float, float, int]:
 def _rank(trial: Trial) -> tuple[float, int]:
     assert trial.evaluation is not None  # noqa: S101 - it is complete
     return trial.evaluation.loss, trial.number
+
+
+_N_COLD = 2
+"""So many first trials say little about the next ones: their workers were still importing."""
+_LEAST_KNOWN = 3
+"""Trials after those that must have been told before seconds are counted in trials."""
+
+
+def capacity(budget: Budget, history: History) -> float | None:
+    """Return how many trials a budget holds in all; None when nothing limits or tells it.
+
+    The seconds left are divided by the mean cost of the trials so far, with the asks' own time.
+    """
+    limits = []
+    if budget.trials_left is not None:
+        limits.append(float(len(history) + budget.trials_left))
+    told = [t for t in history if t.is_told]
+    costs = [t.cost_seconds for t in told if t.number >= _N_COLD]
+    if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
+        each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
+        if each > 0:
+            limits.append(len(history) + max(budget.seconds_left, 0.0) / each)
+    return min(limits, default=None)

@@ -1,11 +1,77 @@
-"""The objective, as far as a method may know it."""
+"""Bootstraps of the held-out examples: how many an evaluation has risks in, and of which size.
 
+Bounds on quantities measured besides the loss, and how far a trial is beyond them.
+
+The objective, as far as a method may know it.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from math import inf, isnan
+from typing import Any, Literal
 
-from prefect_tune.optimizers.trials.constraint import Constraint
 
-__all__ = ["FailureCost", "Objective"]
+@dataclass(frozen=True, slots=True)
+class Bootstraps:
+    """Resamples of the held-out examples, the same for all trials of a study.
+
+    Attributes:
+        n: How many.
+        share: Draws with replacement in each, as a share of the examples; 0 to draw none and count
+            each example once, so that a risk is the loss.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    n: int
+    share: float
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"there is at least 1 bootstrap; got {self.n}")
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"the share of a bootstrap must be in [0, 1]; got {self.share}")
+
+
+def bootstraps_of(options: Any) -> Bootstraps | None:
+    """Return the bootstraps that the options of a method ask for; None if they speak of none."""
+    found: Bootstraps | None = getattr(options, "bootstraps", None)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A bound on a quantity that is measured with each evaluation.
+
+    Attributes:
+        name: Name of the quantity, as in `Evaluation.constraints`.
+        bound: Its largest allowed value, `>= 0`.
+    """
+
+    name: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound < inf:
+            raise ValueError(f"the bound of {self.name} must be >= 0; got {self.bound}")
+
+    def excess(self, measured: Mapping[str, float]) -> float:
+        """Return by how much the bound is exceeded, in multiples of it; `<= 0` within.
+
+        Of a bound of 0, the absolute excess. A quantity that was not measured, or is not a number,
+        exceeds every bound infinitely.
+        """
+        value = measured.get(self.name)
+        if value is None or isnan(value):
+            return inf
+        return (value - self.bound) / (self.bound or 1.0)
+
+
+def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) -> float:
+    """Return the largest excess of any constraint; `<= 0` where all are met."""
+    return max((constraint.excess(measured) for constraint in constraints), default=0.0)
+
 
 FailureCost = Literal["bound", "worst", "chance"]
 """What a failed trial counts as: the metric's upper bound, the worst finished loss, or chance."""

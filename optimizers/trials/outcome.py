@@ -1,11 +1,28 @@
-"""Outcomes of trials: an evaluation, or the reason of a failure, and what each step took."""
+"""The states of a trial; light to import, for those who only look.
+
+Outcomes of trials: an evaluation, or the reason of a failure, and what each step took.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from sys import intern
 from typing import Any, Self
 
-__all__ = ["Evaluation", "Failure", "StepCost"]
+
+class TrialState(StrEnum):
+    """Where a trial stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the trial has ended, and the optimizer is told of it."""
+        return self in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 
 __all__ = ["Trial"]
 

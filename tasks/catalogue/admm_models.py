@@ -11,8 +11,7 @@ from ConfigSpace import (
     Integer,
 )
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification
 from prefect_tune.tasks.catalogue.shared_spaces import C, forest_space
 

@@ -1,7 +1,6 @@
 """Balancing of classes (FLASH, Table 5, second block)."""
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 
 __all__ = ["BALANCE"]
 

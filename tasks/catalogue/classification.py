@@ -15,8 +15,7 @@ from ConfigSpace import (
 )
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue.shared_spaces import C, forest_space, kernel_svm_space, sgd_space
 
 __all__ = [

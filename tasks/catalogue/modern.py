@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from ConfigSpace import ConfigurationSpace, Float, Integer
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.catalogue import preprocessing, rescaling
 from prefect_tune.tasks.catalogue.balancing import BALANCE
 from prefect_tune.tasks.catalogue.boosted_trees import BOOSTED_TREES, BOOSTED_TREES_OF_NUMBERS

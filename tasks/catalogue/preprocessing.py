@@ -16,8 +16,7 @@ from ConfigSpace import (
 )
 from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
 
 __all__ = [

@@ -12,8 +12,7 @@ from ConfigSpace import (
     Integer,
 )
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue.shared_spaces import (
     GAMMA,

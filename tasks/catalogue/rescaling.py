@@ -2,8 +2,7 @@
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 __all__ = [
     "BINARIZE",

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue import (
     admm,
     admm_models,

@@ -4,8 +4,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
-from prefect_tune.optimizers.space.step import Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 __all__ = ["ENCODE", "IMPUTE", "make_encoder", "make_imputer"]
 

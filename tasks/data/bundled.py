@@ -3,7 +3,7 @@
 import pandas as pd
 from sklearn import datasets
 
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 
 __all__ = ["BUNDLED", "TARGET", "bundled_table"]

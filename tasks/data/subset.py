@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
+from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 
 __all__ = ["nested_subset"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.risk import Resampling

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
-from prefect_tune.optimizers.trials.ties import is_least
+from prefect_tune.optimizers.trials.losses import is_least
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.agnostic import agnostic_weights
 from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of

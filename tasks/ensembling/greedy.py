@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.trials.ties import is_least
+from prefect_tune.optimizers.trials.losses import is_least
 from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 
 __all__ = ["greedy_picks", "weights_of"]

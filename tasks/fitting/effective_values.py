@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import log
 from typing import Any
 
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 
 __all__ = ["TRANSFORMS", "TransformRule", "effective_value"]

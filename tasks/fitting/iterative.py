@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, imported, recipe
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
 

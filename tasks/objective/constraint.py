@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.objective.groups import groups_of

@@ -25,7 +25,7 @@ from sklearn.metrics import (
 )
 from sklearn.utils.metaestimators import available_if
 
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.predictions import Predictions

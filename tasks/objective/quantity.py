@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from prefect_tune.optimizers.trials.constraint import Constraint
+from prefect_tune.optimizers.trials.objective import Constraint
 from prefect_tune.storage.key import code_digest, content_digest
 
 __all__ = ["Quantity", "QuantityBound"]

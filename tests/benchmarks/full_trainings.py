@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers import Objective, Query, Reason, Space
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.horizon import Entry
-from prefect_tune.optimizers.methods.bapi.planning import Planning
+from prefect_tune.optimizers.methods.bapi.planning import Entry, Planning
 from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
 
 __all__ = ["FULL_TRAININGS", "two_step_improvement"]

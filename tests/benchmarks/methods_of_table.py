@@ -26,9 +26,8 @@ from prefect_tune.optimizers import (
     SpaceExhausted,
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bohb.densities import KernelDensity
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.methods.bohb import KernelDensity
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 
 __all__ = ["OF_TABLE", "method_of_table"]
 

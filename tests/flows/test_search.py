@@ -27,7 +27,7 @@ from prefect_tune.optimizers import (
     Trial,
 )
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import StoreLost
 from prefect_tune.tasks.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.printed_output import Printed

@@ -4,7 +4,7 @@ from typing import Any, Literal
 import pytest
 
 from prefect_tune.optimizers import make_optimizer
-from prefect_tune.optimizers.options import check_options
+from prefect_tune.optimizers.method import check_options
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 

@@ -14,9 +14,8 @@ from prefect_tune.flows.reporting.reproduction import Reproduction
 from prefect_tune.flows.reporting.step_times import StepTime
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
-from prefect_tune.optimizers.importance.effects import Effect
+from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
-from prefect_tune.optimizers.importance.prior_draws import Input
 
 NASTY = (
     "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & "

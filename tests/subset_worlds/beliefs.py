@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 from prefect_tune.optimizers import History, Objective
-from prefect_tune.optimizers.methods.fabolas.bases import COST, LOG_LOSS, RAW_LOSS
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.observations import Observations
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 from subset_worlds.problems import ROWS, cube, position

@@ -8,9 +8,8 @@ from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.units import counted
-from prefect_tune.optimizers.importance.effects import Effect
+from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
-from prefect_tune.optimizers.importance.prior_draws import Input
 
 __all__ = ["importance_section", "input_names"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.cache.pins import Pins
 

@@ -1,4 +1,6 @@
-"""ADMM: tune one path, choose a path, pull both together, within constraints.
+"""The paths that ADMM tries before its first iteration.
+
+ADMM: tune one path, choose a path, pull both together, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
 2020). An iteration is a theta-min over the hyperparameters of one path, a projection of integers,
@@ -9,7 +11,7 @@ are drawn from a linear model of their best values, algorithms that were never t
 their defaults and then with random values, and every second iteration tunes a path that never was.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,23 +19,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
-from prefect_tune.optimizers.methods.admm.first_paths import first_paths, plainest_path
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations, observations
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.reason import Reason, ordinal
-from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-from prefect_tune.optimizers.space.space import Path
-from prefect_tune.optimizers.trials.capacity import capacity
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.trials.history import capacity
 
-__all__ = ["Admm"]
+
+def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> list[Path]:
+    """Return the plainest path, and one per model if wanted.
+
+    Args:
+        space: The space.
+        paths: Those that can run.
+        of_each_model: Whether each model has one.
+    """
+    plainest = plainest_path(space, paths)
+    if not of_each_model:
+        return [plainest]
+    *before, _ = plainest
+    known = set(paths)
+    each = [space.settled((*before, a.id)) for a in space.searched[-1].algorithms]
+    return [plainest, *(p for p in each if p in known and p != plainest)]
+
+
+def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
+    """Return the path of steps that do nothing, where there are any, and naive Bayes (section 5).
+
+    Where that cannot run, the one most like it.
+    """
+    wanted = []
+    for step in space.searched:
+        plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
+        least = min(step.algorithms, key=lambda a: a.n_hyperparameters)
+        wanted.append((plain[0] if plain else least).id)
+    path = space.settled(tuple(wanted))
+    if path in paths:
+        return path
+    alike = [sum(a == b for a, b in zip(path, p, strict=True)) for p in paths]
+    return paths[int(np.argmax(alike))]
+
 
 Array = NDArray[np.floating[Any]]
 

@@ -15,9 +15,8 @@ from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.paths.table import listed_paths
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
 from prefect_tune.optimizers.surrogates.stationary import Matern52

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.splitting import distances, integer_update
 from prefect_tune.optimizers.methods.admm.state import AdmmState
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.encoding import Encoding
-from prefect_tune.optimizers.space.grids import grid_of
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import to_unit
+from prefect_tune.optimizers.space.unit_interval import grid_of, to_unit
 
 __all__ = ["Positions"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prefect_tune.optimizers.space.grids import Grid
+from prefect_tune.optimizers.space.unit_interval import Grid
 
 __all__ = [
     "constraint_penalty",

@@ -11,8 +11,8 @@ from prefect_tune.optimizers.methods.admm.path_solvers import Counts
 from prefect_tune.optimizers.methods.admm.splitting import constraint_penalty
 from prefect_tune.optimizers.space.space import Path
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
-from prefect_tune.optimizers.trials.told_losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = ["AdmmState", "Observations", "observations"]

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
-from prefect_tune.optimizers.acquisitions.maximise import Penalty
-from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
+from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
-from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
-from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.methods.declarations import SmacOptions
+from prefect_tune.optimizers.methods.smac import ForestSearch
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History

@@ -18,24 +18,20 @@ from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.advice import advice_of
 from prefect_tune.optimizers.methods.bapi.curves import (
     LearningCurve,
     curves_of,
     trains_in_epochs,
 )
-from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
-from prefect_tune.optimizers.methods.bapi.declaration import BAPI
+from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stretch, decisions_of
+from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
 from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
-from prefect_tune.optimizers.methods.bapi.standing import best_stretch
 from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
 from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective

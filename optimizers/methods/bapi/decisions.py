@@ -1,11 +1,70 @@
-"""Decisions of BAPI that people may want to see, as JSON values."""
+"""Advice while BAPI searches: when it is not the method to take.
+
+Decisions of BAPI that people may want to see, as JSON values.
+
+Which training is the answer: the one that is good for a while, not at one lucky epoch.
+
+The least loss of hundreds of validated epochs is least by luck in part. A mean over neighbouring
+epochs has less of it, and tells configurations apart; for the epoch of the one that is chosen its
+own losses are the better guide.
+"""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+import numpy as np
 
-__all__ = ["decisions_of"]
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
+
+_LEAST_PLANS = 5
+_LEAST_RATES = 3
+
+
+def advice_of(
+    curves: Sequence[LearningCurve],
+    budget: Budget,
+    t_max: int,
+    *,
+    n_plans: int,
+    said: Mapping[str, str],
+) -> dict[str, str]:
+    """Return notes by what they are about; those that were said stay as they are.
+
+    Args:
+        curves: All that were begun.
+        budget: What is left, and what the last asks took.
+        t_max: Epochs of a full training.
+        n_plans: Plans made so far.
+        said: Earlier notes.
+    """
+    notes = dict(said)
+    rates = [c.rate for c in curves if c.is_iterative and c.rate is not None]
+    if len(rates) < _LEAST_RATES:
+        return notes
+    epoch = median(rates)
+    if "dear" not in notes and n_plans >= _LEAST_PLANS and budget.last_ask_seconds:
+        look = median(budget.last_ask_seconds)
+        if epoch < look:
+            notes["dear"] = (
+                f"an epoch takes {_milliseconds(epoch)}, less than a look of the planner "
+                f"({_milliseconds(look)}): --method hyperband would spend that time on training"
+            )
+    if "small" not in notes and budget.seconds_left is not None:
+        total = budget.seconds_spent + max(budget.seconds_left, 0.0)
+        if total < epoch * t_max:
+            notes["small"] = (
+                f"the budget is less than one full training, which takes about "
+                f"{epoch * t_max:.3g} s: no model is trained to its last epoch"
+            )
+    return notes
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
 
 
 def decisions_of(
@@ -44,3 +103,45 @@ def decisions_of(
         "thawed": memo.get("thawed", 0),
         "notes": list(memo.get("notes", {}).values()),
     }
+
+
+_SHARE = 0.18
+"""Of a full training, that a loss is averaged over."""
+
+
+def steady_loss(losses: Sequence[float], t_max: int) -> float:
+    """Return the least mean of losses over neighbouring epochs, 18 % of a full training.
+
+    A curve that is shorter counts with the mean of all its epochs.
+
+    Args:
+        losses: After each epoch, at least one.
+        t_max: Epochs of a full training.
+    """
+    width = min(max(1, round(_SHARE * t_max)), len(losses))
+    return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
+
+
+def best_stretch(
+    curves: Sequence[LearningCurve], history: History, *, is_steady: bool
+) -> Trial | None:
+    """Return the trial that is the answer; its best epoch is that of the model.
+
+    Args:
+        curves: All that were begun.
+        history: Says which trials meet the constraints.
+        is_steady: Whether configurations are compared by their steady losses; else by the least
+            loss at any epoch.
+    """
+    best: tuple[float, float, int] | None = None
+    for curve in curves:
+        feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]
+        if not feasible:
+            continue
+        trial = min(feasible, key=lambda t: (t.loss, t.number))
+        least = trial.loss or 0.0
+        longest = max((t.evaluation.curve for t in feasible if t.evaluation), key=len)
+        compared = steady_loss(longest or (least,), curve.t_max) if is_steady else least
+        ranked = (compared, least, trial.number)
+        best = ranked if best is None else min(best, ranked)
+    return None if best is None else history[best[2]]

@@ -1,10 +1,176 @@
-"""Declaration of `--method bapi`."""
+"""Options of BAPI, and what each variant of it sets them to.
 
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions
-from prefect_tune.optimizers.methods.bapi.rendering import training_lines
+Decisions of BAPI, as people are shown them.
 
-__all__ = ["BAPI"]
+Declaration of `--method bapi`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from typing import Any, Literal, Self
+
+from prefect_tune.optimizers.method import Method, check_options
+
+Variant = Literal["default", "paper"]
+Start = Literal["halving", "random"]
+Choice = Literal["cool", "per_cost"]
+Sites = Literal["falling", "all"]
+
+
+@dataclass(frozen=True)
+class BapiOptions:
+    """Options of `--method bapi`; those that are not given are as the variant has them.
+
+    Attributes:
+        variant: default, or paper for the published method.
+        horizon: Most configurations planned ahead (4); 1 looks at the next one alone.
+        p: Share of a full training after which a training is looked at (0.1; paper 0.2).
+        tau: Training is stopped only where the deviation at its end is at most so many times that
+            of now (2).
+        sure: It is stopped too where its end is predicted to be so many deviations behind the best
+            (3; paper never).
+        epsilon: Loss that may be lost by ending before the full training (0.003 of the metric's
+            range; paper 0.01; of a metric without one, 0.02 of the spread seen).
+        n_first: Configurations of the start (3 to 27 by the budget; paper 5).
+        early_stopping: Whether a training ends early that is not predicted to beat the best (yes).
+    """
+
+    variant: Variant = "default"
+    horizon: int | None = None
+    p: float | None = None
+    tau: float | None = None
+    sure: float | None = None
+    epsilon: float | None = None
+    n_first: int | None = None
+    early_stopping: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("horizon", "n_first"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be >= 1; got {value}")
+        if self.p is not None and not 0 < self.p <= 1:
+            raise ValueError(f"p must be in (0, 1], a share of a full training; got {self.p}")
+        for name in ("tau", "sure", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be >= 0; got {value}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run: those of `BapiOptions`, and those that the variant decides.
+
+    Attributes:
+        looks_early: Whether a new training is looked at after a 25th of a full one, before `p`.
+        epsilon_share: Share of a metric's range that is the tolerance if `epsilon` is not given.
+        start: Whether the first configurations begin by successive halving, or are random ones
+            of which the best is trained to the end.
+        choice: Rule for the next of the planned configurations: improvement per cost, or in
+            between that and improvement alone by the budget spent (cool).
+        n_points: Epochs of a curve that are learned from.
+        sites: Places where the model knows that curves rise: both ends of each curve under way
+            (all), or only where the model would fall otherwise (falling); None for nowhere.
+        has_tail: Whether what decays is kept from ending early, as steep beginnings suggest.
+        within: Covariance of configurations.
+        cost: Scale on which seconds are learned: logarithms, or the paper's linear kernel.
+        score: Scale on which losses are learned: as they are, or the likelier of that and
+            logarithms (auto).
+        steady: Whether the answer is the configuration of the least mean loss over neighbouring
+            epochs; else that of the least loss at any.
+    """
+
+    horizon: int = 4
+    p: float = 0.1
+    looks_early: bool = True
+    tau: float = 2.0
+    sure: float = 3.0
+    epsilon: float | None = None
+    epsilon_share: float = 0.003
+    start: Start = "halving"
+    n_first: int | None = None
+    choice: Choice = "cool"
+    n_points: int = 3
+    sites: Sites | None = "falling"
+    has_tail: bool = True
+    within: Literal["matern", "rbf"] = "matern"
+    cost: Literal["log_rate", "linear"] = "log_rate"
+    score: Literal["auto", "raw"] = "auto"
+    early_stopping: bool = True
+    steady: bool = True
+
+    @classmethod
+    def of(cls, options: BapiOptions) -> Self:
+        """Return the settings of a variant with the options that were given."""
+        given = {k: v for k, v in asdict(options).items() if v is not None and k != "variant"}
+        settings: Self = replace(cls(), **{**_VARIANTS[options.variant], **given})
+        return settings
+
+
+_VARIANTS: dict[Variant, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "p": 0.2,
+        "epsilon_share": 0.01,
+        "looks_early": False,
+        "sure": inf,
+        "start": "random",
+        "n_first": 5,
+        "choice": "per_cost",
+        "sites": "all",
+        "has_tail": False,
+        "within": "rbf",
+        "cost": "linear",
+        "score": "raw",
+        "steady": False,
+    },
+}
+
+
+def training_lines(decisions: Mapping[str, Any]) -> list[str]:
+    """Return the lines of what `Bapi.decisions` gives."""
+    known = decisions.get("configurations", 0) + decisions.get("at_once", 0)
+    return list(_lines(decisions)) if known else []
+
+
+def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+    n, t_max = decisions["configurations"], decisions["t_max"]
+    trained, spared = decisions["epochs"], decisions["spared"]
+    yield (
+        f"{_counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"
+        + (f"; {spared:,} spared by ending early" if spared else "")
+    )
+    if decisions["at_once"]:
+        yield f"  {decisions['at_once']} others fitted at once, as their models have no epochs"
+    ends = decisions["ends"]
+    said = [f"{ends[end]} {words}" for end, words in _ENDS.items() if ends.get(end)]
+    if said:
+        yield f"  {', '.join(said)}"
+    if "least" in decisions:
+        least = decisions["least"]
+        yield (
+            f"  trial {least['trial']} has the least loss at one epoch, {least['loss']:.4g}; the "
+            "answer has the least mean over neighbouring epochs"
+        )
+    if decisions["thawed"]:
+        yield f"  {_counted(decisions['thawed'], 'training')} gone on with after others were tried"
+
+
+_ENDS = {
+    "full": "to the end",
+    "finished": "to where nothing more was expected",
+    "stopped": "stopped as they would not win",
+    "diverged": "diverged",
+    "left": "left where they were",
+    "failed": "failed",
+}
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
 
 BAPI = Method(
     name="bapi",

@@ -1,22 +1,24 @@
-"""Beliefs learned from what was told: parameters are fitted at times, and recalled in between."""
+"""The belief in learning curves and in costs.
+
+Beliefs learned from what was told: parameters are fitted at times, and recalled in between.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.bapi.belief import Belief
-from prefect_tune.optimizers.methods.bapi.costs import CostModel
+from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
+from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
 from prefect_tune.optimizers.methods.bapi.observations import Observations
-from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.methods.bapi.scores import Scores
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.conditional import CORRELATION
 from prefect_tune.optimizers.surrogates.curve_kernel import (
     CurveKernel,
     Decay,
@@ -24,14 +26,77 @@ from prefect_tune.optimizers.surrogates.curve_kernel import (
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+from prefect_tune.optimizers.surrogates.stationary import CORRELATION, RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["Learner", "curve_inputs"]
+Epochs = int | NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Scores, minus losses, over configurations and the time trained.
+
+    Attributes:
+        process: Of scores; t is the last input.
+        t_max: Epochs of a full training.
+        rates: Of costs; None before any is known.
+        scores: Their unit.
+        bounds: Least and largest loss that the metric has.
+        sites: Where slopes are known not to be negative, of curves that are asked about too; None
+            for nowhere.
+    """
+
+    process: MonotoneProcess
+    t_max: int
+    rates: Rates | None
+    scores: Scores
+    bounds: tuple[float, float]
+    sites: Sites | None
+
+    def at(self, inputs: Array, epochs: Epochs) -> Array:
+        """Return rows of inputs with the time trained behind them, shape (m, width + 1)."""
+        t = np.broadcast_to(np.asarray(epochs) / self.t_max, len(inputs))
+        return np.column_stack([inputs, t])
+
+    def curve(self, row: Array, *, is_known: bool = False) -> Array:
+        """Return the expected loss after each epoch, shape (t_max,), never rising.
+
+        Args:
+            row: Inputs of a configuration, shape (1, width).
+            is_known: Whether its slopes have been looked at already.
+        """
+        epochs = np.arange(1, self.t_max + 1)
+        rows = self.at(np.repeat(row, self.t_max, axis=0), epochs)
+        process = self.process
+        if not is_known and self.sites is not None:
+            sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
+            process = process.with_sites(sites, only_falling=self.sites == "falling")
+        mean, _ = process.predict(rows)
+        falling: Array = np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
+        return falling
+
+    def predict(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
+        """Return means and deviations of scores, shape (m,)."""
+        return self.process.predict(self.at(inputs, epochs))
+
+    def outcome(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
+        """Return means and deviations of scores as they are observed, shape (m,)."""
+        mean, deviation = self.predict(inputs, epochs)
+        noise = self.process.noise_variance(self.at(inputs, epochs)) * self.process.scale**2
+        return mean, np.sqrt(deviation**2 + noise)
+
+    def improvement(self, inputs: Array, epochs: Epochs, best: float) -> Array:
+        """Return the expected improvement of scores on the best, shape (m,)."""
+        mean, deviation = self.predict(inputs, epochs)
+        return expected_improvement(-mean, deviation, -best)
+
+    def seconds(self, inputs: Array) -> Array:
+        """Return seconds of an epoch, shape (m,); 1 before any is known."""
+        return np.ones(len(inputs)) if self.rates is None else self.rates.seconds(inputs)
+
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
 _MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))

@@ -10,18 +10,21 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.methods.bapi.belief import Belief
+from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.methods.bapi.horizon import Entry
-from prefect_tune.optimizers.methods.bapi.learner import Learner
+from prefect_tune.optimizers.methods.bapi.declaration import Settings
+from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
 from prefect_tune.optimizers.methods.bapi.observations import largest_told, most_telling
-from prefect_tune.optimizers.methods.bapi.options import Settings
-from prefect_tune.optimizers.methods.bapi.planning import Planning, Prospects
+from prefect_tune.optimizers.methods.bapi.planning import (
+    Entry,
+    Planning,
+    Prospects,
+    enough_epochs,
+    verdict,
+)
 from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait, clipped
-from prefect_tune.optimizers.methods.bapi.stopping import enough_epochs, verdict
-from prefect_tune.optimizers.reason import Reason
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.trials.history import History

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, PAPER_LOSS, RAW_LOSS
+from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
+from prefect_tune.optimizers.methods.fabolas.decisions import Standing, decisions_of
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     Begin,
@@ -25,22 +24,24 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     GoOn,
     ScatteredDesign,
 )
-from prefect_tune.optimizers.methods.fabolas.gate import Gate
+from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.observations import Observations
-from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
-from prefect_tune.optimizers.methods.fabolas.sizes import SMALL, Sizes
-from prefect_tune.optimizers.methods.fabolas.standing import Standing
-from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.sizes import (
+    LOG_LOSS,
+    PAPER_LOSS,
+    RAW_LOSS,
+    SMALL,
+    Sizes,
+)
 from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.reason import Reason
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
+    Query,
     default_configuration,
     is_allowed,
 )
-from prefect_tune.optimizers.space.query import Query
 from prefect_tune.optimizers.space.sampling import (
     SpaceExhausted,
     new_configuration,

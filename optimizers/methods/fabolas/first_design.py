@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.methods.halving.brackets import ranked
+from prefect_tune.optimizers.methods.halving import ranked
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.information_gain import information_gain
-from prefect_tune.optimizers.acquisitions.minimiser import Minimiser
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
+from prefect_tune.optimizers.acquisitions.entropy import Minimiser, information_gain
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, latents_of
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.latents import latents_of
 
 __all__ = ["EVERYTHING", "Posterior", "model_keys"]
 

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
+    choose_representers,
+    divergence_from_uniform,
+    whitened_normals,
+)
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.information_gain import divergence_from_uniform
-from prefect_tune.optimizers.acquisitions.minimiser import Minimiser, whitened_normals
 from prefect_tune.optimizers.acquisitions.pool import moved, pool_around
-from prefect_tune.optimizers.acquisitions.representers import choose_representers
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.surrogates.cholesky import cholesky
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 __all__ = ["Scored", "Search"]

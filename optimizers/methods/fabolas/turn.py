@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.decisions import Standing
 from prefect_tune.optimizers.methods.fabolas.gate import VAGUE
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.methods.fabolas.standing import Standing
 from prefect_tune.optimizers.optimizer import NotYet
-from prefect_tune.optimizers.reason import Reason
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History

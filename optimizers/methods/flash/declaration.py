@@ -1,13 +1,120 @@
-"""Declaration of `--method flash`, and how its decisions are shown."""
+"""Options of FLASH, by the paper's names.
+
+Declaration of `--method flash`, and how its decisions are shown.
+"""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
-from prefect_tune.optimizers.space.rendering import pipeline_lines
+from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.space.wording import pipeline_lines
+from prefect_tune.optimizers.trials.objective import FailureCost
 
-__all__ = ["FLASH"]
+Variant = Literal["default", "paper"]
+Design = Literal["plain_first", "d_optimal", "random"]
+Cost = Literal["steps", "total", "none"]
+Start = Literal["defaults", "prior"]
+
+
+@dataclass(frozen=True)
+class FlashOptions:
+    """Options of `--method flash`.
+
+    Attributes:
+        variant: `paper` gives what the paper does, with the constants of its authors' code;
+            `default` spends the first minute better.
+        n_init: Runs of Phase 1; None for the rank of the design, N - K + 1, or less where the
+            budget is small.
+        n_prune: Runs of Phase 2; None for as many.
+        r: Paths whose algorithms make the sub-space of Phase 3.
+        keep: Share of each step's algorithms that is in the sub-space besides, by the least loss
+            observed with them; 0 (paper) for none.
+        outside: Share of Phase 3's proposals that may lie outside of the sub-space, so that what
+            was pruned by mistake is found again; 0 (paper) for none.
+        xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
+            variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
+        ridge: Penalty of the linear models, on the sum of squares: n lambda of the paper's.
+        design: Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing
+            before it and then D-optimal around those; or `random` for the ablation.
+        pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
+        phase3: What tunes the sub-space.
+        cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
+            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds); or
+            `none`. The paper's ridge on ln(seconds) comes with `variant=paper` alone.
+        cost_power: Power of the predicted seconds that the expected improvement is divided by in
+            Phase 3, where a step is counted at its load time if it was made with the same values;
+            0 (paper) for none.
+        start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
+            drawn from the `prior` (paper). With defaults, Phase 2 begins with the best pipeline
+            and each other categorical value of the steps that all paths share.
+        failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
+            finished loss, or the loss of `chance`.
+    """
+
+    variant: Variant = "default"
+    n_init: int | None = None
+    n_prune: int | None = None
+    r: int = 10
+    keep: float | None = None
+    outside: float | None = None
+    xi: float | None = None
+    ridge: float = 1.0
+    design: Design | None = None
+    pruning: bool = True
+    phase3: Literal["smac", "tpe"] = "smac"
+    cost: Cost | None = None
+    cost_power: float | None = None
+    start: Start | None = None
+    failure_cost: FailureCost | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name, least in (("n_init", 1), ("n_prune", 0), ("r", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be >= {least}; got {value}")
+        if self.xi is not None and self.xi < 0:
+            raise ValueError(f"xi must be >= 0, in the unit of the loss; got {self.xi}")
+        for name in ("keep", "outside"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} must be in [0, 1]; got {value}")
+        if self.cost_power is not None and not 0 <= self.cost_power <= 1:
+            raise ValueError(f"cost_power must be in [0, 1]; got {self.cost_power}")
+        if self.ridge <= 0:
+            raise ValueError(f"ridge must be > 0; got {self.ridge}")
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the paper's variant was asked for."""
+        return self.variant == "paper"
+
+    def resolved(self) -> Self:
+        """Return the options with the variant's values where none was given."""
+        given: dict[str, Any] = _VARIANTS[self.variant]
+        return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
+
+
+_VARIANTS: dict[str, dict[str, str | float]] = {
+    "default": {
+        "design": "plain_first",
+        "keep": 0.5,
+        "outside": 0.0,
+        "cost_power": 0.5,
+        "cost": "steps",
+        "start": "defaults",
+        "failure_cost": "worst",
+    },
+    "paper": {
+        "design": "d_optimal",
+        "keep": 0.0,
+        "outside": 0.0,
+        "cost_power": 0.0,
+        "start": "prior",
+        "failure_cost": "bound",
+    },
+}
 
 
 def _render(decisions: Mapping[str, Any]) -> list[str]:

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.method import Reason
+from prefect_tune.optimizers.methods.declarations import SmacOptions
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
-from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
-from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch, LogCost
+from prefect_tune.optimizers.methods.smac import ForestSearch, LogCost
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.reason import Reason
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
 if TYPE_CHECKING:
-    from prefect_tune.optimizers.methods.tpe.parzen_search import ParzenSearch
+    from prefect_tune.optimizers.methods.tpe import ParzenSearch
 
 __all__ = ["Tuning"]
 
@@ -100,12 +99,8 @@ class Tuning:
         assert failure_cost is not None  # noqa: S101 - resolved at construction
         if self._options.phase3 == "tpe":
             # Optuna takes a second to import.
-            from prefect_tune.optimizers.methods.tpe.declaration import (  # noqa: PLC0415
-                TpeOptions,
-            )
-            from prefect_tune.optimizers.methods.tpe.parzen_search import (  # noqa: PLC0415
-                ParzenSearch,
-            )
+            from prefect_tune.optimizers.methods.declarations import TpeOptions  # noqa: PLC0415
+            from prefect_tune.optimizers.methods.tpe import ParzenSearch  # noqa: PLC0415
 
             options = TpeOptions(n_startup=1, failure_cost=failure_cost)
             return ParzenSearch(part, self._objective, options)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.naming import UnknownName
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
 
 __all__ = ["PORTFOLIOS", "portfolio_of"]
 

@@ -37,8 +37,8 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers import Budget, Configuration, Evaluation, Query
+from prefect_tune.optimizers.space.algorithm import Step
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
 from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source

@@ -29,8 +29,7 @@ from scipy.stats import wilcoxon
 from sklearn.model_selection import train_test_split
 
 from prefect_tune.optimizers import History, Objective, Trial
-from prefect_tune.optimizers.racing.behind import is_behind
-from prefect_tune.optimizers.racing.told_evaluation import estimated
+from prefect_tune.optimizers.racing.rules import estimated, is_behind
 from prefect_tune.tasks.user_space import find_space
 
 ROWS, TEST_ROWS = 3000, 6000

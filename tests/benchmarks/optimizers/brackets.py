@@ -20,7 +20,7 @@ from machine import Goals, describe
 from simulation import Outcome, Simulation, share_of, share_to_do
 
 from prefect_tune.optimizers import Objective, Query, make_optimizer
-from prefect_tune.optimizers.methods.halving.brackets import hyperband_plan
+from prefect_tune.optimizers.methods.halving import hyperband_plan
 
 N_WORKERS = 16
 ROUND = 27 + 12 + 6 + 4

@@ -28,12 +28,10 @@ from machine import Goals, describe
 from threadpoolctl import threadpool_limits
 
 from prefect_tune.optimizers import History, Query, Trial, TrialState
-from prefect_tune.optimizers.methods.bapi.belief import Belief
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
-from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
-from prefect_tune.optimizers.surrogates.slope_sites import at_times
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times
 from prefect_tune.optimizers.trials.outcome import Evaluation
 
 BOOSTING, NETWORKS = ("histgb", "puma8NH"), ("mlp", "olivetti")

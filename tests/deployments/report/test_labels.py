@@ -4,7 +4,7 @@ import pytest
 
 from prefect_tune.deployments.report.plots import shortened
 from prefect_tune.deployments.report.sections.importance import input_names
-from prefect_tune.optimizers.importance.prior_draws import inputs_of
+from prefect_tune.optimizers.importance.effects import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
 

@@ -17,7 +17,7 @@ from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.roster import NoWorkers
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.evaluate import TrialOutcome

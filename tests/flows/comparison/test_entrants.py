@@ -3,7 +3,7 @@
 import pytest
 
 from prefect_tune.flows.comparison.entrants import parse_methods
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 
 
 @pytest.mark.parametrize(("methods", "guess"), [("randm,tpe", "random"), ("random,tp", "tpe")])

@@ -17,7 +17,7 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Trial
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest

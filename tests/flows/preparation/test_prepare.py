@@ -10,7 +10,7 @@ from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers.racing import stretches
+from prefect_tune.optimizers.racing import rules as stretches
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split

@@ -14,7 +14,7 @@ from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.optimizers import Evaluation, Trial
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import ArtifactStore, StoreAddress
 
 PART = {"fidelity": {"folds": 1}}

@@ -9,7 +9,7 @@ from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results.card_facts import card_facts
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.study.predict import final_model
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

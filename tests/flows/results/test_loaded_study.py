@@ -14,7 +14,7 @@ from prefect_tune.deployments.estimator.trial_columns import trial_columns
 from prefect_tune.flows.results.trial_table import writable
 from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.flows.study.predict import final_model
-from prefect_tune.optimizers.space.naming import UnknownName
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.ledger import LedgerEvent
 from prefect_tune.tasks.bad_input import BadInput

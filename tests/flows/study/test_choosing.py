@@ -14,7 +14,7 @@ from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.data.source import Source

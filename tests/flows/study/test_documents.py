@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from worlds import mixed_space
 
 from prefect_tune.flows.study.documents import Standing, TrialDocument
-from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.query import Query
-from prefect_tune.optimizers.trials.constraint import Constraint
+from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Constraint
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
 from prefect_tune.optimizers.trials.trial import Trial
 

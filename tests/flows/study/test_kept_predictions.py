@@ -15,9 +15,9 @@ from prefect_tune.flows.study.keeping.kept_predictions import KeptPredictions
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Trial
-from prefect_tune.optimizers.space.query import Query
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.state import TrialState
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record

@@ -4,12 +4,10 @@ from scipy.integrate import quad
 from scipy.optimize import approx_fprime
 from scipy.stats import norm
 
-from prefect_tune.optimizers.acquisitions.augmented_improvement import (
-    AugmentedImprovement,
-    expected_squared_excess,
-)
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    AugmentedImprovement,
     expected_improvement,
+    expected_squared_excess,
     log_standard_improvement,
     log_standard_improvement_slope,
 )

@@ -9,12 +9,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, xlogy
 from scipy.stats import norm
 
-from prefect_tune.optimizers.acquisitions.information_gain import (
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
     divergence_from_uniform,
     information_gain,
+    whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.minimiser import Minimiser, whitened_normals
-from prefect_tune.optimizers.surrogates.latents import Latents
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 
 
 def phi(s: np.ndarray) -> np.ndarray:

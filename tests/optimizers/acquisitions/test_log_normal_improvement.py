@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from prefect_tune.optimizers.acquisitions.log_normal_improvement import log_normal_improvement
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_normal_improvement
 
 
 def exact(mean: float, deviation: float, best: float) -> float:

@@ -5,10 +5,9 @@ from flash_worlds import counted_space
 from worlds import finite_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
-from prefect_tune.optimizers.acquisitions.augmented_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.acquisitions.maximise import maximise
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch, maximise
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind
 

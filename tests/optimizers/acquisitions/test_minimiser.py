@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from prefect_tune.optimizers.acquisitions.minimiser import Minimiser, whitened_normals
+from prefect_tune.optimizers.acquisitions.entropy import Minimiser, whitened_normals
 
 
 def posterior(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

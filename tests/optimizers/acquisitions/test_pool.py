@@ -6,7 +6,7 @@ from worlds import mixed_space
 from prefect_tune.optimizers import Space
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 LINE = pipeline_inputs(cube())

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.acquisitions.representers import choose_representers
+from prefect_tune.optimizers.acquisitions.entropy import choose_representers
 
 
 def rng(seed: int = 0) -> np.random.Generator:

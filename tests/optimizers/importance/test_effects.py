@@ -5,10 +5,9 @@ import pytest
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float
 
 from prefect_tune.optimizers.importance.effects import Effect, effects
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
 
 
 def algorithm(name: str, *names: str, **more: object) -> Algorithm:

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from ConfigSpace import ConfigurationSpace, Float
 
-from prefect_tune.optimizers.importance.bagged_forests import BaggedForests
-from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
-from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, BaggedForests, importance_of
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.step import Step
 
 X = Algorithm(id="x", estimator="made.up.x")
 Y = Algorithm(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from flash_worlds import BENCHMARK, FIRST_THIRTY, TOY, one_hot_paths
 
-from prefect_tune.optimizers.paths.design import Criterion, design_order, design_rank
+from prefect_tune.optimizers.paths.table import Criterion, design_order, design_rank
 
 
 def log_pseudo_determinant(paths: np.ndarray) -> float:

@@ -5,8 +5,8 @@ import pytest
 from worlds import mixed_space, ordered_space
 
 from prefect_tune.optimizers import Configuration, Space
-from prefect_tune.optimizers.paths.prefixes import CandidatePrefixes, PathPrefixes
-from prefect_tune.optimizers.paths.running_order import RunningOrder
+from prefect_tune.optimizers.paths.cost import CandidatePrefixes, PathPrefixes
+from prefect_tune.optimizers.paths.step_seconds import RunningOrder
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration

@@ -1,7 +1,7 @@
 import numpy as np
 from worlds import mixed_space, ordered_space
 
-from prefect_tune.optimizers.paths.running_order import RunningOrder
+from prefect_tune.optimizers.paths.step_seconds import RunningOrder
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 
 

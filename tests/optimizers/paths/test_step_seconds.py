@@ -5,8 +5,7 @@ from flash_worlds import counted_space
 from worlds import ordered_space
 
 from prefect_tune.optimizers import Evaluation, Failure, History, Query, Space, StepCost, Trial
-from prefect_tune.optimizers.paths.running_order import RunningOrder
-from prefect_tune.optimizers.paths.step_seconds import StepSeconds
+from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 SPACE = counted_space((2, 2))

@@ -2,7 +2,7 @@ import pytest
 from worlds import finite_space
 
 from prefect_tune.optimizers import Evaluation, History, Query, Trial
-from prefect_tune.optimizers.racing.behind import is_behind, is_behind_on_part, margin
+from prefect_tune.optimizers.racing.rules import is_behind, is_behind_on_part, margin
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))

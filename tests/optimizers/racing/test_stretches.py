@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Objective, Query
-from prefect_tune.optimizers.racing.stretches import LARGE, Stretch, stretches_of
+from prefect_tune.optimizers.racing.rules import LARGE, Stretch, stretches_of
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 SPACE = mixed_space()

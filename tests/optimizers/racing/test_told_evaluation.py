@@ -3,12 +3,7 @@ from dataclasses import replace
 import pytest
 
 from prefect_tune.optimizers import Evaluation, Failure, Objective, StepCost
-from prefect_tune.optimizers.racing.told_evaluation import (
-    as_on_all_rows,
-    estimated,
-    failed_later,
-    joined,
-)
+from prefect_tune.optimizers.racing.rules import as_on_all_rows, estimated, failed_later, joined
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
 

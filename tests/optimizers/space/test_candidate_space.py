@@ -4,10 +4,8 @@ from flash_worlds import counted_space
 from worlds import mixed_space, sparse_space
 
 from prefect_tune.optimizers import Configuration, Encoding, Space
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.neighbours import neighbours
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 

@@ -1,6 +1,6 @@
 from worlds import finite_space, mixed_space
 
-from prefect_tune.optimizers.space.enumeration import enumerate_configurations
+from prefect_tune.optimizers.space.sampling import enumerate_configurations
 
 SPACE = mixed_space()
 

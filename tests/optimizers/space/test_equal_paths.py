@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from worlds import ignoring_space, mixed_space, ordered_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step, UnknownName
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.neighbours import neighbours
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 
 SPACE = ignoring_space()

@@ -1,6 +1,6 @@
 import pytest
 
-from prefect_tune.optimizers.space.fidelity import is_full, part_of
+from prefect_tune.optimizers.space.configuration import is_full, part_of
 
 
 def test_only_all_rows_folds_and_epochs_are_full() -> None:

@@ -6,8 +6,7 @@ from ConfigSpace import Categorical, Float, Integer, OrdinalHyperparameter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.space.grids import Grid, grid_of
-from prefect_tune.optimizers.space.unit_interval import from_unit
+from prefect_tune.optimizers.space.unit_interval import Grid, from_unit, grid_of
 
 
 def one_to(n: int, *, log: bool = False) -> Grid:

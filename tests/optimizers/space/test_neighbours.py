@@ -4,8 +4,7 @@ from flash_worlds import counted_space
 from worlds import mixed_space, sparse_space
 
 from prefect_tune.optimizers import Space
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.neighbours import neighbours
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.tasks.catalogue.spaces import space_named
 

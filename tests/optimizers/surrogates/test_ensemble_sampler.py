@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.surrogates.ensemble_sampler import advanced, scattered
+from prefect_tune.optimizers.methods.fabolas.inference import advanced, scattered
 from prefect_tune.optimizers.surrogates.kernel import Parameter
 
 BOX = (Parameter("a", 0.5, 0.0, 1.0), Parameter("b", 0.0, -2.0, 5.0, (0.0, 1.0)))

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import mixed_space
 
-from prefect_tune.optimizers.methods.fabolas.bases import (
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.sizes import (
     COST,
     FULL,
     LOG_LOSS,
@@ -12,7 +13,6 @@ from prefect_tune.optimizers.methods.fabolas.bases import (
     RAW_LOSS,
     TASKS,
 )
-from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 

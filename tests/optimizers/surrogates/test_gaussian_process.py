@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.methods.fabolas.bases import PAPER_LOSS
+from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter

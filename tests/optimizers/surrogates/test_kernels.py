@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from prefect_tune.optimizers.surrogates.conditional import Conditional
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
     "matern": lambda: Matern52([0, 1, 2]),

@@ -3,10 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.methods.fabolas.bases import COST, FULL, LOG_LOSS, PAPER_LOSS
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS
+from prefect_tune.optimizers.surrogates.fidelity_kernel import (
+    Basis,
+    FidelityKernel,
+    Latents,
+    latents_of,
+)
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.latents import Latents, latents_of
 from prefect_tune.optimizers.surrogates.noise import FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.bases import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
-from prefect_tune.optimizers.surrogates.slope_sites import at_times, site_times
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 T_MAX = 50

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.surrogates.slope_sites import at_times, needed_sites, site_times
+from prefect_tune.optimizers.surrogates.monotone import at_times, needed_sites, site_times
 from prefect_tune.optimizers.surrogates.truncation import propagate
 
 

@@ -3,7 +3,7 @@ from worlds import evaluation, mixed_space
 
 from prefect_tune.optimizers import Budget, History, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.trials.capacity import capacity
+from prefect_tune.optimizers.trials.history import capacity
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "bayes")))
 

@@ -2,7 +2,7 @@ from math import inf, nan
 
 import pytest
 
-from prefect_tune.optimizers.trials.constraint import Constraint, violation
+from prefect_tune.optimizers.trials.objective import Constraint, violation
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from worlds import mixed_space, told
 
 from prefect_tune.optimizers import History, Objective, Query
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.losses import log_losses, told_losses
 from prefect_tune.optimizers.trials.objective import FailureCost
-from prefect_tune.optimizers.trials.told_losses import log_losses, told_losses
 
 PATH = ("unit", "svm")
 QUERY = Query(default_configuration(mixed_space(), PATH))

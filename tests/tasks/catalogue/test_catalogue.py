@@ -13,8 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.optimizers.space.conditions import active_hyperparameters
-from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.configuration import active_hyperparameters, default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.unit_interval import from_unit
 from prefect_tune.storage.matrices import canonical

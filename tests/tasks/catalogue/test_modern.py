@@ -14,8 +14,7 @@ from inputs import write_meds
 from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Configuration, Query, Space
-from prefect_tune.optimizers.paths.design import design_order
-from prefect_tune.optimizers.paths.table import PathTable
+from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.key import model_record

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.fidelity import ROWS_PER_CLASS
+from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split, make_split
 

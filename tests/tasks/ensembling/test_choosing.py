@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from held_out_worlds import held_out_of, noisy_classes
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.choosing import KINDS, choose, predict_held_out
 from prefect_tune.tasks.ensembling.fit_limit import FitLimit
 from prefect_tune.tasks.ensembling.held_out import HeldOut

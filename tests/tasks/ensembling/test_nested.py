@@ -8,7 +8,7 @@ from held_out_worlds import held_out_of, noisy_classes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.choosing import KINDS, choose
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.ensembling.nested import best_kind, deal, nested_losses

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
 
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.measuring import study_resampling
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.objective.risk import Resampling

@@ -44,8 +44,7 @@ def answers(task: Task) -> Iterator[Answer]:
 def suggested(trial: Any, space: Any) -> Any:
     """A configuration of our space; None if its path cannot run or its values are forbidden."""
     from prefect_tune.optimizers import Configuration
-    from prefect_tune.optimizers.space.conditions import active_hyperparameters
-    from prefect_tune.optimizers.space.configuration import is_allowed
+    from prefect_tune.optimizers.space.configuration import active_hyperparameters, is_allowed
 
     path, values = [], []
     for step in space.searched:

@@ -2,7 +2,7 @@ from flash_worlds import counted_space
 from worlds import mixed_space, ordered_space
 
 from prefect_tune.optimizers import Algorithm, Space, Step
-from prefect_tune.optimizers.methods.admm.first_paths import first_paths, plainest_path
+from prefect_tune.optimizers.methods.admm.admm import first_paths, plainest_path
 
 
 def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:

@@ -5,7 +5,7 @@ from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.state import AdmmState
 

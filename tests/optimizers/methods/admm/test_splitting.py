@@ -12,7 +12,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     reward,
     slack,
 )
-from prefect_tune.optimizers.space.grids import Grid, grid_of
+from prefect_tune.optimizers.space.unit_interval import Grid, grid_of
 
 
 def one_to(n: int) -> Grid:

@@ -10,11 +10,11 @@ from flash_worlds import counted_space
 from worlds import told
 
 from prefect_tune.optimizers import Admm, Algorithm, Budget, Objective, Query, Space, Step
-from prefect_tune.optimizers.methods.admm.options import AdmmOptions
+from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.state import AdmmState
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates
 
 UNIT = Objective("share", "", 0.0, 1.0)
 POINTS = Objective("points", "", 0.0, 128.0)

@@ -5,7 +5,7 @@ from curve_worlds.nets import T_MAX, bapi, crashed, curves_from, knn, mixed_nets
 
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
-from prefect_tune.optimizers.methods.bapi.rendering import training_lines
+from prefect_tune.optimizers.methods.bapi.declaration import training_lines
 
 
 def decided(*trials: Trial, **memo: Any) -> dict[str, Any]:

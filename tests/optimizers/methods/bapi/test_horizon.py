@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
-from prefect_tune.optimizers.methods.bapi.horizon import Entry, Horizon, chosen_entry
-from prefect_tune.optimizers.methods.bapi.options import Choice
+from prefect_tune.optimizers.methods.bapi.declaration import Choice
+from prefect_tune.optimizers.methods.bapi.planning import Entry, Horizon, chosen_entry
 
 NORMALS = sobol_normals(256, 4, np.random.default_rng(0))
 W12 = np.array([0.90, 0.89, 0.88]), np.array([0.02, 0.03, 0.04])

@@ -7,10 +7,9 @@ import pytest
 from curve_worlds.nets import CURVES, T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
 
 from prefect_tune.optimizers import Query, Trial
-from prefect_tune.optimizers.methods.bapi.belief import Belief
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
 
 
 def learner(**options: Any) -> Learner:

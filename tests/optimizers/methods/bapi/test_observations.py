@@ -3,9 +3,9 @@ import pytest
 from curve_worlds.nets import T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
 
 from prefect_tune.optimizers import Objective, Trial
+from prefect_tune.optimizers.methods.bapi.declaration import Settings
 from prefect_tune.optimizers.methods.bapi.learner import curve_inputs
 from prefect_tune.optimizers.methods.bapi.observations import Observations
-from prefect_tune.optimizers.methods.bapi.options import Settings
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 
 INPUTS = curve_inputs(mixed_nets(), Settings())

@@ -5,7 +5,7 @@ import pytest
 from curve_worlds.nets import bapi
 
 from prefect_tune.optimizers import UnknownName
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
 
 
 def settings(**given: Any) -> Settings:

@@ -8,8 +8,8 @@ from curve_worlds.nets import CURVES, T_MAX, curves_from, net, nets, stretch
 from prefect_tune.optimizers import Configuration
 from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
 from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING, Planning, Prospects
 
 NORMALS = sobol_normals(256, 4 + MOST_PENDING, np.random.default_rng(0))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.methods.bapi.points import chosen_epochs, thinned
+from prefect_tune.optimizers.methods.bapi.observations import chosen_epochs, thinned
 from prefect_tune.optimizers.surrogates.curve_kernel import Decay
 
 OF_TIME = Decay()

@@ -1,6 +1,6 @@
 from typing import Any
 
-from prefect_tune.optimizers.methods.bapi.rendering import training_lines
+from prefect_tune.optimizers.methods.bapi.declaration import training_lines
 
 NO_END = {"full": 0, "finished": 0, "stopped": 0, "diverged": 0, "left": 0, "failed": 0}
 DECISIONS: dict[str, Any] = {

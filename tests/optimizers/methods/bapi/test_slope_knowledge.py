@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from curve_worlds.nets import CURVES, T_MAX, curves_from, net, nets, stretch
 
-from prefect_tune.optimizers.methods.bapi.belief import Belief
-from prefect_tune.optimizers.methods.bapi.learner import Learner
-from prefect_tune.optimizers.methods.bapi.options import BapiOptions, Settings, Sites
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, Sites
+from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
 
 LEVELS = np.linspace(0.1, 0.9, 6)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.methods.bapi.stopping import Verdict, enough_epochs, verdict
+from prefect_tune.optimizers.methods.bapi.planning import Verdict, enough_epochs, verdict
 
 W7 = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
 """Losses of the sheet's curve."""

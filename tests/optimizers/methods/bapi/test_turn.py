@@ -14,9 +14,8 @@ from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovem
 from prefect_tune.optimizers.methods.bapi import planning as planning_module
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.belief import Belief, Epochs
-from prefect_tune.optimizers.methods.bapi.horizon import Entry
-from prefect_tune.optimizers.methods.bapi.planning import Planning
+from prefect_tune.optimizers.methods.bapi.learner import Belief, Epochs
+from prefect_tune.optimizers.methods.bapi.planning import Entry, Planning
 
 N_FIRST = 7
 

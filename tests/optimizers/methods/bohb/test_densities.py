@@ -4,9 +4,8 @@ from flash_worlds import counted_space
 from scipy.stats import truncnorm
 from worlds import mixed_space
 
-from prefect_tune.optimizers.methods.bohb.densities import KernelDensity
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.methods.bohb import KernelDensity
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 

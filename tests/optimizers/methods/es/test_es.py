@@ -5,7 +5,7 @@ from contracts.optimizer import OptimizerContract
 from subset_worlds.problems import ROWS, Twin, ask_and_tell, cube, position
 
 from prefect_tune.optimizers import Query, make_optimizer
-from prefect_tune.optimizers.methods.es.es import EntropySearch
+from prefect_tune.optimizers.methods.fabolas.references import EntropySearch
 
 
 class TestEntropySearch(OptimizerContract):

@@ -24,11 +24,10 @@ from prefect_tune.optimizers import (
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.methods.esmbo.declaration import EsmboOptions
-from prefect_tune.optimizers.methods.esmbo.esmbo import Esmbo
-from prefect_tune.optimizers.methods.esmbo.rendering import ensemble_lines
+from prefect_tune.optimizers.methods.declarations import EsmboOptions, ensemble_lines
+from prefect_tune.optimizers.methods.esmbo import Esmbo
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.trials.bootstraps import Bootstraps
+from prefect_tune.optimizers.trials.objective import Bootstraps
 
 N = 4
 

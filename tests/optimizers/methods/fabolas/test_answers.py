@@ -22,7 +22,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
+from prefect_tune.optimizers.methods.fabolas.gate import Prediction
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 
 

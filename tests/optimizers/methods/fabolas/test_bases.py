@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.bases import (
+from prefect_tune.optimizers.methods.fabolas.sizes import (
     COST,
     FULL,
     LOG_LOSS,
     PAPER_LOSS,
     RAW_LOSS,
     TASKS,
+    log_size,
 )
-from prefect_tune.optimizers.methods.fabolas.sizes import log_size
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 
 BASES = {"log": LOG_LOSS, "raw": RAW_LOSS, "paper": PAPER_LOSS, "cost": COST, "full": FULL}

@@ -16,13 +16,12 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.methods.fabolas.bases import COST, FULL, LOG_LOSS, RAW_LOSS
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.inference import Inference
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
 from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise

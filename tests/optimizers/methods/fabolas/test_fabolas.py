@@ -33,9 +33,9 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.methods.fabolas import inference
-from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS, RAW_LOSS
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
+from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS, RAW_LOSS
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)

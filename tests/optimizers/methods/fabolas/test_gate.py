@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.methods.fabolas.gate import Gate
-from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
+from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 
 SURE = 0.1
 OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)

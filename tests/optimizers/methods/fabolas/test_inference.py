@@ -3,9 +3,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.bases import PAPER_LOSS
 from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
+from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
 from prefect_tune.optimizers.surrogates.noise import FallingNoise

@@ -1,6 +1,6 @@
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.options import FabolasOptions, SurrogateOptions
+from prefect_tune.optimizers.methods.fabolas.declaration import FabolasOptions, SurrogateOptions
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.acquisitions.information_gain import information_gain
-from prefect_tune.optimizers.acquisitions.minimiser import Minimiser, whitened_normals
-from prefect_tune.optimizers.methods.fabolas.bases import LOG_LOSS
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
+    information_gain,
+    whitened_normals,
+)
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior, model_keys
-from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.latents import Latents
 from prefect_tune.optimizers.surrogates.noise import FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 

@@ -1,6 +1,6 @@
 import json
 
-from prefect_tune.optimizers.methods.fabolas.predictions import Prediction
+from prefect_tune.optimizers.methods.fabolas.gate import Prediction
 
 
 def test_predictions_come_back_from_a_memo_by_the_number_of_their_trial() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.bases import FULL, LOG_LOSS
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
+from prefect_tune.optimizers.methods.fabolas.sizes import FULL, LOG_LOSS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.rendering import size_lines
+from prefect_tune.optimizers.methods.fabolas.declaration import size_lines
 
 DECISIONS: dict[str, Any] = {
     "n_sizes": 7,

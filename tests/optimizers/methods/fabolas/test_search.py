@@ -14,7 +14,7 @@ from prefect_tune.optimizers.methods.fabolas.observations import Observations
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
 from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.space.candidate_space import Candidates
 
 LINE = pipeline_inputs(cube())
 LEVELS = np.array([0.25, 0.5, 0.75, 1.0])

@@ -6,7 +6,7 @@ from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.standing import Standing
+from prefect_tune.optimizers.methods.fabolas.decisions import Standing
 
 LINE = pipeline_inputs(cube())
 

@@ -2,7 +2,7 @@ import pytest
 from subset_worlds.problems import configuration
 
 from prefect_tune.optimizers import History, Query, Trial
-from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
+from prefect_tune.optimizers.methods.fabolas.recipe import Subsets
 
 HERE = configuration(0.5)
 

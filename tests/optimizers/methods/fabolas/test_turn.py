@@ -9,11 +9,10 @@ from subset_worlds.problems import ROWS, Result, configuration, cube, history_of
 
 from prefect_tune.optimizers import Budget, History, NotYet, Query, SpaceExhausted
 from prefect_tune.optimizers.methods.fabolas.belief import Belief, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.decisions import Standing
+from prefect_tune.optimizers.methods.fabolas.recipe import Recipe, Subsets
 from prefect_tune.optimizers.methods.fabolas.search import Scored
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.methods.fabolas.standing import Standing
-from prefect_tune.optimizers.methods.fabolas.subsets import Subsets
 from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
 
 LINE = pipeline_inputs(cube())

@@ -5,7 +5,7 @@ import pytest
 from worlds import ignoring_space, told
 
 from prefect_tune.optimizers import Budget, Objective, Space, make_optimizer
-from prefect_tune.optimizers.methods.flash.pruning import subspace_of
+from prefect_tune.optimizers.methods.flash.phases import subspace_of
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.tasks.catalogue.spaces import SPACES

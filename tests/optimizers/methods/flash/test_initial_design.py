@@ -4,9 +4,9 @@ import numpy as np
 from flash_worlds import counted_space, steps_of
 
 from prefect_tune.optimizers import History, Objective, Query, Space, Trial
-from prefect_tune.optimizers.methods.flash.initial_design import initial_design, rest_of_design
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
-from prefect_tune.optimizers.methods.flash.path_models import PathModels
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.phases import initial_design, rest_of_design
+from prefect_tune.optimizers.methods.flash.scores import PathModels
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 SPACE = counted_space((3, 3))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from prefect_tune.optimizers.methods.flash.memo import FlashMemo
+from prefect_tune.optimizers.methods.flash.flash import FlashMemo
 
 CHOICE = {"algorithm": "count", "hyperparameters": {"weight": "none"}}
 

@@ -11,8 +11,8 @@ from prefect_tune.optimizers import (
     Objective,
     Trial,
 )
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
-from prefect_tune.optimizers.methods.flash.phase_lengths import (
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.phases import (
     PhaseLengths,
     phase_lengths,
     wanted_lengths,

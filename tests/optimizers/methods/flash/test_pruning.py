@@ -4,7 +4,7 @@ from flash_worlds import counted_space
 from worlds import told
 
 from prefect_tune.optimizers import History, Query
-from prefect_tune.optimizers.methods.flash.pruning import subspace_of
+from prefect_tune.optimizers.methods.flash.phases import subspace_of
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 SPACE = counted_space((4, 4))

@@ -9,9 +9,8 @@ from worlds import evaluation
 
 from prefect_tune.optimizers import Failure, History, Objective, Query, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
-from prefect_tune.optimizers.methods.flash.path_models import PathModels
-from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 

@@ -13,11 +13,11 @@ from prefect_tune.optimizers import (
     Query,
     Trial,
 )
-from prefect_tune.optimizers.methods.flash.options import FlashOptions
+from prefect_tune.optimizers.methods.declarations import SmacOptions
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
-from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
-from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
+from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration

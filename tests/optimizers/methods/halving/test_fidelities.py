@@ -5,8 +5,8 @@ import pytest
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Objective
-from prefect_tune.optimizers.methods.halving.fidelities import choose_rungs
-from prefect_tune.optimizers.methods.halving.options import BracketOptions
+from prefect_tune.optimizers.methods.declarations import BracketOptions
+from prefect_tune.optimizers.methods.fidelities import choose_rungs
 
 KNOWN = Objective(
     n_rows=9_000,

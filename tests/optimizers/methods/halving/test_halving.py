@@ -17,7 +17,7 @@ from prefect_tune.optimizers import (
     Trial,
     TrialState,
 )
-from prefect_tune.optimizers.methods.halving.rendering import bracket_lines
+from prefect_tune.optimizers.methods.declarations import bracket_lines
 
 OBJECTIVE = OptimizerContract.objective
 

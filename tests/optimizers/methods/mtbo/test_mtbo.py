@@ -6,7 +6,7 @@ from contracts.optimizer import OptimizerContract
 from subset_worlds.problems import ROWS, Twin, ask_and_tell, cube
 
 from prefect_tune.optimizers import make_optimizer
-from prefect_tune.optimizers.methods.mtbo.declaration import TwoTaskOptions
+from prefect_tune.optimizers.methods.fabolas.declaration import TwoTaskOptions
 
 
 class TestTwoTasks(OptimizerContract):

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 from worlds import mixed_space, told
 
 from prefect_tune.optimizers import Configuration, History, Objective, Query, Space, Trial
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.log_normal_improvement import log_normal_improvement
-from prefect_tune.optimizers.methods.smac.declaration import SmacOptions
-from prefect_tune.optimizers.methods.smac.forest_search import ForestSearch
-from prefect_tune.optimizers.space.candidates import Candidates
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    log_expected_improvement,
+    log_normal_improvement,
+)
+from prefect_tune.optimizers.methods.declarations import SmacOptions
+from prefect_tune.optimizers.methods.smac import ForestSearch
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 

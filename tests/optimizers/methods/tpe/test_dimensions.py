@@ -11,7 +11,7 @@ from ConfigSpace import (
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Space, Step
-from prefect_tune.optimizers.methods.tpe.dimensions import Dimensions, to_value
+from prefect_tune.optimizers.methods.tpe import Dimensions, to_value
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 

@@ -6,8 +6,8 @@ from flash_worlds import counted_space
 from worlds import mixed_space, told
 
 from prefect_tune.optimizers import Configuration, History, Objective, Query, Space, Trial
-from prefect_tune.optimizers.methods.tpe.declaration import TpeOptions
-from prefect_tune.optimizers.methods.tpe.parzen_search import ParzenSearch
+from prefect_tune.optimizers.methods.declarations import TpeOptions
+from prefect_tune.optimizers.methods.tpe import ParzenSearch
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 
 

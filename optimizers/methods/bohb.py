@@ -1,0 +1,226 @@
+"""Kernel densities over a conditional space: a product kernel around each configuration.
+
+All densities are relative to the prior, which is 1 everywhere: so what a configuration does not
+have can be left out.
+
+BOHB (Falkner et al. 2018): Hyperband, whose configurations a density model draws.
+
+The model is that of TPE in many dimensions at once: it sees the results of the highest rung that
+has enough of them, and takes of draws near good ones the one of the largest ratio of densities.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr, ndtri
+
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.methods.declarations import BOHB
+from prefect_tune.optimizers.methods.halving import Hyperband, ranked
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
+
+_LEAST_WIDTH = 1e-3
+"""Of a kernel, in positions; BOHB's min_bandwidth."""
+_PRIOR_WIDTH = 12**-0.5
+"""Standard deviation of the prior: that of a hyperparameter which fewer than two have."""
+
+
+@dataclass(frozen=True)
+class KernelDensity:
+    """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
+
+    Algorithms and categories have Aitchison-Aitken kernels, which leave a choice with probability
+    lambda for any of the values; numbers have Gaussian ones, cut to [0, 1]. Widths follow Scott's
+    rule; for choices, Gini's impurity is their deviation. A hyperparameter that a kernel's
+    configuration does not have is uniform in it: BOHB imputes draws from the prior, of which this
+    is the mean. The prior is one component more, as in TPE and not in BOHB: without it, an
+    algorithm that none of a few good ones has is as good as excluded. (Median regret on recorded
+    curves and planted worlds was lower with it.)
+
+    Attributes:
+        space: Encodes configurations.
+        points: The configurations, n of them.
+        active: Which hyperparameters they have, shape (n, d).
+        leaving: By step, lambda of its algorithm, shape (K,).
+        widths: Of hyperparameters: the standard deviation in positions, or lambda of a category,
+            shape (d,).
+    """
+
+    space: CandidateSpace
+    points: Candidates
+    active: NDArray[np.bool_]
+    leaving: NDArray[np.float64]
+    widths: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
+        """Return the density of at least one configuration.
+
+        Args:
+            space: Encodes configurations.
+            points: The configurations.
+            dimension: Numbers and choices that one configuration has, for Scott's rule.
+        """
+        factor = len(points) ** (-1 / (dimension + 4))
+        active = space.columns.active(points)
+        units = space.columns.snapped(points.units)
+        sizes = space.columns.sizes
+        leaving = np.array([factor * _impurity(column) for column in points.algorithms.T])
+        widths = np.empty(len(sizes))
+        for j, size in enumerate(sizes):
+            values = units[active[:, j], j]
+            if len(values) < 2:
+                widths[j] = factor * (1 - 1 / size if size else _PRIOR_WIDTH)
+            else:
+                widths[j] = factor * (_impurity(values) if size else values.std())
+        widths, leaving = np.maximum(widths, _LEAST_WIDTH), np.maximum(leaving, _LEAST_WIDTH)
+        return cls(space, Candidates(points.algorithms, units), active, leaving, widths)
+
+    def log_density(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Return the logarithm of the density relative to the prior's, shape (m,)."""
+        units = self.space.columns.snapped(candidates.units)
+        both = self.space.columns.active(candidates)[:, None, :] & self.active[None, :, :]
+        logs = np.where(both, self._log_of_values(units), 0.0).sum(axis=2)
+        for k, n_algorithms in enumerate(self._n_algorithms):
+            same = candidates.algorithms[:, None, k] == self.points.algorithms[None, :, k]
+            logs += _log_of_choice(same, self.leaving[k], n_algorithms)
+        total = np.logaddexp(logsumexp(logs, axis=1), 0.0)
+        relative: NDArray[np.float64] = total - np.log(len(self.points) + 1)
+        return relative
+
+    def sample(self, n: int, widening: float, rng: np.random.Generator) -> Candidates:
+        """Return up to n draws that can run, from kernels so many times as wide, and the prior."""
+        rows = rng.integers(len(self.points) + 1, size=n)
+        is_prior = rows == len(self.points)
+        rows[is_prior] = 0
+        algorithms = self.points.algorithms[rows].copy()
+        for k, n_algorithms in enumerate(self._n_algorithms):
+            leaves = is_prior | (rng.random(n) < widening * self.leaving[k])
+            algorithms[leaves, k] = rng.integers(n_algorithms, size=int(leaves.sum()))
+        uniform, v = rng.random((2, n, len(self.widths)))
+        centres, widths = self.points.units[rows], widening * self.widths
+        low, high = ndtr(-centres / widths), ndtr((1 - centres) / widths)
+        of_number = np.clip(centres + widths * ndtri(low + v * (high - low)), 0.0, 1.0)
+        of_category = np.where(v < widths, uniform, centres)
+        near = np.where(self.space.columns.sizes > 0, of_category, of_number)
+        units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
+        algorithms = self.space.settled(algorithms)
+        can_run = self.space.can_run(algorithms)
+        return Candidates(algorithms, units)[can_run]
+
+    @property
+    def _n_algorithms(self) -> list[int]:
+        return [len(allowed) for allowed in self.space.allowed]
+
+    def _log_of_values(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithm of each kernel at each value, shape (m, n, d)."""
+        centres = self.points.units[None, :, :]
+        distances = (units[:, None, :] - centres) / self.widths
+        mass = ndtr((1 - centres) / self.widths) - ndtr(-centres / self.widths)
+        of_number = -0.5 * distances**2 - np.log(self.widths * mass * np.sqrt(2 * np.pi))
+        sizes = np.maximum(self.space.columns.sizes, 2)
+        leaving = np.minimum(self.widths, 1 - 1 / sizes)
+        of_category = _log_of_choice(units[:, None, :] == centres, leaving, sizes)
+        return np.where(self.space.columns.sizes > 1, of_category, of_number)
+
+
+def _log_of_choice(
+    same: NDArray[np.bool_],
+    leaving: NDArray[np.float64] | np.float64,
+    n_values: NDArray[np.intp] | int,
+) -> NDArray[np.float64]:
+    """Return the logarithm of a choice's kernel times the number of its values."""
+    other = leaving / n_values
+    chosen = np.where(same, 1 - leaving + other, other)
+    log: NDArray[np.float64] = np.log(chosen * n_values)
+    return log
+
+
+def _impurity(values: NDArray[np.float64] | NDArray[np.intp]) -> float:
+    """Return Gini's impurity, one more value of another kind among them: so it is never 0."""
+    _, counts = np.unique(values, return_counts=True)
+    n = len(values) + 1
+    return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
+
+
+_MORE_RESULTS = 3
+"""Than numbers and choices, before a rung has a model."""
+
+
+class Bohb(Hyperband):
+    """Hyperband with a model of where the good configurations are."""
+
+    method: ClassVar[Method] = BOHB
+
+    def begin(self, rng: np.random.Generator) -> Configuration:
+        """Return a configuration to begin with, one that was not asked for before.
+
+        Raises:
+            SpaceExhausted: If there is none.
+        """
+        is_random = rng.random() < self.options.random_share
+        proposed = None if is_random else self._by_model(rng)
+        if proposed is None:
+            return super().begin(rng)
+        self._drawn = "more like the good results than like the others"
+        return proposed
+
+    @property
+    def modelled(self) -> tuple[list[Trial], list[Trial]] | None:
+        """Good and bad results of the highest rung with enough of them, the best first.
+
+        There must be three more than a configuration has numbers and choices. Runs that failed are
+        bad, and do not count.
+        """
+        told = [t for t in self.history if t.is_told]
+        for level in reversed(self.rungs.levels):
+            results = [t for t in told if self.rungs.level(t.query) == level]
+            best_first = ranked(results, self.history)
+            if len(best_first) >= self._dimension + _MORE_RESULTS:
+                n_good = max(self._dimension + 1, int(self.options.good_share * len(best_first)))
+                failed = [t for t in results if t.state == TrialState.FAILED]
+                return best_first[:n_good], [*best_first[n_good:], *failed]
+        return None
+
+    def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
+        """Return draws around the good ones, from a wider density than theirs."""
+        return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
+
+    def _by_model(self, rng: np.random.Generator) -> Configuration | None:
+        """Return the draw of the largest ratio that is new; None without a model or such a draw."""
+        if (split := self.modelled) is None:
+            return None
+        good, bad = (
+            KernelDensity.fit(
+                self._candidates,
+                self._candidates.encode(t.query.configuration for t in trials),
+                self._dimension,
+            )
+            for trials in split
+        )
+        drawn = self.near(good, rng)
+        ratio = good.log_density(drawn) - bad.log_density(drawn)
+        asked = self.history.asked
+        for row in np.argsort(-ratio, kind="stable"):
+            configuration = self._candidates.decode(drawn, int(row))
+            if configuration is not None and configuration not in asked:
+                return configuration
+        return None
+
+    @cached_property
+    def _dimension(self) -> int:
+        """Numbers and choices of a configuration that has the most of them."""
+        steps = self.space.searched
+        return sum(
+            (len(s.algorithms) > 1) + max(a.n_hyperparameters for a in s.algorithms) for s in steps
+        )
+
+    @cached_property
+    def _candidates(self) -> CandidateSpace:
+        return CandidateSpace(self.space)

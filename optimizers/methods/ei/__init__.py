@@ -1,1 +1,0 @@
-"""Expected improvement on all rows: its `declaration`, and `ei`, the method."""

@@ -1,1 +1,0 @@
-"""Ensembles of random configurations: their `declaration`, and `ers`, the method."""

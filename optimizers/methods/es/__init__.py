@@ -1,1 +1,0 @@
-"""Entropy search on all rows: its `declaration`, and `es`, the method."""

@@ -1,0 +1,137 @@
+"""ESMBO: sequential model-based ensemble optimisation (Lacoste, Larochelle, Marchand, Laviolette).
+
+Which model is the best is not known: over bootstraps of the held-out examples it is now this one,
+now that one. Each bootstrap has a history of its own, and they take turns: an ask improves on the
+best of the one whose turn it is. All are of the same trials, so that one Gaussian process with as
+many targets learns them together. The answer is the ensemble of the models that are the best in
+some bootstrap, weighted by how many those are.
+
+ERS: random configurations and their agnostic ensemble (Lacoste et al. 2014, section 5).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method, Reason, ordinal
+from prefect_tune.optimizers.methods.declarations import ERS, ESMBO
+from prefect_tune.optimizers.methods.jopt import Array, Jopt
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.trial import Trial
+
+_FEW_EXAMPLES = 30
+
+
+class Esmbo(Jopt):
+    """One Gaussian process for the histories of all bootstraps, improved in turn.
+
+    A trial without risks, as one that lost a race, counts in each history with its loss and what
+    the others have there more than theirs.
+    """
+
+    method: ClassVar[Method] = ESMBO
+    _most_trials: float = np.inf
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """Share of the bootstraps in which each trial is the best; those of 0 are left out."""
+        history = self.history
+        candidates = [t for t in history.complete if history.violation(t) <= 0]
+        if not candidates:
+            return {}
+        shares = best_frequencies(self._risks(candidates))
+        return {t.number: float(w) for t, w in zip(candidates, shares, strict=True) if w > 0}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Whether the bootstraps mean little, or the trials are too few for all of them."""
+        n, n_startup = self.options.n_histories, self.options.n_startup
+        left = max(self._most_trials - n_startup, 0)
+        if left >= n:
+            return self._notes_on_examples()
+        said = (
+            f"after {n_startup} random ones, {left:g} trials are left for {n} histories, so that "
+            f"some are never improved; more trials or --option n_histories={max(left, 1):g} would "
+            "serve"
+        )
+        return (*self._notes_on_examples(), said)
+
+    def _notes_on_examples(self) -> tuple[str, ...]:
+        held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
+        if not self.options.share or held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
+            return ()
+        said = (
+            f"{held_out * n_folds} held-out examples are few for bootstraps: the ensemble's "
+            "weights are mostly luck"
+        )
+        return (said,)
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The ensemble of the moment: histories, candidates, members, and how many they equal."""
+        weights = np.array(list(self.weights.values()))
+        return {
+            "histories": self.options.n_histories,
+            "candidates": len(self.history.complete),
+            "members": len(weights),
+            "effective": float(1 / (weights**2).sum()) if len(weights) else 0.0,
+        }
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        if budget.trials_left is not None:
+            self._most_trials = len(self.history.asked) + budget.trials_left
+        return super()._propose(budget, rng)
+
+    def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
+        """Return the risks of trials, and whose turn it is; failed ones are as bad as any.
+
+        What a failed trial counts as in a history is as far above its loss there as elsewhere: the
+        worst risk of all told, plus what the rule adds to the worst loss.
+        """
+        told = self._risks([t for t in trials if t.loss is not None])
+        worst = max(t.loss for t in trials if t.loss is not None)
+        risks = np.empty((len(trials), self.options.n_histories))
+        place = 0
+        for row, trial in enumerate(trials):
+            if trial.loss is None:
+                risks[row] = told.max(axis=0) + (losses[row] - worst)
+            else:
+                risks[row] = told[place]
+                place += 1
+        return risks, self._n_asks % self.options.n_histories
+
+    def _said(self, number: int) -> str:
+        n = self.options.n_histories
+        return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
+
+    def _risks(self, trials: Sequence[Trial]) -> Array:
+        """Return the risks of trials with a loss, shape (n, N)."""
+        n = self.options.n_histories
+        known = [t.evaluation.risks if t.evaluation else () for t in trials]
+        has_risks = np.array([len(risks) == n for risks in known], dtype=np.bool_)
+        losses = np.array([t.loss for t in trials], dtype=np.float64)
+        found = np.repeat(losses[:, None], n, axis=1)
+        if has_risks.any():
+            measured = np.array([r for r, has in zip(known, has_risks, strict=True) if has])
+            found += (measured - losses[has_risks, None]).mean(axis=0)
+            found[has_risks] = measured
+        return found
+
+
+class EnsembledRandomSearch(Esmbo):
+    """Random configurations that end in the ensemble of ESMBO."""
+
+    method: ClassVar[Method] = ERS
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Whether the bootstraps mean little."""
+        return self._notes_on_examples()
+
+    def _next(self, rng: np.random.Generator) -> Configuration:
+        self._because = Reason("random", "drawn from the whole space")
+        return new_configuration(self.space, self.history.asked, rng)

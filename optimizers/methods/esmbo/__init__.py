@@ -1,1 +1,0 @@
-"""ESMBO: its `declaration`, `esmbo`, the method, and `rendering` of its decisions."""

@@ -1,0 +1,176 @@
+"""Rungs: how much of a full evaluation each level of a bracket is.
+
+The fidelity that a study is halved in: the one that is asked for, or the best it can have.
+"""
+
+from dataclasses import dataclass
+
+from prefect_tune.optimizers.method import Fidelity
+from prefect_tune.optimizers.methods.declarations import BracketOptions
+from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS, Configuration, Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import Objective
+
+
+@dataclass(frozen=True)
+class Rungs:
+    """The levels of one fidelity, the last of which is the full evaluation.
+
+    Attributes:
+        fidelity: What grows from rung to rung.
+        levels: Epochs or folds, or shares of the training rows, strictly growing.
+    """
+
+    fidelity: Fidelity
+    levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or sorted(set(self.levels)) != list(self.levels):
+            raise ValueError(f"rungs are at least two growing levels; got {self.levels}")
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def query(self, configuration: Configuration, rung: int) -> Query:
+        """Return the query of a configuration on a rung, counted from 0."""
+        if rung == len(self.levels) - 1:
+            return Query(configuration)
+        if self.fidelity == "subset":
+            return Query(configuration, subset=self.levels[rung])
+        if self.fidelity == "epochs":
+            return Query(configuration, epochs=int(self.levels[rung]))
+        return Query(configuration, folds=int(self.levels[rung]))
+
+    def level(self, query: Query) -> float:
+        """Return at which level a query is."""
+        if query.is_full:
+            return self.levels[-1]
+        level: float = getattr(query, self.fidelity)
+        return level
+
+
+def highest_s(total: int, eta: int) -> int:
+    """Return the largest s with `eta^s <= total`, at least 1, in whole numbers.
+
+    In floating point floor(log(243) / log(3)) is 4.
+    """
+    s = 0
+    while eta ** (s + 1) <= total:
+        s += 1
+    return max(s, 1)
+
+
+def counted_levels(total: int, eta: int, s: int) -> tuple[int, ...]:
+    """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
+
+    Args:
+        total: Epochs or folds of a full evaluation (R), >= 2.
+        eta: What each is divided by to give the one below.
+        s: Rungs below the last one, at most `highest_s(total, eta)`.
+    """
+    return tuple(max(1, round(total / eta**k)) for k in range(s, -1, -1))
+
+
+_LEAST_ROWS = 100
+"""Of a subset: losses of models of fewer rows hardly tell what they are of all."""
+_MOST_SUBSETS = 4
+"""Rungs of subsets, unless it is said otherwise."""
+_MANY_SUBSETS = 3
+"""With so many rungs the smallest subset saves more than folds do."""
+_ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
+
+
+def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
+    """Return the rungs of a study, and why in this fidelity, for people.
+
+    Numbers of rows that the objective does not know exclude no subsets.
+
+    Raises:
+        ValueError: If the study cannot have the fidelity, or none; says which it can have.
+    """
+    obstacles = {fidelity: _obstacle(fidelity, space, objective, options) for fidelity in _ORDER}
+    possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
+    if options.fidelity is not None:
+        if options.fidelity not in possible:
+            instead = " or ".join(f"fidelity={fidelity}" for fidelity in possible)
+            raise ValueError(
+                f"fidelity={options.fidelity} is not possible: {obstacles[options.fidelity]}; "
+                f"{instead or 'a method without fidelities'} would serve"
+            )
+        return _rungs(options.fidelity, objective, options), "as asked for"
+    if not possible:
+        listed = "; ".join(f"{fidelity}: {obstacles[fidelity]}" for fidelity in _ORDER)
+        raise ValueError(
+            f"nothing is less than a full evaluation here ({listed}); "
+            "a method without fidelities would serve"
+        )
+    if "epochs" in possible:
+        return _rungs("epochs", objective, options), "models train in epochs"
+    if "subset" in possible:
+        rungs = _rungs("subset", objective, options)
+        if len(rungs) >= min(_MANY_SUBSETS, options.n_rungs or _MANY_SUBSETS):
+            return rungs, "no model trains in epochs, and the rows are many"
+        if "folds" not in possible:
+            return rungs, "no model trains in epochs, and there is one fold"
+    return _rungs("folds", objective, options), "no model trains in epochs, and the rows are few"
+
+
+def _obstacle(
+    fidelity: Fidelity, space: Space, objective: Objective, options: BracketOptions
+) -> str:
+    """Return why a study cannot have a fidelity; empty if it can."""
+    if fidelity == "epochs":
+        if objective.epochs is None:
+            return "the study trains models at once, as it has no number of epochs (--epochs)"
+        if objective.epochs < 2:
+            return f"a full training must have at least 2 epochs; it has {objective.epochs}"
+        if not any(a.id in objective.iterative for s in space.steps for a in s.algorithms):
+            return f"no model of space {space.name!r} trains in epochs"
+    if fidelity == "folds" and (objective.n_folds is None or objective.n_folds < 2):
+        return f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}"
+    if fidelity == "subset" and _n_subsets(objective, options.eta) < 1:
+        return (
+            f"one in {options.eta} of the {objective.n_rows} training rows of a fold is too few: a "
+            f"subset takes {_least_rows(objective)} rows{_and_of_each_class(objective)}"
+        )
+    return ""
+
+
+def _rungs(fidelity: Fidelity, objective: Objective, options: BracketOptions) -> Rungs:
+    eta = options.eta
+    if fidelity == "subset":
+        most = (options.n_rungs or _MOST_SUBSETS) - 1
+        s = min(_n_subsets(objective, eta), most)
+        return Rungs("subset", tuple(1 / eta**k for k in range(s, -1, -1)))
+    total = objective.epochs if fidelity == "epochs" else objective.n_folds
+    assert total is not None  # noqa: S101 - an obstacle otherwise
+    s = highest_s(total, eta)
+    if options.n_rungs is not None:
+        s = min(s, options.n_rungs - 1)
+    return Rungs(fidelity, counted_levels(total, eta, s))
+
+
+def _n_subsets(objective: Objective, eta: int) -> int:
+    """Return the largest s for which a subset of `eta^-s` of the rows is not too small."""
+    s = 0
+    while s < 32 and _is_enough(objective, eta ** (s + 1)):
+        s += 1
+    return s
+
+
+def _is_enough(objective: Objective, divisor: int) -> bool:
+    rows, rarest = objective.n_rows, objective.n_rarest
+    if rows is not None and rows < divisor * _least_rows(objective):
+        return False
+    is_class = bool(objective.n_classes) and rarest is not None
+    return not (is_class and rarest is not None and rarest < divisor * ROWS_PER_CLASS)
+
+
+def _and_of_each_class(objective: Objective) -> str:
+    if not objective.n_classes:
+        return ""
+    return f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
+
+
+def _least_rows(objective: Objective) -> int:
+    return max(_LEAST_ROWS, ROWS_PER_CLASS * (objective.n_classes or 0))

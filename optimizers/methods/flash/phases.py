@@ -1,0 +1,165 @@
+"""Phase 1 of FLASH: which paths to run before there is a model of them.
+
+How many trials the first two phases of FLASH get of a budget.
+
+FLASH's pruning: which algorithms of each step make the sub-space G'.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
+from typing import Self
+
+import numpy as np
+
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.scores import PathModels
+from prefect_tune.optimizers.paths.table import PathTable, design_order
+from prefect_tune.optimizers.space.equal_paths import with_idle_steps
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.trials.history import History
+
+_EXPENSIVE = 2.0
+"""A path predicted to take this many medians waits until the others have run."""
+
+
+def initial_design(options: FlashOptions, table: PathTable, rng: np.random.Generator) -> list[int]:
+    """Return the paths of Phase 1 in the order to run them."""
+    n = options.n_init if options.n_init is not None else table.rank
+    assert options.design is not None  # noqa: S101 - resolved at construction
+    if options.design == "plain_first":
+        return design_order(table.one_hot, n, "d_optimal", rng, table.plain[:n])
+    return design_order(table.one_hot, n, options.design, rng)
+
+
+def rest_of_design(
+    design: Sequence[int],
+    options: FlashOptions,
+    models: PathModels,
+    history: History,
+    rng: np.random.Generator,
+) -> list[int]:
+    """Return the paths not asked for yet, in order, with the expensive ones at the end.
+
+    When all were asked for: paths at random, those asked for least first.
+    """
+    asked = Counter(models.table.numbers_of(history))
+    unmatched, left = Counter(asked), []
+    for i in design:
+        if unmatched[i] > 0:
+            unmatched[i] -= 1
+        else:
+            left.append(i)
+    if not left:
+        return sorted(map(int, rng.permutation(len(models.table))), key=lambda i: asked[i])
+    if options.cost != "steps" or not history.complete:
+        return left
+    seconds = models.scores.seconds(history)
+    ran = [seconds[i] for i in set(design).difference(left)]
+    limit = _EXPENSIVE * float(np.median(ran or seconds))
+    expensive = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
+    return [*(i for i in left if seconds[i] <= limit), *expensive]
+
+
+_DESIGN_SHARE = 0.5
+_KNOWN_SHARE = 0.25
+"""Of known configurations, Phase 2 has this many."""
+_SHARE = 0.4
+"""Of a small budget, Phases 1 and 2 take this much together."""
+_MODELS_SHARE = 0.5
+"""Of a still smaller one, this much is for seeing each model once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLengths:
+    """Trials of Phases 1 and 2."""
+
+    n_init: int
+    n_prune: int
+
+    def shrunk(self, limit: float | None, least: int = 1) -> Self:
+        """Return both in proportion, where together they exceed a limit.
+
+        Args:
+            limit: Trials that they may take together; None for as many as they want.
+            least: Trials of Phase 1 in any case, if so many are wanted.
+        """
+        both = self.n_init + self.n_prune
+        if limit is None or both <= limit:
+            return self
+        share = limit / both
+        n_init = min(max(1, least, int(self.n_init * share)), self.n_init)
+        return type(self)(n_init, max(min(self.n_prune, 1), int(self.n_prune * share)))
+
+
+def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) -> PhaseLengths:
+    """Return both phases for a budget that is large enough.
+
+    Args:
+        options: Those of FLASH, resolved.
+        table: The paths.
+        n_known: Known configurations that it begins with. As many as half of the design or more
+            stand for it, as a portfolio does, and need a short Phase 2 only: they did well before.
+    """
+    rank = min(table.rank, len(table))
+    n_init, n_prune = rank, rank
+    if n_known >= rank * _DESIGN_SHARE and not options.is_paper:
+        n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
+    n_init = options.n_init if options.n_init is not None else n_init
+    n_prune = options.n_prune if options.n_prune is not None else n_prune
+    return PhaseLengths(n_init, n_prune if options.pruning else 0)
+
+
+def phase_lengths(
+    options: FlashOptions, table: PathTable, capacity: float | None, n_known: int = 0
+) -> PhaseLengths:
+    """Return both phases for a budget: all of it where lengths were given, else a share of it.
+
+    Args:
+        options: Those of FLASH, resolved.
+        table: The paths.
+        capacity: Trials that the budget holds in all; None where that is not known.
+        n_known: Known configurations that it begins with.
+    """
+    wanted = wanted_lengths(options, table, n_known)
+    is_given = options.n_init is not None or options.n_prune is not None
+    if capacity is None or options.is_paper or is_given:
+        return wanted.shrunk(capacity)
+    least = len(table.plain) if options.design == "plain_first" else 1
+    return wanted.shrunk(capacity * _SHARE, min(least, int(capacity * _MODELS_SHARE)))
+
+
+def subspace_of(
+    space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
+) -> dict[str, list[str]]:
+    """Return the algorithms of some paths by step, in the order of the space.
+
+    Args:
+        space: The space.
+        paths: Those that G' is to hold, with all that combine their algorithms.
+        history: The trials so far.
+        keep: Share of each step's algorithms that is in G' besides, by the least loss observed
+            with them; 0 for none.
+    """
+    kept = [set(column) for column in zip(*paths, strict=True)]
+    if keep:
+        kept = [ids | good for ids, good in zip(kept, _best(space, history, keep), strict=True)]
+    names = [step.name for step in space.searched]
+    closed = with_idle_steps(space.searched, dict(zip(names, kept, strict=True)))
+    return {
+        step.name: [a.id for a in step.algorithms if a.id in closed[step.name]]
+        for step in space.searched
+    }
+
+
+def _best(space: Space, history: History, keep: float) -> list[set[str]]:
+    """Return the best share of the algorithms of each step, at least two of them."""
+    complete = sorted(history.complete, key=lambda t: (t.loss, t.number))
+    best = []
+    for k, step in enumerate(space.searched):
+        by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)
+        n = max(2, ceil(keep * len(step.algorithms)))
+        best.append(set(islice(by_loss, n)))
+    return best

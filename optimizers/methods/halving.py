@@ -1,0 +1,292 @@
+"""Brackets: configurations that begin together, of which each rung sends the best on.
+
+Successive halving, asynchronous: a worker that is free begins the next bracket.
+
+Jamieson and Talwalkar 2016; that a rung is decided when all its runs are told, and that idle
+workers begin the next bracket meanwhile, is how BOHB (Falkner et al. 2018) works in parallel.
+
+Hyperband (Li et al. 2018): brackets of successive halving that begin on each rung in turn.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method, Reason
+from prefect_tune.optimizers.methods.declarations import HALVING, HYPERBAND
+from prefect_tune.optimizers.methods.fidelities import choose_rungs
+from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a bracket begins.
+
+    Attributes:
+        size: Configurations that it begins.
+        first: The rung on which it begins them, from 0.
+    """
+
+    size: int
+    first: int = 0
+
+
+def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
+    """Return the bracket of that number of Hyperband (Li et al. 2018, algorithm 1).
+
+    Bracket s begins `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
+    one, for s = s_max..0, and then again.
+    """
+    s = n_rungs - 1 - index % n_rungs
+    return Plan(-(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s)
+
+
+def ranked(trials: list[Trial], history: History) -> list[Trial]:
+    """Return the trials with a loss, the best first; those that violate constraints at the end."""
+
+    def key(trial: Trial) -> tuple[float, float, int]:
+        loss = inf if trial.loss is None else trial.loss
+        return max(history.violation(trial), 0.0), loss, trial.number
+
+    return sorted((t for t in trials if t.loss is not None), key=key)
+
+
+@dataclass(slots=True)
+class Bracket:
+    """One bracket of successive halving; its runs are numbers of trials, rung by rung.
+
+    A rung is decided when all its runs are told: the best one in eta of them go on, at least one.
+    A run that failed is told and lost.
+
+    Attributes:
+        plan: How it begins.
+        eta: One in so many goes on.
+        number: Its place among all brackets, from 0.
+        runs: By rung from the plan's first one, the trials in the order of asking.
+        is_closed: Whether it begins no more, though it is not full.
+    """
+
+    plan: Plan
+    eta: int
+    number: int = 0
+    runs: list[list[int]] = field(default_factory=list)
+    is_closed: bool = False
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether it has configurations to begin."""
+        return not self.is_closed and len(self.runs[0]) < self.plan.size
+
+    def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
+        """Return a run whose configuration is to go on now, if there is one.
+
+        Args:
+            history: All trials.
+            closing: Whether no more configurations may be begun, so that the first rung is decided
+                with those that it has.
+        """
+        if self.takes_more and not closing:
+            return None
+        for rung, above in pairwise(self.runs):
+            trials = [history[number] for number in rung]
+            if not all(t.is_told for t in trials):
+                return None
+            best = ranked(trials, history)[: max(1, len(trials) // self.eta)]
+            gone = {history[number].query.configuration for number in above}
+            staying = [t for t in best if t.query.configuration not in gone]
+            if staying and len(above) < len(best):
+                return staying[0]
+        return None
+
+
+class Brackets:
+    """All brackets of a study, from the trials in the order of asking.
+
+    A configuration that is new begins in the last bracket, or in the next one if that takes no
+    more; one that is not goes on in its own.
+
+    Args:
+        n_rungs: Rungs of a full evaluation.
+        eta: One in so many goes on.
+        plan: How the bracket of each number begins.
+    """
+
+    def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:
+        self._n_rungs, self._eta, self._plan = n_rungs, eta, plan
+        self._brackets: list[Bracket] = []
+        self._places: dict[Configuration, tuple[Bracket, int]] = {}
+        self._n_entered = 0
+
+    @property
+    def places(self) -> Mapping[Configuration, tuple[Bracket, int]]:
+        """By configuration, its bracket and the highest of its rungs that it was asked for on."""
+        return self._places
+
+    def catch_up(self, history: History) -> None:
+        """Enter the trials that were asked for since the last time."""
+        for number in range(self._n_entered, len(history)):
+            self._enter(history[number])
+        self._n_entered = len(history)
+
+    def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
+        """Return a run whose configuration is to go on now, that of the oldest bracket first."""
+        found = (b.promotion(history, closing=closing) for b in self._brackets)
+        return next((trial for trial in found if trial is not None), None)
+
+    def rung_above(self, configuration: Configuration) -> int:
+        """Return the rung, from 0, on which a configuration goes on."""
+        bracket, k = self._places[configuration]
+        return bracket.plan.first + k + 1
+
+    @property
+    def first_rung(self) -> int:
+        """The rung on which the next new configuration begins."""
+        return self._open().plan.first
+
+    def number_of(self, configuration: Configuration) -> int:
+        """Return the number of a configuration's bracket, from 0; a new one begins in the next."""
+        known = self._places.get(configuration)
+        return (known[0] if known else self._open()).number
+
+    def _open(self) -> Bracket:
+        """Return the bracket that takes the next new configuration."""
+        if self._brackets and self._brackets[-1].takes_more:
+            return self._brackets[-1]
+        plan = self._plan(len(self._brackets))
+        runs: list[list[int]] = [[] for _ in range(plan.first, self._n_rungs)]
+        return Bracket(plan, self._eta, len(self._brackets), runs)
+
+    def _enter(self, trial: Trial) -> None:
+        configuration = trial.query.configuration
+        if configuration in self._places:
+            bracket, k = self._places[configuration]
+            k += 1
+            bracket.is_closed = True
+        else:
+            bracket, k = self._open(), 0
+            if not self._brackets or self._brackets[-1] is not bracket:
+                self._brackets.append(bracket)
+        bracket.runs[k].append(trial.number)
+        self._places[configuration] = bracket, k
+
+
+class Halving(Optimizer):
+    """Brackets of random configurations, all of which begin on the lowest rung.
+
+    Raises:
+        ValueError: If the study cannot have the fidelity.
+    """
+
+    method: ClassVar[Method] = HALVING
+
+    def __init__(
+        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
+    ) -> None:
+        super().__init__(space, seed, objective, **options)
+        self.rungs, self._reason = choose_rungs(space, self.objective, self.options)
+        self.brackets = Brackets(len(self.rungs), self.options.eta, self.plan)
+        self._drawn = ""
+
+    def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets are alike
+        """Return how the bracket of that number begins."""
+        return Plan(self.options.n or self.options.eta ** (len(self.rungs) - 1))
+
+    def begin(self, rng: np.random.Generator) -> Configuration:
+        """Return a configuration to begin with, one that was not asked for before.
+
+        Raises:
+            SpaceExhausted: If there is none.
+        """
+        self._drawn = "drawn at random"
+        return new_configuration(self.space, self.history.asked, rng)
+
+    @property
+    def least_begun(self) -> int:
+        """The configurations of the first bracket."""
+        return self.plan(0).size
+
+    @property
+    def incumbent(self) -> Trial | None:
+        """The best full trial; before there is one, the best of the highest rung reached."""
+        if (best := self.history.incumbent) is not None:
+            return best
+        feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
+        return min(
+            feasible,
+            key=lambda t: (-self.rungs.level(t.query), t.loss, t.number),
+            default=None,
+        )
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The rungs, why in this fidelity, and how many runs each has seen."""
+        runs = [(self.rungs.level(t.query), t.state) for t in self.history if t.is_told]
+        rungs = [
+            {
+                "level": level,
+                "runs": sum(at == level for at, _ in runs),
+                "failed": runs.count((level, TrialState.FAILED)),
+            }
+            for level in self.rungs.levels
+        ]
+        decided: dict[str, Any] = {
+            "fidelity": self.rungs.fidelity,
+            "reason": self._reason,
+            "eta": self.options.eta,
+            "levels": list(self.rungs.levels),
+            "rungs": rungs,
+        }
+        if not self.history.complete and (self.history.stopped or (runs and self.history.pending)):
+            size = self.least_begun
+            note = f"the budget is smaller than a bracket, which begins {size} configurations"
+            decided["notes"] = [f"nothing was evaluated in full: {note}"]
+        return decided
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+        self.brackets.catch_up(self.history)
+        if (run := self.brackets.promotion(self.history)) is not None:
+            return self._go_on(run)
+        nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        if budget.trials_left != 0:
+            try:
+                return self._asked(self.begin(rng), self.brackets.first_rung, self._drawn)
+            except SpaceExhausted as exhausted:
+                nothing_new = exhausted
+        if (run := self.brackets.promotion(self.history, closing=True)) is not None:
+            return self._go_on(run)
+        if self.history.pending:
+            raise NotYet
+        raise nothing_new
+
+    def _go_on(self, run: Trial) -> Query:
+        configuration = run.query.configuration
+        rung = self.brackets.rung_above(configuration)
+        return self._asked(configuration, rung, "among the best of the rung below")
+
+    def _asked(self, configuration: Configuration, rung: int, why: str) -> Query:
+        """Return the query of a configuration on a rung, from 0, and say why."""
+        bracket, n_rungs = self.brackets.number_of(configuration) + 1, len(self.rungs)
+        self._because = Reason(f"bracket {bracket}, rung {rung + 1} of {n_rungs}", why)
+        return self.rungs.query(configuration, rung)
+
+
+class Hyperband(Halving):
+    """From many configurations on the lowest rung to a few that begin on the last one."""
+
+    method: ClassVar[Method] = HYPERBAND
+
+    def plan(self, index: int) -> Plan:
+        """Return how the bracket of that number begins."""
+        return hyperband_plan(index, len(self.rungs), self.options.eta)

@@ -1,1 +1,0 @@
-"""Hyperband (Li et al. 2018): its `declaration`, and `hyperband`, the method."""

@@ -1,0 +1,76 @@
+"""JOPT: Bayesian optimisation of paths and hyperparameters as one problem.
+
+The joint optimiser that ADMM is compared with (Liu, Ram et al. 2020, section 5): one Gaussian
+process over one-hot paths and all hyperparameters. Configurations that differ only in what is
+inactive are one, and `kernel=conditional` compares only what two pipelines share.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method, Reason
+from prefect_tune.optimizers.methods.declarations import JOPT
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.trial import Trial
+
+__all__ = ["Jopt"]
+
+Array = NDArray[np.float64]
+
+_START = Reason("random start", "too few results for a Gaussian process")
+_NOTHING_ELSE = Reason("random", "all that the Gaussian process proposes was asked for")
+
+
+class Jopt(Optimizer):
+    """One Gaussian process over the whole conditional space, and expected improvement."""
+
+    method: ClassVar[Method] = JOPT
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        return Query(self._next(rng))
+
+    def _next(self, rng: np.random.Generator) -> Configuration:
+        asked = self.history.asked
+        n_told = len(self.history.complete) + len(self.history.failed)
+        if n_told < self.options.n_startup or not self.history.complete:
+            self._because = _START
+            return new_configuration(self.space, asked, rng)
+        trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
+        search = self._search
+        observed = search.inputs.encode(t.query.configuration for t in trials)
+        targets, number = self._targets(trials, losses)
+        memo: Mapping[str, Any] = self.memo or {}
+        pending = [t.query.configuration for t in self.history.pending]
+        last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None
+        process, fitted = search.learned(observed, targets, rng, last, pending)
+        self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
+        mine = targets[:, number]
+        acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
+        ranked = search.ranked(acquisition, observed[np.argsort(mine, kind="stable")], rng)
+        for configuration in search.new_configurations(ranked, asked):
+            self._because = Reason("expected improvement", self._said(number))
+            return configuration
+        self._because = _NOTHING_ELSE
+        return new_configuration(self.space, asked, rng)
+
+    def _said(self, number: int) -> str:  # noqa: ARG002
+        """Return why for a configuration that is to improve on the target of that number."""
+        return "largest expected improvement by a Gaussian process"
+
+    def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
+        """Return what is learned of trials, shape (n, t), and which target is to be improved."""
+        return losses[:, None], 0
+
+    @cached_property
+    def _search(self) -> GaussianSearch:
+        return GaussianSearch(self.space, self.options.kernel)

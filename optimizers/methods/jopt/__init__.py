@@ -1,1 +1,0 @@
-"""JOPT, the reference that ADMM is compared with: its `declaration`, and `jopt`, the method."""

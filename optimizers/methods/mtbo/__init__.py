@@ -1,1 +1,0 @@
-"""Bayesian optimisation of two tasks: its `declaration`, and `mtbo`, the method."""

@@ -1,1 +1,0 @@
-"""Random search: its `declaration`, and `random_search`, the method."""

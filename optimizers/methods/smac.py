@@ -1,0 +1,213 @@
+"""SMAC: a random forest over the whole conditional space, and expected improvement.
+
+Hutter, Hoos and Leyton-Brown 2011; trees, logarithms, improvement and random asks are those of
+SMAC3's facade for hyperparameters (2.4). Unlike it, the forest is fitted at each ask, the variance
+in the leaves counts, improvement is on the best observed and not the best predicted, and the first
+query has default values.
+
+SMAC as a method.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    log_expected_improvement,
+    log_normal_improvement,
+)
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method, Reason
+from prefect_tune.optimizers.methods.declarations import SMAC, SmacOptions
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
+from prefect_tune.optimizers.space.configuration import Query, default_configuration
+from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.random_forest import RandomForest
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.losses import log_losses, told_losses
+from prefect_tune.optimizers.trials.objective import Objective
+
+_N_RANDOM = 1_000
+"""Random candidates of an ask."""
+_N_STARTS = 10
+"""Best observed configurations, and as many of the best candidates, that local search starts at."""
+_N_NEIGHBOURS = 30
+_N_CLIMBS = 10
+"""Most steps of a local search."""
+Improvement = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
+"""Of means, standard deviations and the best."""
+Score = Callable[[Candidates], NDArray[np.float64]]
+LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
+"""Of candidates and their features."""
+_MAX_DEFAULTS = 200
+"""Random paths whose defaults are candidates too."""
+_START = Reason("random start", "too few results for a forest")
+_INTERLEAVED = Reason("random interleaving", "drawn at random in between")
+_IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
+_PER_SECOND = Reason(
+    "expected improvement per second",
+    "largest expected improvement per second by a random forest",
+)
+_NOTHING_ELSE = Reason("random", "all that the forest proposes was asked for")
+
+
+class ForestSearch:
+    """The search itself, over a space or a part of it; it keeps nothing but tables.
+
+    Args:
+        space: The space; the forest sees all of it.
+        objective: What is minimised.
+        options: Those of SMAC.
+        proposed: The part of the space that may be proposed.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        objective: Objective,
+        options: SmacOptions,
+        proposed: Space | None = None,
+    ) -> None:
+        self.objective, self.options = objective, options
+        self.candidates = CandidateSpace(space, proposed)
+        self.proposed = self.candidates.proposed
+
+    def propose(
+        self,
+        history: History,
+        rng: np.random.Generator,
+        log_cost: LogCost | None = None,
+    ) -> tuple[Query, Reason]:
+        """Return the next query, and why.
+
+        Args:
+            history: The trials so far.
+            rng: Source of randomness.
+            log_cost: Ln of what the expected improvement of candidates is divided by.
+
+        Raises:
+            SpaceExhausted: If nothing is left to propose.
+        """
+        asked = history.asked
+        n_told = len(history.complete) + len(history.failed)
+        is_random = rng.random() < self.options.random_share
+        if n_told < self.options.n_startup or not history.complete:
+            return Query(new_configuration(self.proposed, asked, rng)), _START
+        if is_random:
+            return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
+        ranked = self._ranked(history, rng, log_cost)
+        for row in range(len(ranked)):
+            configuration = self.candidates.decode(ranked, row)
+            if configuration is not None and configuration not in asked:
+                return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
+        return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
+
+    def _ranked(
+        self,
+        history: History,
+        rng: np.random.Generator,
+        log_cost: LogCost | None,
+    ) -> Candidates:
+        """Return candidates by falling expected improvement."""
+        observed, targets, best = self._observed(history)
+        forest = RandomForest.fit(
+            self.candidates.features(observed),
+            targets,
+            n_trees=self.options.n_trees,
+            min_samples_split=self.options.min_samples_split,
+            max_features=self.options.max_features,
+            seed=int(rng.integers(2**31)),
+        )
+        improvement = self._improvement
+
+        def score(candidates: Candidates) -> NDArray[np.float64]:
+            features = self.candidates.features(candidates)
+            mean, deviation = forest.predict(features)
+            log_ei = improvement(mean, deviation, best)
+            return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
+
+        inside = self._inside(observed[np.argsort(targets, kind="stable")])
+        drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
+        drawn_scores = score(drawn)
+        starts = inside[:_N_STARTS].joined(
+            drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]]
+        )
+        climbed, climbed_scores = self._climb(starts, score(starts), score, rng)
+        everything = climbed.joined(drawn)
+        scores = np.concatenate([climbed_scores, drawn_scores])
+        return everything[np.argsort(-scores, kind="stable")]
+
+    def _observed(self, history: History) -> tuple[Candidates, NDArray[np.float64], float]:
+        """Return what the forest is fitted to, shape (n,), and the best target of those complete.
+
+        The constant liar: a pending query is taken to have given the mean of the others.
+        """
+        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        y = log_losses(losses, self.objective) if self.options.is_log else losses
+        best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)
+        pending = history.pending
+        observed = self.candidates.encode(t.query.configuration for t in (*told, *pending))
+        return observed, np.append(y, np.full(len(pending), y.mean())), best
+
+    @property
+    def _improvement(self) -> Improvement:
+        """The expected improvement, in logarithms, of what the forest predicts."""
+        are_logs = self.options.is_log and np.isfinite(self.objective.lower)
+        is_of_loss = are_logs and self.options.improvement == "loss"
+        return log_normal_improvement if is_of_loss else log_expected_improvement
+
+    def _climb(
+        self,
+        points: Candidates,
+        scores: NDArray[np.float64],
+        score: Score,
+        rng: np.random.Generator,
+    ) -> tuple[Candidates, NDArray[np.float64]]:
+        """Move all points to better neighbours, side by side, until none has a better one."""
+        visited, visited_scores = points, scores
+        for _ in range(_N_CLIMBS):
+            near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
+            if not len(near):
+                break
+            near_scores = score(near)
+            visited = visited.joined(near)
+            visited_scores = np.concatenate([visited_scores, near_scores])
+            order = np.lexsort((-near_scores, origin))
+            moved, first = np.unique(origin[order], return_index=True)
+            chosen = order[first]
+            better = near_scores[chosen] > scores[moved]
+            if not better.any():
+                break
+            points, scores = near[chosen[better]], near_scores[chosen[better]]
+        return visited, visited_scores
+
+    def _defaults(self, rng: np.random.Generator) -> Candidates:
+        """Return paths with their default values: what people would try first."""
+        drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
+        return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
+
+    def _inside(self, candidates: Candidates) -> Candidates:
+        return candidates[self.candidates.may_be_proposed(candidates)]
+
+
+class Smac(Optimizer):
+    """Sequential model-based configuration with a random forest."""
+
+    method: ClassVar[Method] = SMAC
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        if not len(self.history):
+            path = sample_configuration(self.space, rng).path
+            self._because = Reason("default values", "default values of a random path")
+            return Query(default_configuration(self.space, path))
+        query, self._because = self._search.propose(self.history, rng)
+        return query
+
+    @cached_property
+    def _search(self) -> ForestSearch:
+        return ForestSearch(self.space, self.objective, self.options)

@@ -1,0 +1,294 @@
+"""A space as Optuna's distributions: a category per step, and each algorithm's hyperparameters.
+
+An Optuna study that serves given trials and says nothing.
+
+Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell.
+
+Optuna's default for one objective is, since version 5, one joint density of what every trial has
+(here the steps' choices), a density of its own for each other hyperparameter, and pending trials
+among the bad ones; before, each had a density of its own and pending trials did not count. Its
+`group=True` gives joint densities to hyperparameters that are active together, too. Optuna finds
+such groups in the trials, as they come; here they are read from the space.
+
+Tree-structured Parzen estimators as a method.
+"""
+
+from collections import defaultdict
+from collections.abc import Container
+from functools import cached_property
+from logging import getLogger
+from typing import Any, ClassVar
+
+import numpy as np
+import optuna
+from ConfigSpace.hyperparameters import CategoricalHyperparameter, Constant, Hyperparameter
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.samplers import TPESampler
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as OptunaState
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.method import Method, Reason
+from prefect_tune.optimizers.methods.declarations import TPE, TpeOptions
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    Query,
+    active_hyperparameters,
+    is_allowed,
+)
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.trial import Trial
+
+Group = dict[str, BaseDistribution]
+"""Distributions that a trial has all or none of, by name."""
+
+
+class Dimensions:
+    """The distributions of a space or a part of it.
+
+    Args:
+        space: The space that may be proposed.
+
+    Attributes:
+        choices: A category per step, by its name; every trial has all of them.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.choices: Group = {
+            s.name: CategoricalDistribution([a.id for a in s.algorithms]) for s in space.searched
+        }
+        self._inside = {s.name: {a.id for a in s.algorithms} for s in space.searched}
+        self._groups = {
+            name: group
+            for s in space.searched
+            for a in s.algorithms
+            for group in _groups(s.name, a)
+            for name in group
+        }
+
+    def group(self, step: str, algorithm: str, hyperparameter: str) -> Group | None:
+        """Return the distributions that stand with a hyperparameter; None of a constant."""
+        return self._groups.get(f"{step}/{algorithm}/{hyperparameter}")
+
+    def of(self, configuration: Configuration) -> tuple[dict[str, Any], Group]:
+        """Return the parameters of a configuration that lie in the space, and distributions."""
+        params: dict[str, Any] = {}
+        distributions: Group = {}
+        for step, choice in configuration.choices:
+            if choice.algorithm not in self._inside[step]:
+                continue
+            chosen = self._space.step(step).algorithm(choice.algorithm)
+            params[step], distributions[step] = choice.algorithm, self.choices[step]
+            for name, value in choice.values:
+                group = self.group(step, choice.algorithm, name)
+                if group is not None:
+                    key = f"{step}/{choice.algorithm}/{name}"
+                    params[key] = _from_value(chosen.hyperparameters[name], value)
+                    distributions[key] = group[key]
+        return params, distributions
+
+
+def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
+    """Return the value that a suggestion stands for."""
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
+    return from_unit(hyperparameter, suggested)
+
+
+def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float | int:
+    unit = to_unit(hyperparameter, value)
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return int(unit * len(hyperparameter.choices))
+    return unit
+
+
+def _groups(step: str, algorithm: Algorithm) -> list[Group]:
+    """Return hyperparameters of equal conditions together, which are active at the same time."""
+    space = algorithm.hyperparameters
+    groups: dict[str, Group] = defaultdict(dict)
+    for h in space.values():
+        if isinstance(h, Constant):
+            continue
+        # A condition reads `child | parent == value`.
+        written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
+        group = groups[" and ".join(sorted(written))]
+        group[f"{step}/{algorithm.id}/{h.name}"] = _distribution(h)
+    return list(groups.values())
+
+
+def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
+    """Return categories as such; all else by position in [0, 1], linear in logarithms."""
+    if isinstance(hyperparameter, CategoricalHyperparameter):
+        return CategoricalDistribution(range(len(hyperparameter.choices)))
+    return FloatDistribution(0.0, 1.0)
+
+
+_STUDY = "prefect_tune.optimizers.methods.tpe"
+# Optuna logs each study that it makes.
+getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
+
+
+def study_of(trials: list[FrozenTrial]) -> optuna.Study:
+    """Return a study to minimise, in memory, of these trials."""
+    return optuna.create_study(storage=_GivenTrials(trials), study_name=_STUDY)
+
+
+def new_trial(number: int) -> FrozenTrial:
+    """Return a trial that nothing has been suggested for."""
+    return FrozenTrial(
+        number=number,
+        trial_id=-1,
+        state=OptunaState.RUNNING,
+        value=None,
+        datetime_start=None,
+        datetime_complete=None,
+        params={},
+        distributions={},
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )
+
+
+class _GivenTrials(InMemoryStorage):
+    """A storage that serves the trials it is given; adding them one by one would copy each."""
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        super().__init__()
+        self._given = trials
+
+    def get_all_trials(
+        self,
+        study_id: int,  # noqa: ARG002
+        deepcopy: bool = True,  # noqa: ARG002
+        states: Container[OptunaState] | None = None,
+    ) -> list[FrozenTrial]:
+        return [t for t in self._given if states is None or t.state in states]
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """Drop the note that other processes would read; ours learn of pending trials by asks."""
+
+
+_DRAWS = 20
+"""Draws that cannot run or were asked for before, until the prior is drawn from."""
+_START = Reason("random start", "too few results for densities")
+_LIKELY = Reason("density ratio", "more like the good results than like the others")
+_NOTHING_ELSE = Reason("random", "all that the densities propose was asked for")
+
+
+class ParzenSearch:
+    """The search itself, over a space or a part of it, of one history.
+
+    Densities of an algorithm's hyperparameters are fitted on the trials that have them: so the
+    conditional structure is kept, and of a trial outside the part that may be proposed what lies
+    inside it is still used.
+
+    Args:
+        space: The space that may be proposed.
+        objective: What is minimised.
+        options: Those of TPE.
+    """
+
+    def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:
+        self.space, self.objective, self.options = space, objective, options
+        self._dimensions = Dimensions(space)
+        self._known: dict[int, FrozenTrial] = {}
+
+    def propose(self, history: History, rng: np.random.Generator) -> tuple[Query, Reason]:
+        """Return the next query, and why.
+
+        Raises:
+            SpaceExhausted: If nothing is left to propose.
+        """
+        asked, n_known = history.asked, self.options.n_known
+        n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
+        if n_told < self.options.n_startup:
+            return Query(new_configuration(self.space, asked, rng)), _START
+        n_best = n_known // 4
+        known = history if n_told <= n_known else history.abridged(n_best, n_known - n_best)
+        study, trial = self._study(known), new_trial(len(history))
+        sampler = TPESampler(
+            n_startup_trials=0,
+            n_ei_candidates=self.options.n_candidates,
+            seed=int(rng.integers(2**31)),
+            multivariate=True,  # of what is suggested together
+            constant_liar=True,  # pending trials are among the bad ones
+        )
+        for _ in range(_DRAWS):
+            configuration = self._draw(sampler, study, trial)
+            if (
+                configuration not in asked
+                and self.space.is_feasible(configuration.path)
+                and is_allowed(self.space, configuration)
+            ):
+                return Query(configuration), _LIKELY
+        return Query(new_configuration(self.space, asked, rng)), _NOTHING_ELSE
+
+    def _draw(self, sampler: TPESampler, study: optuna.Study, trial: FrozenTrial) -> Configuration:
+        def suggest(group: Group, *, together: bool) -> dict[str, Any]:
+            if together:
+                return sampler.sample_relative(study, trial, group)
+            one = sampler.sample_independent
+            return {name: one(study, trial, name, group[name]) for name in group}
+
+        joint = self.options.joint
+        chosen = suggest(self._dimensions.choices, together=joint != "nothing")
+        path = self.space.settled(tuple(chosen[step.name] for step in self.space.searched))
+        choices = []
+        for step, algorithm in zip(self.space.searched, self.space.algorithms(path), strict=True):
+            values: dict[str, Value] = {}
+            suggested: dict[str, Any] = {}
+            for h in active_hyperparameters(algorithm.hyperparameters, values):
+                group = self._dimensions.group(step.name, algorithm.id, h.name)
+                if group is None:
+                    values[h.name] = from_unit(h, 0.5)
+                    continue
+                name = f"{step.name}/{algorithm.id}/{h.name}"
+                if name not in suggested:
+                    suggested |= suggest(group, together=joint == "groups")
+                values[h.name] = to_value(h, suggested[name])
+            choices.append((step.name, Choice(algorithm.id, tuple(sorted(values.items())))))
+        return Configuration(tuple(choices))
+
+    def _study(self, history: History) -> optuna.Study:
+        """Return an Optuna study of all that is known."""
+        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        trials = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
+        return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
+
+    def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:
+        """Return an Optuna trial; pending without a loss."""
+        frozen = self._known.get(trial.number)
+        if frozen is None:
+            params, distributions = self._dimensions.of(trial.query.configuration)
+            frozen = create_trial(params=params, distributions=distributions, value=0.0)
+            frozen.number = trial.number
+            self._known[trial.number] = frozen
+        frozen.value = loss
+        frozen.state = OptunaState.RUNNING if loss is None else OptunaState.COMPLETE
+        return frozen
+
+
+class Tpe(Optimizer):
+    """Optuna's TPE over a space of conditional hyperparameters."""
+
+    method: ClassVar[Method] = TPE
+
+    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+        query, self._because = self._search.propose(self.history, rng)
+        return query
+
+    @cached_property
+    def _search(self) -> ParzenSearch:
+        return ParzenSearch(self.space, self.objective, self.options)

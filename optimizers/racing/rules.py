@@ -1,0 +1,237 @@
+"""The stretches in which a configuration runs: a part of the rows, one fold, and all of it.
+
+Whether a configuration is clearly behind after a stretch.
+
+What is compared is its loss in that stretch with the incumbent's in the same one: rows that are
+hard are so for both. How much of a difference is chance, those that ran on have shown.
+
+One trial a configuration: the evaluations that a raced method is told of.
+
+Of a configuration that ended after a stretch it is the paired estimate, of one that went on all
+stretches together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+
+from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
+
+LARGE = 20_000
+"""Training rows above which a part of them is looked at first."""
+_LOOK = 10_000
+"""Rows that a look has at least; FLAML 2.7 starts with as many."""
+_LOOK_RAREST = 100
+"""Rows that it has at least of the rarest class, where all rows have so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How much of a configuration is run.
+
+    Attributes:
+        subset: Share of the training rows.
+        folds: How many of the folds; None for all.
+    """
+
+    subset: float = 1.0
+    folds: int | None = None
+
+    def of(self, whole: Query) -> Query:
+        """Return the query of this stretch of a whole evaluation."""
+        return replace(whole, subset=self.subset, folds=self.folds)
+
+    def fits(self, query: Query) -> bool:
+        """Return whether a query asks for so much."""
+        return (query.subset, query.folds) == (self.subset, self.folds)
+
+
+def is_large(objective: Objective) -> bool:
+    """Return whether there are so many rows that a part of them is looked at first."""
+    return _share(objective) < 1
+
+
+def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
+    """Return what a configuration runs one after another, the whole evaluation last.
+
+    First one fold. On more than 20,000 training rows, before it that fold on a part of them: the
+    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class.
+
+    Args:
+        objective: Knows the folds and the rows.
+
+    Raises:
+        ValueError: If there is nothing to begin with but the whole evaluation.
+    """
+    is_split = objective.n_folds is None or objective.n_folds > 1
+    folds = (Stretch(folds=1),) if is_split else ()
+    share = _share(objective)
+    look = (Stretch(share, 1 if is_split else None),) if share < 1 else ()
+    if not look and not folds:
+        raise ValueError(
+            f"a race needs 2 folds or more, or more than {LARGE:,} training rows; there is "
+            f"{objective.n_folds} fold"
+        )
+    return (*look, *folds, Stretch())
+
+
+def _share(objective: Objective) -> float:
+    """Return the share of the rows to look at first; 1 where all of them are."""
+    n_rows = objective.n_rows or 0
+    if n_rows <= LARGE:
+        return 1.0
+    share, rarest = 1.0, objective.n_rarest if objective.n_classes else None
+    while share * n_rows / 2 >= _LOOK and (rarest is None or share * rarest / 2 >= _LOOK_RAREST):
+        share /= 2
+    return share
+
+
+_LEAST_COMPARED = 3
+"""So many besides the incumbent must have run all folds before their spread is trusted."""
+
+
+def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> bool:
+    """Return whether a configuration is worse on its first fold by more than a margin.
+
+    Before the margin is known, whether it is worse there than the incumbent on its worst fold
+    (Bergman, Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation",
+    arXiv 2405.03389: the forgiving rule, after one fold).
+
+    Args:
+        first: Of the first fold.
+        incumbent: Of the best configuration, on all folds.
+        history: The trials so far.
+    """
+    known = margin(incumbent, history)
+    if known is None:
+        return first.fold_losses[0] > max(incumbent.fold_losses)
+    return first.fold_losses[0] - incumbent.fold_losses[0] > known
+
+
+def margin(incumbent: Evaluation, history: History) -> float | None:
+    """Return the difference on one fold that is not clearly one; None where too few are known.
+
+    With s the spread over K folds of a configuration's differences to the incumbent, pooled over
+    all that ran them, a difference on one fold lies around their mean with standard deviation
+    s sqrt(1 - 1/K): that is the margin.
+
+    Args:
+        incumbent: Of the best configuration, on all folds.
+        history: The trials so far.
+    """
+    n_folds = len(incumbent.fold_losses)
+    others = [
+        trial.evaluation.fold_losses
+        for trial in history.complete
+        if trial.evaluation is not None
+        and trial.evaluation is not incumbent
+        and len(trial.evaluation.fold_losses) == n_folds
+    ]
+    if n_folds < 2 or len(others) < _LEAST_COMPARED:
+        return None
+    differences = np.array(others) - np.array(incumbent.fold_losses)
+    spread = sqrt(float(np.mean(np.var(differences, axis=1, ddof=1))))
+    return spread * sqrt(1 - 1 / n_folds)
+
+
+def is_behind_on_part(
+    difference: float, incumbent: Evaluation, known: Sequence[tuple[float, float]]
+) -> bool:
+    """Return whether a configuration is worse on a part of the rows by more than a margin.
+
+    The margin is the root mean square of what a look is off, over those of which both are known:
+    it has in it what more rows change. Before three are known, how much worse the incumbent's worst
+    fold is than its best; with one fold then nothing is behind.
+
+    Args:
+        difference: Of its loss on the part to the incumbent's on the same.
+        incumbent: Of the best configuration, on all rows and folds.
+        known: The difference to the incumbent on the part, and in all, of each other one that ran
+            both.
+    """
+    if len(known) >= _LEAST_COMPARED:
+        looks, wholes = np.array(known).T
+        return difference > sqrt(float(np.mean((looks - wholes) ** 2)))
+    if len(incumbent.fold_losses) < 2:
+        return False
+    return difference > max(incumbent.fold_losses) - min(incumbent.fold_losses)
+
+
+def estimated(
+    stretch: Evaluation,
+    incumbent: Evaluation,
+    objective: Objective,
+    difference: float | None = None,
+) -> Evaluation:
+    """Return the evaluation of a configuration of which only a first stretch was run.
+
+    Each fold is as much worse than the incumbent's as the stretch was, so the loss is the
+    incumbent's mean plus the difference seen; within the bounds of the metric. Seconds and steps
+    are those of the stretch, as spent.
+
+    Args:
+        stretch: Of the first fold, or of all stretches together.
+        incumbent: Of the best configuration, on all folds.
+        objective: Knows the bounds.
+        difference: To the incumbent in the same stretch; None for that on the first fold.
+    """
+    if difference is None:
+        difference = stretch.fold_losses[0] - incumbent.fold_losses[0]
+    losses = tuple(
+        min(max(loss + difference, objective.lower), objective.upper)
+        for loss in incumbent.fold_losses
+    )
+    return replace(stretch, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
+
+
+def as_on_all_rows(look: Evaluation, share: float) -> Evaluation:
+    """Return the evaluation of a part of the rows with steps that took as long as all rows would.
+
+    Seconds of steps are taken to be proportional to the rows. What was spent stays as it is.
+
+    Args:
+        look: Of the part.
+        share: Of the rows, in (0, 1].
+    """
+    steps = (replace(cost, seconds=cost.seconds / share) for cost in look.steps)
+    return look if share == 1 else replace(look, steps=tuple(steps))
+
+
+def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
+    """Return the evaluation of a configuration that went on, as if it had been run at once.
+
+    Args:
+        first: Of the first fold.
+        whole: Of all folds, the first one served.
+    """
+    return replace(
+        whole,
+        cost_seconds=first.cost_seconds + whole.cost_seconds,
+        steps=_made_steps(first.steps, whole.steps),
+        resumed_from=0,
+    )
+
+
+def failed_later(first: Evaluation, failure: Failure) -> Failure:
+    """Return the failure of a configuration that had its first fold behind it, with its cost.
+
+    What its first fold took is known, though the failure may not say what was served.
+    """
+    told = {(cost.step, cost.fold) for cost in failure.steps}
+    unsaid = [cost for cost in first.steps if (cost.step, cost.fold) not in told]
+    return replace(
+        failure,
+        cost_seconds=first.cost_seconds + failure.cost_seconds,
+        steps=(*unsaid, *_made_steps(first.steps, failure.steps)),
+    )
+
+
+def _made_steps(first: Sequence[StepCost], later: Sequence[StepCost]) -> tuple[StepCost, ...]:
+    """Return the later steps, those of the first stretch as that one made them."""
+    made = {(cost.step, cost.fold): cost for cost in first}
+    return tuple(made.get((cost.step, cost.fold), cost) for cost in later)

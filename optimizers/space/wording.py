@@ -1,0 +1,117 @@
+"""Unknown names, answered with the nearest known one.
+
+Configurations and fidelities as people read them.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Any
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that looks most like `name`; None when none is near.
+
+    >>> nearest("standardise", ["standardize", "minmax"])
+    'standardize'
+    """
+    lowered = {k.lower(): k for k in known}
+    found = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return lowered[found[0]] if found else None
+
+
+class UnknownName(ValueError):  # noqa: N818 - it says what is the matter, as KeyError does
+    """A name that nothing bears; the message names the nearest and all that are known.
+
+    Args:
+        kind: What is named, for instance "method".
+        name: The name as given.
+        known: The names that would have been right.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(known)
+        guess = nearest(name, self.known)
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        shown = ", ".join(self.known[:30]) or "none"
+        more = f" and {len(self.known) - 30} more" if len(self.known) > 30 else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {shown}{more}.")
+
+
+_LARGEST_DENOMINATOR = 10_000
+"""Shares of rows are shown as fractions up to this one."""
+
+
+def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
+    """Return a configuration, given as JSON values, one step a line.
+
+    >>> pipeline_lines({"model": {"algorithm": "svm", "hyperparameters": {"C": 1 / 3}}})
+    ['model  svm (C=0.3333)']
+    """
+    width = max(map(len, configuration))
+    lines = []
+    for step, choice in configuration.items():
+        values = ", ".join(values_text(choice["hyperparameters"]))
+        lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
+    return lines
+
+
+def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
+    """Return the values of hyperparameters with their names.
+
+    >>> values_text({"C": 1 / 3, "kernel": "rbf"})
+    ['C=0.3333', 'kernel=rbf']
+    """
+    return [f"{name}={value_text(value)}" for name, value in hyperparameters.items()]
+
+
+def range_text(hyperparameter: Any) -> str:
+    """Return the values that a hyperparameter of ConfigSpace may have.
+
+    >>> from ConfigSpace import Categorical, Float
+    >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
+    ('a number from 0.03125 to 32768', 'one of 1, 2')
+    """
+    for listed in ("choices", "sequence"):
+        if hasattr(hyperparameter, listed):
+            return f"one of {', '.join(map(str, getattr(hyperparameter, listed)))}"
+    if not hasattr(hyperparameter, "lower"):
+        return str(hyperparameter.value)
+    lower, upper = hyperparameter.lower, hyperparameter.upper
+    kind = "a whole number" if isinstance(lower, int) else "a number"
+    return f"{kind} from {lower:g} to {upper:g}"
+
+
+def fidelity_text(
+    query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
+) -> str:
+    """Return how much of the whole evaluation a query asks for; empty if it asks for all.
+
+    Args:
+        query: The query as JSON values.
+        n_folds: Folds of the whole evaluation; None if not known.
+        epochs: Epochs of the whole training; None if not known.
+
+    >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
+    'subset 1/9, folds 1 of 3'
+    """
+    parts = []
+    subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
+    if subset < 1:
+        parts.append(f"subset {_share(subset)}")
+        if draw:
+            parts.append(f"draw {draw}")
+    for name, whole in (("folds", n_folds), ("epochs", epochs)):
+        if (asked := query.get(name)) is not None:
+            parts.append(f"{name} {asked}" + (f" of {whole}" if whole else ""))
+    return ", ".join(parts)
+
+
+def _share(subset: float) -> str:
+    fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
+    return str(fraction) if abs(fraction - subset) < 1e-12 else f"{subset:.3g}"
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a hyperparameter, of numbers four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
