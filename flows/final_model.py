@@ -28,7 +28,7 @@ from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.final_model import RefitFailed
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
 __all__ = ["fit_final_model"]

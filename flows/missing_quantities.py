@@ -5,8 +5,8 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.units import counted
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
 
 __all__ = ["measure_missing"]
 

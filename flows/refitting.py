@@ -11,11 +11,18 @@ from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.tasks.evaluate import Report
-from prefect_tune.tasks.final_model import Member, RefitFailed
+from prefect_tune.tasks.final_model import (
+    Member,
+    RefitFailed,
+    Scored,
+    member_pins,
+    refit,
+    refit_member,
+    score,
+)
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
-from prefect_tune.tasks.refit import Scored, member_pins, refit, refit_member, score
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import Report
 
 __all__ = ["member_of", "refit_model", "score_model"]
 

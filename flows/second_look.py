@@ -19,8 +19,8 @@ from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, split_again
-from prefect_tune.tasks.evaluate import TrialOutcome, evaluate
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
 
 __all__ = ["look_again"]
 

@@ -1,6 +1,10 @@
-"""The problem of a study: all that may not change in its life.
+"""Limits of a trial: the time and memory that it may take of its worker.
+
+The problem of a study: all that may not change in its life.
 
 Light to import: whoever only looks at a study reads its problem.
+
+Everything about a study that a worker needs to evaluate its trials.
 """
 
 from collections.abc import Mapping
@@ -8,13 +12,40 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
+from distributed.system import MEMORY_LIMIT
+
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import dataset_record, split_record
+from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.tasks.objective.quantity import Quantity
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
     from prefect_tune.tasks.objective.metric import Metric
 
-__all__ = ["Problem", "algorithm_ids"]
+
+_SHARE_OF_MEMORY = 0.9
+"""The trials' share of a machine's memory; the rest is for the flow and the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """The most that a trial may take.
+
+    Attributes:
+        seconds: Wall time from its start on a worker.
+        memory_bytes: Resident memory of its worker's process; None for what the worker was
+            started with.
+    """
+
+    seconds: float
+    memory_bytes: int | None = None
+
+
+def share_of_memory(n_workers: int, memory_bytes: int = MEMORY_LIMIT) -> int:
+    """Return each worker's share of memory, by default of this machine or container."""
+    return int(_SHARE_OF_MEMORY * memory_bytes / n_workers)
+
 
 AlgorithmIds = tuple[tuple[str, tuple[str, ...]], ...]
 """By step, the ids of its algorithms."""
@@ -103,3 +134,41 @@ def _part_of(space: "Space", algorithms: AlgorithmIds) -> "Space":
 def algorithm_ids(space: "Space") -> AlgorithmIds:
     """Return the ids of the algorithms of each searched step."""
     return tuple((step.name, tuple(a.id for a in step.algorithms)) for step in space.searched)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyContext:
+    """Everything about a study that travels to a worker with a trial.
+
+    Attributes:
+        study: Name of the study.
+        problem: Data, space, metric and seed.
+        store: Where artifacts and records are.
+        use_cache: Whether to look for artifacts, and to keep them.
+        memory_limit_bytes: Largest memory estimate that a step may start with; None for the
+            machine's memory.
+        cache_area: Names artifacts that are shared within the area alone; empty for all others.
+        quantities: What to measure beside the loss.
+        epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
+        bootstraps: Those that evaluations have the risks of; None for no risks.
+    """
+
+    study: str
+    problem: Problem
+    store: StoreAddress
+    use_cache: bool = True
+    memory_limit_bytes: int | None = None
+    cache_area: str = ""
+    quantities: tuple[Quantity, ...] = ()
+    epochs: int | None = None
+    bootstraps: Bootstraps | None = None
+
+
+@lru_cache(maxsize=4)
+def open_store(address: StoreAddress) -> ArtifactStore:
+    """Open the store at an address, once per process.
+
+    Raises:
+        StoreRefused: If it cannot be used.
+    """
+    return ArtifactStore(address)

@@ -21,10 +21,10 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.iterative import model_in, rounds_after, training_of
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, recipe, step_seed
-from prefect_tune.tasks.path_run import PathRun, StepFailed
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import is_user_code
 
 __all__ = ["TrialPipeline", "code_of", "trial_pipeline"]

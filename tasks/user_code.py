@@ -2,10 +2,18 @@
 
 Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
 keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest.
+
+Exceptions that end programs, as errors of the algorithm that raised them.
+
+An algorithm may call `sys.exit` or raise what a library uses to cancel its own work. On a Dask
+worker such an exception would end the worker, or the task would never be reported as done.
 """
 
 import linecache
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +23,6 @@ import cloudpickle
 
 from prefect_tune.storage.key import code_digest
 from prefect_tune.tasks.bad_input import BadInput
-
-__all__ = ["is_user_code", "load_user_code", "portable_pickle", "read_user_code"]
 
 _PREFIX = "prefect_tune_user_code_"
 
@@ -91,3 +97,28 @@ def _line(error: BaseException, file: str) -> str:
             lines.append(at.tb_lineno)
         at = at.tb_next
     return f", line {lines[-1]}" if lines else ""
+
+
+class ProgramExit(RuntimeError):  # noqa: N818 - it says what happened
+    """An algorithm raised an exception that ends programs; the message names it."""
+
+
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise exceptions that are no `Exception` as errors.
+
+    In the main thread, signals raise such exceptions, so only `SystemExit` is an error there.
+
+    Raises:
+        ProgramExit: Instead of such an exception.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and not isinstance(error, SystemExit):
+            raise
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ProgramExit(f"the algorithm raised {text}, which ends programs") from error

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from prefect_tune.tasks.worker.note_file import read_text
+from prefect_tune.tasks.worker.trial_note import read_text
 
 SECRETS: dict[str, str] = {}
 """Those of the embedded servers that tests have looked for, by their URLs."""

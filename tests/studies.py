@@ -15,9 +15,8 @@ from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
-from prefect_tune.tasks.evaluate import evaluate_query
-from prefect_tune.tasks.problem import Problem, algorithm_ids
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
+from prefect_tune.tasks.trial.evaluate import evaluate_query
 from prefect_tune.tasks.user_space import load_user_space
 
 
@@ -92,8 +91,8 @@ ITERATIVE_SPACES = """
 from ConfigSpace import Categorical, ConfigurationSpace, Integer
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.rescaling import RESCALE
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import RESCALE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def seeded(id, estimator, **fixed):

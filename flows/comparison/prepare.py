@@ -31,7 +31,7 @@ from prefect_tune.storage.atomic import check_writable
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import is_user_space
 
 __all__ = ["HANDOVER", "prepare_comparison"]

@@ -23,9 +23,8 @@ from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.objective import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.tasks.final_model import RefitFailed
-from prefect_tune.tasks.refit import refit
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.final_model import RefitFailed, refit
+from prefect_tune.tasks.problem import StudyContext
 
 __all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]
 

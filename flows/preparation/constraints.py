@@ -11,7 +11,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.constraint import check_measurable
-from prefect_tune.tasks.objective.groups import absent_groups
+from prefect_tune.tasks.objective.quantities import absent_groups
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
 __all__ = ["check_constraints", "constraint_notes", "quantity_digests"]

@@ -38,7 +38,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import find_space
 
 __all__ = [

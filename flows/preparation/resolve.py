@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
 from prefect_tune.tasks.fitting.iterative import reasons_at_once

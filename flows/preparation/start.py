@@ -11,7 +11,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 
 __all__ = ["known_configurations"]
 

@@ -9,7 +9,7 @@ from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
 
 __all__ = ["built_pipeline", "pipeline_code"]

@@ -17,9 +17,14 @@ from prefect_tune.storage.key import predictions_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.ensembling.agnostic import bootstraps_for
-from prefect_tune.tasks.ensembling.choosing import CANDIDATES, MOST_PICKS, Kind, choose
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
+from prefect_tune.tasks.ensembling.choosing import (
+    CANDIDATES,
+    MOST_PICKS,
+    FitLimit,
+    Kind,
+    bootstraps_for,
+    choose,
+)
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions

@@ -15,7 +15,7 @@ from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 if TYPE_CHECKING:
-    from prefect_tune.tasks.worker.trial_limits import TrialLimits
+    from prefect_tune.tasks.problem import TrialLimits
 
 __all__ = ["Execution", "StopRule", "StudyPlan", "TaskRuns"]
 
@@ -153,10 +153,7 @@ class StudyPlan:
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 
-        from prefect_tune.tasks.worker.trial_limits import (  # noqa: PLC0415 - heavy
-            TrialLimits,
-            share_of_memory,
-        )
+        from prefect_tune.tasks.problem import TrialLimits, share_of_memory  # noqa: PLC0415 - heavy
 
         seconds = self.trial_seconds
         if seconds is None:

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.fitting.libraries import session_versions
+from prefect_tune.tasks.fitting.versions import session_versions
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed

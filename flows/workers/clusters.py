@@ -13,10 +13,9 @@ from prefect_tune.flows.workers.local_workers import local_cluster, local_settin
 from prefect_tune.flows.workers.roster import Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.flows.workers.worker_starts import WorkerStarts
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import worker_environment
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 if TYPE_CHECKING:
     from prefect_tune.flows.workers.local_nanny import LocalCluster

@@ -31,12 +31,11 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.tasks.evaluate import Report, TrialOutcome, evaluate, failure_message
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["DaskTrials", "Ended"]
 

@@ -9,10 +9,9 @@ import distributed
 from distributed.comm import CommClosedError
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 __all__ = ["WorkerCheck", "connected"]
 

@@ -37,9 +37,9 @@ __all__ = [
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 PRELOAD = (
-    "prefect_tune.tasks.worker.parent_death",
+    "prefect_tune.tasks.worker.orphans",
     "prefect_tune.tasks.worker.trial_note",
-    "prefect_tune.tasks.refit",
+    "prefect_tune.tasks.final_model",
     "prefect_tune.tasks.worker.start_log",
     "prefect_tune.tasks.worker.printed_output",
 )

@@ -16,7 +16,7 @@ from prefect_dask.task_runners import PrefectDaskFuture
 from prefect_tune.flows.workers.nanny_reports import NannyReports
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.tasks.evaluate import TrialOutcome
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 __all__ = ["Job", "run_jobs"]
 

@@ -20,9 +20,8 @@ from prefect_tune.flows.workers.fork_server import (
 )
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.flows.workers.worker_starts import WorkerStarts
-from prefect_tune.tasks.worker.note_file import read_text
 from prefect_tune.tasks.worker.start_log import log_size
-from prefect_tune.tasks.worker.trial_note import note_path
+from prefect_tune.tasks.worker.trial_note import note_path, read_text
 
 __all__ = ["LocalCluster", "LocalNanny"]
 

@@ -16,9 +16,8 @@ from uuid import UUID
 import distributed
 
 from prefect_tune.optimizers.trials.outcome import Failure
-from prefect_tune.tasks.worker.limit_keeper import LimitKeeper
-from prefect_tune.tasks.worker.scheduler_marks import take_back
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
+from prefect_tune.tasks.worker.limit_keeper import LimitKeeper, take_back
 
 __all__ = ["NannyReport", "NannyReports", "StepReport", "limits_kept"]
 

@@ -4,7 +4,7 @@ Only that process imports this module: with it, the process is tied to the flow,
 of workers' starts before anything can fail.
 """
 
-from prefect_tune.tasks.worker.parent_death import tie_fork_server
+from prefect_tune.tasks.worker.orphans import tie_fork_server
 from prefect_tune.tasks.worker.printed_output import capture_fork_server
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 from prefect_tune.tasks.worker.start_log import begin_log
@@ -15,4 +15,4 @@ if tie_fork_server():
 with quick_imports():
     import distributed.nanny  # noqa: F401
 
-    import prefect_tune.tasks.refit  # noqa: F401
+    import prefect_tune.tasks.final_model  # noqa: F401

@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 
 from prefect_tune.flows.progress import Observer
-from prefect_tune.tasks.evaluate import Report
+from prefect_tune.tasks.trial.evaluate import Report
 
 __all__ = ["OutageNote", "ServerPace"]
 

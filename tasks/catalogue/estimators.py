@@ -2,6 +2,8 @@
 
 Each is a function from the table's hyperparameters to an unfitted estimator of scikit-learn, or a
 class where the choice needs the data.
+
+Networks, and what is fitted to standardised numbers.
 """
 
 from typing import Any, Self
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.cluster import FeatureAgglomeration
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -36,40 +39,10 @@ from sklearn.feature_selection import (
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier, SGDRegressor
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustScaler
-from sklearn.svm import LinearSVC
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustScaler, StandardScaler
+from sklearn.svm import SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-__all__ = [
-    "LayerwiseMLP",
-    "Polynomial",
-    "QuadraticDiscriminant",
-    "SelectByModel",
-    "SelectByPercentile",
-    "SelectByScore",
-    "ada_boost_classifier",
-    "ada_boost_regressor",
-    "discretizer",
-    "feature_agglomeration",
-    "forest_classifier",
-    "forest_regressor",
-    "gaussian_process",
-    "layerwise_mlp",
-    "linear_discriminant",
-    "logistic_regression",
-    "mlp",
-    "passive_aggressive_classifier",
-    "passive_aggressive_regressor",
-    "robust_scaler",
-    "select_by_extra_trees",
-    "select_by_extra_trees_regressor",
-    "select_by_lasso",
-    "select_by_linear_svm",
-    "select_by_p_value",
-    "select_percentile",
-    "select_univariate",
-]
 
 _SCORES = {
     "chi2": chi2,
@@ -366,3 +339,25 @@ def layerwise_mlp(
 ) -> LayerwiseMLP:
     """Return a network of two hidden layers of tanh, with three penalties."""
     return LayerwiseMLP((width_1, width_2), (alpha_1, alpha_2, alpha_3), **arguments)
+
+
+def mlp_classifier(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
+    """Return a network of equally wide hidden layers."""
+    return MLPClassifier(hidden_layer_sizes=(nodes_per_layer,) * hidden_layers, **arguments)
+
+
+def mlp_regressor(
+    *, hidden_layers: int, nodes_per_layer: int, **arguments: Any
+) -> TransformedTargetRegressor:
+    """Return such a network for standardised numbers."""
+    layers = (nodes_per_layer,) * hidden_layers
+    return _of_scaled(MLPRegressor(hidden_layer_sizes=layers, **arguments))
+
+
+def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
+    """Return a support vector machine for standardised numbers, whose epsilon is in deviations."""
+    return _of_scaled(SVR(**arguments))
+
+
+def _of_scaled(regressor: Any) -> TransformedTargetRegressor:
+    return TransformedTargetRegressor(regressor, transformer=StandardScaler())

@@ -7,18 +7,21 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue import (
     admm,
-    admm_models,
     classification,
     ensemble_smbo,
     preprocessing,
-    rescaling,
 )
-from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue import (
+    admm as admm_models,
+)
+from prefect_tune.tasks.catalogue import (
+    preparation as rescaling,
+)
 from prefect_tune.tasks.catalogue.boosted_trees import is_installed
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
+from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 
 __all__ = ["DEFAULT_SPACES", "SPACES", "missing_libraries", "space_named"]
 

@@ -17,8 +17,8 @@ from prefect_tune.tasks.data.event_tables import (
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Format
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.row_groups import check_apart, groups_of
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table_source import check_apart, groups_of
 from prefect_tune.tasks.data.target import need_targets, target_of
 
 __all__ = ["events_dataset", "read_event_rows", "read_events_source", "refuse_columns"]

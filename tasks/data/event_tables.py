@@ -7,8 +7,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.patient_ids import as_ids, joined_ids
 from prefect_tune.tasks.data.table_files import GAPS, columns_called, read_table
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.patient_ids import like_ids
+from prefect_tune.tasks.data.ids import like_ids
 
 __all__ = ["EventRows", "positions"]
 

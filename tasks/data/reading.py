@@ -1,12 +1,16 @@
-"""Reading sources: into a data set to learn from, or into rows to predict."""
+"""The small data sets that come with scikit-learn, as tables.
+
+Reading sources: into a data set to learn from, or into rows to predict.
+"""
 
 import logging
 from dataclasses import replace
 
 import pandas as pd
+from sklearn import datasets
 
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.bundled import TARGET, bundled_table
 from prefect_tune.tasks.data.cohort.cohort import generate
 from prefect_tune.tasks.data.cohort.spec import cohort_named
 from prefect_tune.tasks.data.dataset import Dataset
@@ -25,7 +29,26 @@ from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import read_frame, table_dataset
 
-__all__ = ["read_features", "read_source"]
+BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+"""What `sklearn:NAME` knows."""
+TARGET = "target"
+"""Their column to predict."""
+
+
+def bundled_table(name: str) -> pd.DataFrame:
+    """Return the features and the column `target`.
+
+    Raises:
+        BadInput: If it has several targets.
+        UnknownName: If scikit-learn brings no such set.
+    """
+    if name == "linnerud":
+        raise BadInput("sklearn:linnerud has three targets; a study predicts one")
+    if name not in BUNDLED:
+        raise UnknownName("data set of scikit-learn", name, BUNDLED)
+    frame: pd.DataFrame = getattr(datasets, f"load_{name}")(as_frame=True).frame
+    return frame
+
 
 _LOGGER = logging.getLogger(__name__)
 _COHORT = "cohort:"

@@ -1,4 +1,6 @@
-"""The split of a data set: test rows, and the fold that holds each other row out.
+"""Nested, stratified subsets of rows, the fidelity of `Query.subset`.
+
+The split of a data set: test rows, and the fold that holds each other row out.
 
 A split is made once per study and kept with it. Folds are stratified by class, and rows of one
 group never stand in two folds. Test rows are used once, after the search has ended.
@@ -19,23 +21,46 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
+from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.storage.key import content_digest, split_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.subset import nested_subset
 
-__all__ = [
-    "REFIT",
-    "TEST",
-    "Split",
-    "group_parts",
-    "import_split",
-    "load_split",
-    "make_split",
-    "split_again",
-]
+
+def nested_subset(
+    strata: NDArray[np.int32],
+    groups: NDArray[np.int64] | None,
+    share: float,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Return the positions of a subset, in order.
+
+    Groups stand in one order, drawn at random. Of each class so many are taken from its beginning,
+    among those that have rows of the class, that the class has its share of rows. So for equal
+    draws the subset of a smaller share lies within that of a larger one, and of a class whose
+    groups have rows of no other, at most one group is taken beyond its share. Where groups have
+    rows of several classes, there may be more.
+
+    Args:
+        strata: Class or stratum of each row, shape (n,).
+        groups: Group of each row, whose rows stay together, shape (n,); None for rows by
+            themselves.
+        share: Share of the rows of each class to take, in (0, 1]; at least `ROWS_PER_CLASS` rows.
+        rng: Draws the order.
+    """
+    names = np.arange(len(strata)) if groups is None else groups
+    units, unit = np.unique(names, return_inverse=True)
+    priority = rng.permutation(len(units))
+    is_taken = np.zeros(len(units), dtype=bool)
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        members = members[np.argsort(priority[unit[members]])]
+        wanted = max(ROWS_PER_CLASS, round(share * len(members)))
+        is_taken[unit[members[:wanted]]] = True
+    return np.flatnonzero(is_taken[unit])
+
 
 TEST = -1
 """The fold of test rows."""

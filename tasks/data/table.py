@@ -8,7 +8,7 @@ import pandas as pd
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.data.whole_numbers import are_whole, without_point_zero
+from prefect_tune.tasks.data.ids import are_whole, without_point_zero
 
 __all__ = ["category_texts", "features_of", "like_training"]
 

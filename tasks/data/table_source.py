@@ -1,9 +1,13 @@
-"""A source that is a table, with its target among the columns."""
+"""Groups of rows that stay in one fold, and on one side of the test.
+
+A source that is a table, with its target among the columns.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
@@ -11,12 +15,38 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import format_named, recognise
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.row_groups import check_apart, groups_of
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table import features_of, like_training
+from prefect_tune.tasks.data.table import category_texts, features_of, like_training
 from prefect_tune.tasks.data.target import need_targets, target_of
 
-__all__ = ["read_frame", "table_dataset"]
+
+def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
+    """Number the groups of rows with equal values, shape (n,).
+
+    Raises:
+        BadInput: If a row has none.
+    """
+    missing = int(column.isna().sum())
+    if missing:
+        raise BadInput(f"{missing} rows of {where} have no {column.name!r} to be grouped by")
+    groups, _ = pd.factorize(category_texts(column))
+    return groups.astype(np.int64)
+
+
+def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str) -> None:
+    """Raise if a group has rows to learn from and rows of the test.
+
+    Args:
+        groups: Number of each row's group, shape (n,).
+        is_test: Whether it is a row of the test, shape (n,).
+        what: What to call groups in the message.
+
+    Raises:
+        BadInput: If a group has rows of both.
+    """
+    both = np.intersect1d(groups[is_test], groups[~is_test])
+    if len(both):
+        raise BadInput(f"{len(both)} {what} have both training rows and test rows")
 
 
 def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.DataFrame:

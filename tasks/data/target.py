@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.whole_numbers import EXACT
+from prefect_tune.tasks.data.ids import EXACT
 
 __all__ = ["need_targets", "target_of"]
 

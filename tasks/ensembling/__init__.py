@@ -7,7 +7,7 @@ takes the best of all by a `nested` estimate, within a `fit_limit`. The `model` 
 estimator.
 """
 
-from prefect_tune.tasks.ensembling.contributions import blend, shares
+from prefect_tune.tasks.ensembling.held_out import blend, shares
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 
 __all__ = ["ClassEnsemble", "NumberEnsemble", "blend", "shares"]

@@ -1,20 +1,139 @@
-"""Building an ensemble of one kind from the candidates' predictions of the held-out rows."""
+"""A limit on the time that fitting the members of an ensemble takes.
 
-from collections.abc import Mapping
+Greedy selection of members with replacement.
+
+Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models" (ICML
+2004), as in Ram et al. (2020), appendix 8.
+
+The agnostic Bayes ensemble: each model weighs how often it is the best in bootstraps.
+
+Lacoste, Larochelle, Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI
+2014), equations 4 and 5. Bootstraps are those of the authors' code, of half of the examples, but
+drawn afresh and more than the search needs: their number is the step of the weights.
+
+Building an ensemble of one kind from the candidates' predictions of the held-out rows.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
 from prefect_tune.optimizers.trials.losses import is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.ensembling.agnostic import agnostic_weights
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
-from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of
 from prefect_tune.tasks.ensembling.held_out import HeldOut
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.risk import Resampling
+from prefect_tune.tasks.objective.weighted import WEIGHTED
 
-__all__ = ["CANDIDATES", "KINDS", "MOST_PICKS", "Choice", "Kind", "choose", "predict_held_out"]
+
+@dataclass(frozen=True)
+class FitLimit:
+    """Seconds that members may take together.
+
+    Attributes:
+        seconds: That each of n candidates takes, shape (n,).
+        most: That members may take; the first one may always be a member.
+    """
+
+    seconds: NDArray[np.float64]
+    most: float
+
+    def of(self, candidates: Sequence[int] | NDArray[np.intp]) -> "FitLimit":
+        """Return the same of some candidates only, in their order."""
+        return FitLimit(self.seconds[candidates], self.most)
+
+    def may_join(self, members: Collection[int]) -> NDArray[np.bool_]:
+        """Return which candidates may be picked beside members, shape (n,); members always may."""
+        chosen = sorted(set(members))
+        within: NDArray[np.bool_] = self.seconds[chosen].sum() + self.seconds <= self.most
+        within[chosen] = True
+        return within
+
+    def kept(self, order: Iterable[int]) -> list[int]:
+        """Return those of some candidates, in their order, that fit in beside those before them."""
+        members: list[int] = []
+        for candidate in order:
+            if not members or self.may_join(members)[candidate]:
+                members.append(candidate)
+        return members
+
+
+def greedy_picks(
+    members: Sequence[NDArray[np.float64]],
+    loss: Callable[[NDArray[np.float64]], float],
+    size: int,
+    limit: FitLimit | None = None,
+) -> tuple[list[int], list[float]]:
+    """Pick members with replacement, each the one that improves the ensemble so far most.
+
+    Args:
+        members: What each contributes, all of one shape; the first one is the best alone.
+        loss: Loss of the mean of some of them.
+        size: How many to pick at most.
+        limit: On what the picked ones take to fit.
+
+    Returns:
+        The picks by position up to the size that is best, and the ensemble's loss after each. Of
+        equals, the first.
+    """
+    picks, losses = [0], [loss(members[0])]
+    total = members[0].copy()
+    while len(picks) < size:
+        may_join = np.ones(len(members), bool) if limit is None else limit.may_join(picks)
+        tried = np.array(
+            [
+                loss((total + member) / (len(picks) + 1)) if may else np.inf
+                for member, may in zip(members, may_join, strict=True)
+            ]
+        )
+        best = int(np.argmax(is_least(tried)))
+        picks.append(best)
+        losses.append(float(tried[best]))
+        total = total + members[best]
+    n = int(np.argmax(is_least(np.array(losses)))) + 1
+    return picks[:n], losses[:n]
+
+
+def weights_of(picks: Sequence[int]) -> Mapping[int, float]:
+    """Return each picked member's share of the picks."""
+    return {member: n / len(picks) for member, n in sorted(Counter(picks).items())}
+
+
+Array = NDArray[np.float64]
+
+BOOTSTRAPS = Bootstraps(500, 0.5)
+"""More than these change no weight by what matters, and cost little beside a training."""
+MOST_MEMBERS = 32
+"""Each member is trained again on all rows and asked in each prediction. After a search there are a
+hundred models that are the best now and then, many of them alike; so many picked among them
+predict as well. Greedy selection picks no more either."""
+
+_SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
+"""Where a metric is computed once per model, fold and bootstrap, a millisecond each."""
+
+
+def bootstraps_for(metric: Metric) -> Bootstraps:
+    """Return the bootstraps that an ensemble is built on: fewer where they cost much."""
+    return BOOTSTRAPS if metric.name in WEIGHTED else _SLOW_BOOTSTRAPS
+
+
+def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator) -> Array:
+    """Return the weights of the candidates, shape (n,), together 1.
+
+    Args:
+        held_out: The candidates' predictions.
+        bootstraps: How many, and how large.
+        rng: Source of their draws.
+    """
+    resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
+    risks = np.array([resampling.risks(predicted) for predicted in held_out.predictions])
+    return frequencies_of_few(risks, MOST_MEMBERS)
+
 
 Kind = Literal["single", "greedy", "agnostic"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

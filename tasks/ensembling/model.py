@@ -11,7 +11,7 @@ from sklearn.utils import Tags, assert_all_finite, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from prefect_tune.tasks.ensembling.contributions import heaviest_class, shares
+from prefect_tune.tasks.ensembling.held_out import heaviest_class, shares
 from prefect_tune.tasks.objective.predictions import (
     Predictions,
     predicted_labels,

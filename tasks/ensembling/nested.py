@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.losses import is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.ensembling.choosing import KINDS, Kind, choose, predict_held_out
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
+from prefect_tune.tasks.ensembling.choosing import KINDS, FitLimit, Kind, choose, predict_held_out
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
 __all__ = ["best_kind", "deal", "nested_losses"]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
-from prefect_tune.tasks.fitting.program_exits import exits_as_errors
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.user_code import exits_as_errors
 
 __all__ = ["LossOnTest", "loss_on_test", "predicted"]
 

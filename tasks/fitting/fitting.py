@@ -12,8 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.memory_estimate import check_memory
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 

@@ -22,12 +22,13 @@ from prefect_tune.tasks.fitting.fitting import (
 )
 from prefect_tune.tasks.fitting.iterative import (
     Iterative,
+    MemberSum,
     epoch_seed,
     model_in,
     rounds_after,
+    staged_predictions,
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
-from prefect_tune.tasks.fitting.staged import MemberSum, staged_predictions
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 __all__ = ["Checkpoint", "EpochTraining", "Loss"]

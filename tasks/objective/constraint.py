@@ -10,9 +10,8 @@ import pandas as pd
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.objective.groups import groups_of
-from prefect_tune.tasks.objective.measurement import QUANTITIES
 from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.quantities import QUANTITIES, groups_of
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 

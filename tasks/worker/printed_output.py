@@ -24,19 +24,19 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
-from prefect_tune.tasks.worker.output_keeper import boot_code
+from prefect_tune.tasks.worker.output_keeper import (
+    boot_code,
+    is_being_written,
+    read_tail,
+    remove_tail,
+    sweep_tails,
+)
 from prefect_tune.tasks.worker.standard_streams import (
     buffer_lines,
     flush_streams,
     keep_streams_open,
     open_streams,
     streams_restored,
-)
-from prefect_tune.tasks.worker.tail_file import (
-    is_being_written,
-    read_tail,
-    remove_tail,
-    sweep_tails,
 )
 
 __all__ = [

@@ -9,9 +9,9 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.holder import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.fitting.libraries import installed_version
 from prefect_tune.tasks.fitting.recipe import imported
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.fitting.versions import installed_version
+from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import prepare_note
 

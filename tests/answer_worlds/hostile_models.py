@@ -372,7 +372,7 @@ def space_text(model, target="classes"):
     """Return the text of a user's file with a space of one of these models."""
     return Path(__file__).read_text() + (
         "\n\nfrom prefect_tune import Algorithm, Space, Step\n"
-        "from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE\n"
+        "from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE\n"
         f"model = Step('fit model', (Algorithm(id='own', estimator={model}),))\n"
         f"space = Space('own', (IMPUTE, ENCODE, model), target={target!r})\n"
     )

@@ -6,8 +6,7 @@ They are read as users' own files: `--space live_spaces.py:networks`.
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.rescaling import MINMAX, STANDARDIZE
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE, MINMAX, STANDARDIZE
 
 __all__ = ["mixed", "networks"]
 

@@ -21,14 +21,13 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
 from prefect_tune.tasks.ensembling import blend, shares
-from prefect_tune.tasks.ensembling.agnostic import BOOTSTRAPS, agnostic_weights
+from prefect_tune.tasks.ensembling.choosing import BOOTSTRAPS, agnostic_weights
 from prefect_tune.tasks.ensembling.held_out import HeldOut
-from prefect_tune.tasks.evaluate import evaluate_query
 from prefect_tune.tasks.objective.metric import Predictions
-from prefect_tune.tasks.path_run import PathRun
-from prefect_tune.tasks.problem import Problem, algorithm_ids
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.trial.evaluate import evaluate_query
+from prefect_tune.tasks.trial.path_run import PathRun
 
 __all__ = ["Pair", "TableStudy"]
 

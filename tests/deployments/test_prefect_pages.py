@@ -21,7 +21,7 @@ SPACE = """
 from ConfigSpace import ConfigurationSpace, Float
 from sklearn.base import BaseEstimator, ClassifierMixin
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 class Fails(ClassifierMixin, BaseEstimator):
     def __init__(self, x=1.0):

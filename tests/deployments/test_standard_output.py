@@ -25,7 +25,7 @@ from ConfigSpace import ConfigurationSpace, Float
 from sklearn.naive_bayes import GaussianNB
 
 from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def shout(text):

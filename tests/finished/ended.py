@@ -23,8 +23,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from prefect_tune import Algorithm, Space, Step
 from prefect_tune.tasks.catalogue.classification import GAUSSIAN_NB, K_NEAREST
-from prefect_tune.tasks.catalogue.rescaling import RESCALE
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import RESCALE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 class Picky(GaussianNB):

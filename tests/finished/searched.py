@@ -16,8 +16,8 @@ from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.storage import ArtifactStore
-from prefect_tune.tasks.evaluate import evaluate_query
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import evaluate_query
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ SPACE = """
 from ConfigSpace import ConfigurationSpace, Float, Integer
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.rescaling import STANDARDIZE
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import STANDARDIZE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 NETWORK = "sklearn.neural_network.MLPClassifier"
 NEIGHBOURS = "sklearn.neighbors.KNeighborsClassifier"

@@ -25,7 +25,7 @@ from prefect_tune.storage import Ledger, StoreLost
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import Member
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 NAME = "ended"
 LOSSES = (30.0, 20.0, 10.0, 40.0)
@@ -196,7 +196,7 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
     def broken(*_: Any, **__: Any) -> Any:
         raise ValueError("no")
 
-    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
+    monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
     with pytest.raises(StudyFailed, match=r"5 refits failed; trial 2 could not be fitted"):
         ending.end(EnsembleRule("greedy", 2))
     assert ending.pinned() == set()

@@ -7,7 +7,7 @@ from inputs import write_meds
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 pytestmark = pytest.mark.usefixtures("server")

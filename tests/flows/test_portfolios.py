@@ -11,7 +11,7 @@ from peer_tools.portfolios import LOSSES, Losses, picked, related, start_without
 from peer_tools.task import Task
 
 from prefect_tune.optimizers import Configuration
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 

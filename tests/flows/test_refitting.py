@@ -25,10 +25,8 @@ from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
-from prefect_tune.tasks.problem import algorithm_ids
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext, TrialLimits, algorithm_ids
 from prefect_tune.tasks.user_space import load_user_space
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 NAME = "side-by-side"
 GENEROUS = TrialLimits(120)
@@ -45,7 +43,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.tree import DecisionTreeClassifier
 
 from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 FOLDER = Path({folder!r})
 

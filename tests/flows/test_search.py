@@ -29,7 +29,7 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import StoreLost
-from prefect_tune.tasks.evaluate import TrialOutcome
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.printed_output import Printed
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))

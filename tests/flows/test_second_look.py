@@ -28,8 +28,8 @@ from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, load_split
-from prefect_tune.tasks.evaluate import TrialOutcome
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 NAME = "searched"
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))

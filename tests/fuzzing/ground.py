@@ -18,7 +18,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.storage.store import StoreRefused
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
 
 _CACHE = "60KB"
 REFUSALS = (BadInput, UnknownName, StoreRefused)

@@ -20,7 +20,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.storage.database import StoreLost
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
 
 _STUDY, _NEW = "flashed", "another"
 _NEW_FILES = ("out.csv", "model.pkl", "part")

@@ -24,8 +24,8 @@ from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.database import BUSY_SECONDS, DiskFull
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
-from prefect_tune.tasks.evaluate import evaluate as evaluate_task
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task
 
 AWAY_SECONDS = 6.0
 SPAWN = multiprocessing.get_context("spawn")

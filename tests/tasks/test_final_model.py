@@ -14,12 +14,18 @@ from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import Member, RefitFailed, fit_member, keep_model
+from prefect_tune.tasks.final_model import (
+    Member,
+    RefitFailed,
+    fit_member,
+    keep_model,
+    member_pins,
+    score,
+)
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
-from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.refit import member_pins, score
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
 MODELS = (
@@ -145,7 +151,7 @@ def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
     def broken(*_: Any, **__: Any) -> Any:
         raise ValueError("not this one\nat all")
 
-    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", broken)
+    monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
     expected = r"^trial 5 could not be fitted .*: fit model: ValueError: not this one$"
     with pytest.raises(RefitFailed, match=expected) as raised:
         fit_member(context, members[1], plainly)
@@ -156,7 +162,7 @@ def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch)
     def lost(*_: Any, **__: Any) -> Any:
         raise StoreLost("the disk is full")
 
-    monkeypatch.setattr("prefect_tune.tasks.node.fit_model", lost)
+    monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", lost)
     with pytest.raises(StoreLost, match="the disk is full"):
         fit_member(context, members[1], plainly)
 

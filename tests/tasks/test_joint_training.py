@@ -16,17 +16,18 @@ from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import predictions_record
-from prefect_tune.tasks import evaluate as evaluate_module
-from prefect_tune.tasks import joint_training, path_run
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import training
-from prefect_tune.tasks.iterative_node import IterativeNode
-from prefect_tune.tasks.measuring import measure
-from prefect_tune.tasks.node import Node
 from prefect_tune.tasks.objective.metric import Predictions
 from prefect_tune.tasks.objective.quantity import Quantity
-from prefect_tune.tasks.path_run import PathRun
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial import epochs as joint_training
+from prefect_tune.tasks.trial import evaluate as evaluate_module
+from prefect_tune.tasks.trial import path_run
+from prefect_tune.tasks.trial.epochs import IterativeNode
+from prefect_tune.tasks.trial.measuring import measure
+from prefect_tune.tasks.trial.node import Node
+from prefect_tune.tasks.trial.path_run import PathRun
 
 ITERATIVE = ("mlp", "sgd", "boosting", "histograms", "forest")
 

@@ -17,14 +17,14 @@ from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks import node
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.quantity import Quantity
-from prefect_tune.tasks.path_run import PathRun
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial import node
+from prefect_tune.tasks.trial.path_run import PathRun
 
 TREE = (
     "decision_tree",

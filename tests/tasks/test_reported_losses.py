@@ -24,7 +24,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS

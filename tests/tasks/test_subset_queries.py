@@ -11,8 +11,7 @@ from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.problem import algorithm_ids
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext, algorithm_ids
 from prefect_tune.tasks.user_space import load_user_space
 
 FOREST = (
@@ -25,7 +24,7 @@ FOREST = (
 BAYES = "gaussian_nb"
 NEEDS_ROWS = """
 from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 FEW = "sklearn.neighbors.KNeighborsClassifier"
 PARTS = "sklearn.decomposition.PCA"

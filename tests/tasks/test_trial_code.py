@@ -19,7 +19,7 @@ from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.trial_code import TrialPipeline, code_of
 

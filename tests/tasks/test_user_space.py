@@ -17,7 +17,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 from prefect_tune.tasks.user_space import find_space, load_user_space
@@ -30,7 +30,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.feature_selection import SelectFromModel
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def unseeded(exponent=1.0):
@@ -146,7 +146,7 @@ def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
     script = (
         "import pickle, sys\n"
         "from prefect_tune.optimizers import Query\n"
-        "from prefect_tune.tasks.evaluate import evaluate_query\n"
+        "from prefect_tune.tasks.trial.evaluate import evaluate_query\n"
         "context, query = pickle.load(open(sys.argv[1], 'rb'))\n"
         "query = Query.from_json(query, context.problem.find_space())\n"
         "came = evaluate_query(context, query, lambda p, i, _: p.run(i))\n"
@@ -314,7 +314,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from ConfigSpace import Categorical, ConfigurationSpace
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 class Duck:

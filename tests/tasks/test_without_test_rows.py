@@ -11,11 +11,10 @@ from prefect_tune.optimizers import Query
 from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, make_split
-from prefect_tune.tasks.final_model import Member, keep_model
+from prefect_tune.tasks.final_model import Member, keep_model, score
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
-from prefect_tune.tasks.path_run import PathRun, StepOutcome
-from prefect_tune.tasks.refit import score
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 
 
 def without_test_rows(context: StudyContext) -> StudyContext:

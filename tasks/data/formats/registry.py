@@ -1,19 +1,74 @@
-"""All formats, and which of them a file or folder is in."""
+"""Logs of patient events: one table, or a MEDS data set.
 
-from collections.abc import Mapping
+Tables: a file, or a folder of Parquet files with the same columns.
+
+All formats, and which of them a file or folder is in.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
+import pandas as pd
+
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.formats.event_logs import EVENTS, MEDS
+from prefect_tune.tasks.data.event_tables import EVENT_TEXTS, has_event_columns, read_event_tables
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.formats.omop import OMOP
 from prefect_tune.tasks.data.formats.synthea import SYNTHEA
-from prefect_tune.tasks.data.formats.tables import TABLE
-from prefect_tune.tasks.data.location import SUFFIX_NAMES
+from prefect_tune.tasks.data.location import SUFFIX_NAMES, Location, shards
+from prefect_tune.tasks.data.table_files import read_table
 
-__all__ = ["FORMATS", "format_named", "recognise", "register_format"]
+
+def _is_log(given: Given) -> bool:
+    if given.table is None or given.labels is not None:
+        return given.table is not None
+    return given.target not in given.columns and has_event_columns(given.columns)
+
+
+EVENTS = Format(
+    name="events",
+    description="a table of patient events",
+    kind="events",
+    recognises=_is_log,
+    read=lambda location, _: read_event_tables(location, EVENT_TEXTS),
+)
+
+
+def _need_data(folder: Location) -> None:
+    if not folder.below("data").is_folder():
+        raise BadInput(
+            f"{folder.url} has no folder data/, so it is not a MEDS data set; expected "
+            "events in data/**/*.parquet"
+        )
+
+
+MEDS = Format(
+    name="meds",
+    description="a MEDS data set",
+    kind="events",
+    recognises=lambda given: given.is_folder and given.location.below("data").is_folder(),
+    read=EVENTS.read,
+    subfolder="data",
+    folder_holds="data/*.parquet (MEDS)",
+    check=_need_data,
+)
+
+
+def _read(location: Location, texts: Sequence[str]) -> Iterator[pd.DataFrame]:
+    for shard in shards(location):
+        yield read_table(shard, texts)
+
+
+TABLE = Format(
+    name="table",
+    description="a table",
+    kind="table",
+    recognises=lambda given: given.table is not None,
+    read=_read,
+)
+
 
 _FORMATS: dict[str, Format] = {}
 FORMATS: Mapping[str, Format] = MappingProxyType(_FORMATS)

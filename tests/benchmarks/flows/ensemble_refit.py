@@ -42,8 +42,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage import Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.study_context import StudyContext, open_store
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import StudyContext, TrialLimits, open_store
 
 GOAL = 0.6
 NAME = "ensemble"

@@ -4,9 +4,10 @@ Here the construction of features takes most of the time, so that the cache has 
 """
 
 from prefect_tune import Space, Step
-from prefect_tune.tasks.catalogue import classification, preprocessing, rescaling
-from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue import classification, preprocessing
+from prefect_tune.tasks.catalogue import preparation as rescaling
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
+from prefect_tune.tasks.catalogue.preparation import BALANCE
 
 MODELS = (
     classification.DECISION_TREE,

@@ -32,8 +32,8 @@ from prefect_tune.optimizers import Evaluation, StepCost, Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.evaluate import TrialOutcome
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 TRIALS, STEPS = 10_000, 12
 RESUME_SECONDS, GROWTH_MB, SHOW_SECONDS, LEAST_RATE = 10.0, 150.0, 1.0, 0.5

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from peer_tools.task import Task
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 
 __all__ = ["KINDS", "LOSSES", "Losses", "picked", "related", "start_without"]

@@ -26,8 +26,7 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.fitting.training import EpochTraining
-from prefect_tune.tasks.problem import Problem, algorithm_ids
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.user_space import load_user_space
 
 EPOCHS = 100
@@ -35,8 +34,8 @@ REPEATS = 3
 STRETCHES = 10
 SPACE = """
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.rescaling import RESCALE
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import RESCALE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def seeded(id, estimator, **fixed):

@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from prefect_tune.tasks.objective.latency import latency_us
+from prefect_tune.tasks.objective.quantities import latency_us
 
 REPEATS = 20
 MODELS = {

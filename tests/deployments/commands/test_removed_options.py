@@ -10,7 +10,7 @@ from inputs import write_table
 
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
 
 REMOVED = [
     ("admm", "units", "raw"),

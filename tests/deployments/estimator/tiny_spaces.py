@@ -1,7 +1,7 @@
 """Spaces of one or two quick pipelines, for many short studies."""
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def model(name: str, *, stochastic: bool = True) -> Algorithm:

@@ -20,7 +20,7 @@ from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.evaluate import TrialOutcome
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")

@@ -10,7 +10,7 @@ from inputs import write_table
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.portfolios.portfolio import portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACE = space_named("small")

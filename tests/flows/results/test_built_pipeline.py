@@ -24,9 +24,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.balancing import BALANCE
+from prefect_tune.tasks.catalogue.preparation import BALANCE
 from prefect_tune.tasks.catalogue.classification import K_NEAREST
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 class Power(TransformerMixin, BaseEstimator):

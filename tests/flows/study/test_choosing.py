@@ -19,7 +19,7 @@ from prefect_tune.storage import Ledger
 from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 N_TRIALS = 12
 

@@ -24,7 +24,7 @@ from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 SPACE = space_named("small")
 CONFIGURATIONS = [sample_configuration(SPACE, np.random.default_rng(i)) for i in range(400)]

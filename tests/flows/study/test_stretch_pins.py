@@ -16,7 +16,7 @@ from prefect_tune.optimizers import Budget, Query, StepCost
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 NAME = "kept"
 

@@ -18,7 +18,7 @@ from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 NAME = "stretches"
 SIZE = QuantityBound(Quantity("model_size_bytes"), 1e9)

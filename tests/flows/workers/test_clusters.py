@@ -6,7 +6,7 @@ from prefect import flow
 from studies import context_of
 
 from prefect_tune.flows.workers.clusters import started_pool, workers_started_early
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 pytestmark = pytest.mark.usefixtures("server")
 

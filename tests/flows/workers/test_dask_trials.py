@@ -18,10 +18,8 @@ from prefect_tune.flows.workers import dask_trials
 from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.optimizers import Query, Trial
-from prefect_tune.tasks.final_model import Member
-from prefect_tune.tasks.refit import refit
-from prefect_tune.tasks.study_context import StudyContext
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.final_model import Member, refit
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
 LIMITS = TrialLimits(seconds=120)
 

@@ -15,7 +15,7 @@ from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import clusters, external_workers
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 NO_DATABASE = """
 from prefect_tune.storage import opening

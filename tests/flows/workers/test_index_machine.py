@@ -15,7 +15,7 @@ from studies import context_of
 from prefect_tune.flows.workers.external_workers import _check_environment
 from prefect_tune.storage import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.study_context import StudyContext, open_store
+from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -13,8 +13,8 @@ from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
-from prefect_tune.tasks.worker.scheduler_marks import mark_of
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
+from prefect_tune.tasks.worker.limit_keeper import mark_of
 
 LIMITS = TrialLimits(seconds=0.5)
 

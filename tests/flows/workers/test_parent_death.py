@@ -17,7 +17,7 @@ from external_clusters import external_cluster
 from processes import is_alive, wait_for
 
 from prefect_tune.flows.workers.nanny_reports import limits_kept
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 LOCAL = """
 import sys
@@ -32,7 +32,7 @@ sys.path.insert(0, sys.argv[2])
 from held_lock import hold
 from prefect_tune.flows.workers import fork_server, local_nanny, local_workers
 from prefect_tune.flows.workers.nanny_reports import limits_kept
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 if sys.argv[3] == "spawned":
     fork_server.METHOD = local_nanny.METHOD = "spawn"

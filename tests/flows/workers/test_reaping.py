@@ -9,7 +9,7 @@ from prefect.states import Cancelled, Crashed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers.reaping import end_task_run, reap
-from prefect_tune.tasks.evaluate import evaluate
+from prefect_tune.tasks.trial.evaluate import evaluate
 
 pytestmark = pytest.mark.usefixtures("server")
 

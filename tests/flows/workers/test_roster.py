@@ -17,8 +17,8 @@ from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.readiness import worker_environment
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
 
 TESTS = str(Path(__file__).parents[2])
 

@@ -16,7 +16,7 @@ from external_clusters import ExternalCluster, external_cluster
 from processes import runs_trial, wait_for
 
 from prefect_tune.flows.workers.nanny_reports import limits_kept
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 TESTS = str(Path(__file__).parents[2])
 FLOW = """
@@ -26,7 +26,7 @@ from uuid import uuid4
 import distributed
 from pools import noted
 from prefect_tune.flows.workers.nanny_reports import limits_kept
-from prefect_tune.tasks.worker.trial_limits import TrialLimits
+from prefect_tune.tasks.problem import TrialLimits
 
 flow_run = uuid4()
 with (

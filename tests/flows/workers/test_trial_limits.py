@@ -22,7 +22,7 @@ from ConfigSpace import ConfigurationSpace, Float
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 class Hangs(ClassifierMixin, BaseEstimator):

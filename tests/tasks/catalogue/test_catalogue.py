@@ -19,7 +19,7 @@ from prefect_tune.optimizers.space.unit_interval import from_unit
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 
 RNG = np.random.default_rng(0)

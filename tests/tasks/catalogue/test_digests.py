@@ -13,7 +13,7 @@ import pytest
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
 
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)

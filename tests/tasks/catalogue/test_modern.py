@@ -26,10 +26,10 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.final_model import Member, keep_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.repairs import BoundCategories
-from prefect_tune.tasks.study_context import StudyContext, open_store
 
 N = 120
 TABLES = ("modern", "modern_regression")

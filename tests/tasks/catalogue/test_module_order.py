@@ -15,7 +15,7 @@ SPACE = """
 from ConfigSpace import ConfigurationSpace, Integer
 
 from prefect_tune import Algorithm, Space, Step, order_step
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 none = Algorithm(id="none")
 standardize = Algorithm(id="standardize", estimator="sklearn.preprocessing.StandardScaler")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from prefect_tune.tasks.catalogue.portfolios.portfolio import PORTFOLIOS, portfolio_of
+from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 NAMES = ["modern", "modern_regression"]

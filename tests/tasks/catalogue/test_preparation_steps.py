@@ -10,11 +10,11 @@ from prefect_tune.optimizers import Algorithm, Choice
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.catalogue.table_preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})

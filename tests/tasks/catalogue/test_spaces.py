@@ -5,8 +5,8 @@ from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers import Algorithm, UnknownName
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
-from prefect_tune.tasks.fitting.effective_values import TRANSFORMS
 from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES
+from prefect_tune.tasks.fitting.recipe import TRANSFORMS
 
 TABLE_5 = {
     "rescale": {

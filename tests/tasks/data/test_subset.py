@@ -110,7 +110,7 @@ def test_folds_are_drawn_for_by_themselves() -> None:
 def test_another_process_takes_the_same_rows() -> None:
     code = (
         "import numpy as np\n"
-        "from prefect_tune.tasks.data.subset import nested_subset\n"
+        "from prefect_tune.tasks.data.split import nested_subset\n"
         "strata, groups = np.arange(90) % 3, np.arange(90) // 4\n"
         "print(nested_subset(strata, groups, 0.2, np.random.default_rng(5)).tolist())\n"
     )

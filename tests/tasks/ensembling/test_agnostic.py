@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.ensembling.agnostic import (
-    MOST_MEMBERS,
-    agnostic_weights,
-    bootstraps_for,
-)
+from prefect_tune.tasks.ensembling.choosing import MOST_MEMBERS, agnostic_weights, bootstraps_for
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.risk import Resampling

@@ -5,8 +5,7 @@ import pytest
 from held_out_worlds import held_out_of, noisy_classes
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.ensembling.choosing import KINDS, choose, predict_held_out
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
+from prefect_tune.tasks.ensembling.choosing import KINDS, FitLimit, choose, predict_held_out
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
 BOOTSTRAPS = Bootstraps(200, 0.5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from prefect_tune.tasks.ensembling.contributions import blend, shares
+from prefect_tune.tasks.ensembling.held_out import blend, shares
 from prefect_tune.tasks.objective.metric import Predictions
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
+from prefect_tune.tasks.ensembling.choosing import FitLimit
 
 SECONDS = st.lists(st.floats(0.01, 10.0), min_size=1, max_size=8)
 

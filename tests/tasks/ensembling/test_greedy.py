@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.tasks.ensembling.fit_limit import FitLimit
-from prefect_tune.tasks.ensembling.greedy import greedy_picks, weights_of
+from prefect_tune.tasks.ensembling.choosing import FitLimit, greedy_picks, weights_of
 
 Y = np.array([1.0, 0.0, 1.0, 0.0])
 

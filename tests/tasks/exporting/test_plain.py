@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue import estimators, gaps_and_categories
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations
-from prefect_tune.tasks.catalogue.table_preparation import make_encoder, make_imputer
+from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.ensembling.model import ClassEnsemble
 from prefect_tune.tasks.exporting.plain import estimator_classes, plain, without_idle_bounds
 from prefect_tune.tasks.exporting.portable import is_ours

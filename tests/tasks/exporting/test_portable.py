@@ -18,7 +18,7 @@ from prefect_tune.tasks.catalogue import estimators
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
-from prefect_tune.tasks.catalogue.table_preparation import make_encoder, make_imputer
+from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble

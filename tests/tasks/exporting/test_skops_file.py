@@ -12,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.boosting import light_gbm
-from prefect_tune.tasks.catalogue.table_preparation import make_encoder, make_imputer
+from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.ensembling.model import ClassEnsemble
 from prefect_tune.tasks.exporting.skops_file import skops_file
 from prefect_tune.tasks.user_code import load_user_code

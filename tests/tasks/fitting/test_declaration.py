@@ -10,8 +10,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.memory_estimate import MemoryEstimate, WillNotFit
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryEstimate, WillNotFit
 from prefect_tune.tasks.fitting.recipe import recipe
 
 

@@ -8,10 +8,9 @@ from scipy import sparse
 from prefect_tune.optimizers import Algorithm, Choice
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks.catalogue import admm, classification, preprocessing
-from prefect_tune.tasks.fitting.effective_values import effective_value
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import recipe, step_seed
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import effective_value, recipe, step_seed
 
 SUMMARY = MatrixSummary(100, 20, "dense", "float64")
 

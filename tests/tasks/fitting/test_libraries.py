@@ -5,12 +5,11 @@ import pytest
 import scipy
 import sklearn
 
-from prefect_tune.tasks.fitting import own_code
-from prefect_tune.tasks.fitting.libraries import library_of
-from prefect_tune.tasks.fitting.own_code import digest_of_own
+from prefect_tune.tasks.fitting import versions as own_code
+from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
 
 SOLVERS = [f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
-OWN = "prefect_tune.tasks.catalogue.table_preparation.make_imputer"
+OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
 REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 

@@ -7,8 +7,12 @@ from prefect_tune.optimizers import Choice
 from prefect_tune.tasks.catalogue.classification import K_NEAREST
 from prefect_tune.tasks.catalogue.preprocessing import KERNEL_PCA, NYSTROEM, POLYNOMIAL
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
-from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, WillNotFit, check_memory
+from prefect_tune.tasks.fitting.memory_estimate import (
+    MEMORY_RULES,
+    MatrixSummary,
+    WillNotFit,
+    check_memory,
+)
 from prefect_tune.tasks.fitting.recipe import recipe
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from prefect_tune.tasks.fitting.program_exits import ProgramExit, exits_as_errors
+from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
 ENDS = [SystemExit("I quit"), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
 

@@ -15,7 +15,6 @@ from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import quantity_record
-from prefect_tune.tasks import measuring
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
@@ -25,11 +24,11 @@ from prefect_tune.tasks.objective.constraint import (
     kept_aside,
     parse_constraint,
 )
-from prefect_tune.tasks.objective.latency import latency_us
-from prefect_tune.tasks.objective.measurement import HeldOut, measure_quantity
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.quantities import HeldOut, latency_us, measure_quantity
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
-from prefect_tune.tasks.study_context import open_store
+from prefect_tune.tasks.problem import open_store
+from prefect_tune.tasks.trial import measuring
 
 LATENCY = Quantity("latency_us")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.data.split import TEST, Split
-from prefect_tune.tasks.objective.groups import absent_groups, groups_of
+from prefect_tune.tasks.objective.quantities import absent_groups, groups_of
 
 
 def test_values_are_groups_and_missing_ones_are_in_none() -> None:

@@ -11,10 +11,10 @@ from sklearn.metrics import roc_auc_score
 from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.measuring import study_resampling
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_areas
+from prefect_tune.tasks.trial.measuring import study_resampling
 
 OF_NUMBERS = tuple(n for n in WEIGHTED if metric_named(n).target == "numbers")
 OF_CLASSES = tuple(n for n in WEIGHTED if n not in OF_NUMBERS)

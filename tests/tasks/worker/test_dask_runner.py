@@ -12,7 +12,8 @@ from prefect.states import Completed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers.local_workers import local_cluster
-from prefect_tune.tasks.worker import dask_runner, task_run_events
+from prefect_tune.tasks.worker import dask_runner
+from prefect_tune.tasks.worker import dask_runner as task_run_events
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker
 
 pytestmark = pytest.mark.usefixtures("server")

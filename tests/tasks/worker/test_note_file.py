@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from prefect_tune.tasks.worker import note_file
-from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile, read_text
+from prefect_tune.tasks.worker import trial_note as note_file
+from prefect_tune.tasks.worker.trial_note import PLACE_BYTES, NoteFile, read_text
 
 FULL = """
 import errno, os, sys
 from pathlib import Path
-from prefect_tune.tasks.worker.note_file import NoteFile, read_text
+from prefect_tune.tasks.worker.trial_note import NoteFile, read_text
 
 folder = Path(sys.argv[1])
 note = NoteFile(folder / "made before")
@@ -73,7 +73,7 @@ def test_files_of_writers_that_were_killed_long_ago_are_swept_and_no_others(tmp_
     of_living, of_killed, fresh = (tmp_path / f"{name}.note" for name in ("a", "b", "c"))
     note = NoteFile(of_living)
     make = "import os, sys; from pathlib import Path\n"
-    make += "from prefect_tune.tasks.worker.note_file import NoteFile\n"
+    make += "from prefect_tune.tasks.worker.trial_note import NoteFile\n"
     make += "NoteFile(Path(sys.argv[1])); os._exit(0)"
     for path in (of_killed, fresh):
         subprocess.run([sys.executable, "-c", make, str(path)], check=True)
@@ -128,7 +128,7 @@ def test_a_full_disk_stops_no_text_and_lets_no_file_be_made(tmp_path) -> None:
 def test_where_no_block_can_be_had_no_file_is_left(tmp_path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from prefect_tune.tasks.worker.note_file import NoteFile, PLACE_BYTES\n"
+        "from prefect_tune.tasks.worker.trial_note import NoteFile, PLACE_BYTES\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (PLACE_BYTES, PLACE_BYTES))\n"
         "NoteFile(Path(sys.argv[1]))\n"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from prefect_tune.tasks.worker.tail_file import (
+from prefect_tune.tasks.worker.output_keeper import (
     KEPT_BYTES,
     TailFile,
     is_being_written,

@@ -8,8 +8,9 @@ import pytest
 
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.worker import trial_note
-from prefect_tune.tasks.worker.note_file import PLACE_BYTES, NoteFile
 from prefect_tune.tasks.worker.trial_note import (
+    PLACE_BYTES,
+    NoteFile,
     WorkerUnfit,
     note_path,
     note_step,

@@ -51,7 +51,7 @@ def answers(task: Task) -> Iterator[Answer]:
     from prefect_tune.flows.study.plan import StudyPlan
     from prefect_tune.flows.study.predict import predict
     from prefect_tune.storage import StoreAddress
-    from prefect_tune.tasks.study_context import StudyContext, open_store
+    from prefect_tune.tasks.problem import StudyContext, open_store
 
     store = open_store(address := StoreAddress(url))
     plan = StudyPlan.from_stored(find_study(store, STUDY))

@@ -21,7 +21,7 @@ from prefect_tune.flows.workers.local_workers import local_cluster, local_settin
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.tasks.worker import parent_death
+from prefect_tune.tasks.worker import orphans as parent_death
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
 pytestmark = pytest.mark.skipif(

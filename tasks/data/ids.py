@@ -1,4 +1,7 @@
-"""Patients' ids: whole numbers of 64 bits or texts, exactly as they are."""
+"""Whole numbers that files write as floats, or as texts that must not lose a digit.
+
+Patients' ids: whole numbers of 64 bits or texts, exactly as they are.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +10,28 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.whole_numbers import EXACT, without_point_zero
 
-__all__ = ["as_ids", "joined_ids", "like_ids"]
+EXACT = 2**53
+"""Beyond this a float does not tell neighbouring whole numbers apart."""
+_WITH_POINT_ZERO = r"-?(?:0|[1-9]\d{0,14})\.0"
+
+
+def are_whole(numbers: pd.Series) -> bool:
+    """Return whether all floats but gaps are whole numbers, and exact."""
+    there = numbers.dropna()
+    return bool(((there % 1 == 0) & (there.abs() < EXACT)).all())
+
+
+def without_point_zero(texts: pd.Series) -> pd.Series:
+    """Drop the `.0` that a table with gaps adds to all whole numbers.
+
+    If one does not end so, `250.0` may be another code than `250`, and all stay as they are.
+    """
+    there = texts.dropna().astype("string")
+    if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
+        return texts.map(lambda text: text.removesuffix(".0"), na_action="ignore")
+    return texts
+
 
 _WHOLE = r"0|-?[1-9]\d{0,19}"
 """A text that a whole number is written as; `007` and `+7` are other texts than `7`."""

@@ -17,13 +17,13 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.fitting.program_exits import exits_as_errors
-from prefect_tune.tasks.node import Node
-from prefect_tune.tasks.objective.measurement import HeldOut, measure_quantity, needs
+from prefect_tune.tasks.objective.quantities import HeldOut, measure_quantity, needs
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.path_run import PathRun
 from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.trial.node import Node
+from prefect_tune.tasks.trial.path_run import PathRun
+from prefect_tune.tasks.user_code import exits_as_errors
 
 __all__ = ["QuantityFailed", "measure", "measure_risks", "study_resampling"]
 

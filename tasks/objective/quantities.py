@@ -1,11 +1,16 @@
-"""Measuring quantities of a fitted pipeline on the held-out rows of one fold.
+"""Latency of a fitted pipeline, per row.
+
+Groups of rows, by the values of a column or by intervals of them.
+
+Measuring quantities of a fitted pipeline on the held-out rows of one fold.
 
 The value of a trial is the mean over its folds (Ram et al. 2020, equation A44).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +20,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
-from prefect_tune.tasks.objective.groups import groups_of
-from prefect_tune.tasks.objective.latency import latency_us
+from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.objective.predictions import (
     Predictions,
@@ -24,9 +28,72 @@ from prefect_tune.tasks.objective.predictions import (
     predicted_scores,
 )
 from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
-__all__ = ["QUANTITIES", "HeldOut", "Needs", "QuantityKind", "measure_quantity", "needs"]
+BATCH = 1_000
+"""Rows that are predicted at once, or as many as there are."""
+_LEAST_REPEATS = 5
+_MOST_REPEATS = 50
+_SECONDS = 0.2
+"""Repeats go on for this long; a slow pipeline is measured for longer."""
+
+
+def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
+    """Return microseconds per row: the median over predictions of one batch, after a warm-up.
+
+    On one thread, so that pipelines are compared as they would serve side by side.
+
+    Args:
+        pipeline: What predicts.
+        X: The rows to take the batch from, a frame or events.
+        batch: How many rows to predict at once.
+    """
+    n = min(batch, len(X))
+    rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
+    seconds: list[float] = []
+    with one_thread():  # only time counts: the same model's held-out predictions were checked
+        pipeline.predict(rows)
+        while len(seconds) < _LEAST_REPEATS or (
+            sum(seconds) < _SECONDS and len(seconds) < _MOST_REPEATS
+        ):
+            started = perf_counter()
+            pipeline.predict(rows)
+            seconds.append(perf_counter() - started)
+    return 1e6 * float(np.median(seconds)) / n
+
+
+def groups_of(
+    column: "pd.Series[Any]", bins: Sequence[float]
+) -> tuple[NDArray[np.intp], list[str]]:
+    """Return the group of each row, -1 for none, shape (n,), and the groups' names.
+
+    Args:
+        column: Its values are the groups, in their order; missing ones are in none.
+        bins: Rising edges, between which lie the groups instead; the last edge is in the last one.
+    """
+    if not bins:
+        numbers, found = pd.factorize(column, sort=True)
+        return numbers, [str(value) for value in found]
+    values, edges = column.astype(float).to_numpy(), np.array(bins)
+    is_in = (values >= edges[0]) & (values <= edges[-1])
+    numbers = np.where(is_in, np.minimum(np.digitize(values, edges) - 1, len(edges) - 2), -1)
+    held, numbers[is_in] = np.unique(numbers[is_in], return_inverse=True)
+    return numbers, [f"{bins[i]:g} to {bins[i + 1]:g}" for i in held]
+
+
+def absent_groups(
+    column: "pd.Series[Any]", bins: Sequence[float], split: Split
+) -> tuple[dict[str, list[int]], int]:
+    """Return the folds that hold out no row of a group, by group; and the fewest of a fold."""
+    numbers, names = groups_of(column, bins)
+    held = [set(numbers[split.held_out(fold)].tolist()) - {-1} for fold in range(split.n_folds)]
+    absent = {
+        name: [fold for fold, groups in enumerate(held) if i not in groups]
+        for i, name in enumerate(names)
+    }
+    return {name: folds for name, folds in absent.items() if folds}, min(map(len, held))
+
 
 Needs = Literal["predictions", "pipeline"]
 

@@ -23,10 +23,10 @@ from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.matrix_summary import MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 
 __all__ = ["Fold", "FoldRows", "Node"]
 

@@ -1,9 +1,16 @@
-"""Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows."""
+"""The Prefect tasks of the steps, a thin skin that shows in the UI what each trial did.
+
+Our store is the one source of truth, so Prefect's own caching and persistence of results are off. A
+step that was served in every fold ends in the state that Prefect shows as Cached.
+
+Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows.
+"""
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from prefect import task
@@ -20,14 +27,13 @@ from prefect_tune.storage.privacy.masking import masked, passwords_in
 from prefect_tune.storage.waiting.lost import DiskFull, StoreForbidden, StoreLost
 from prefect_tune.storage.waiting.outage import through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
-from prefect_tune.tasks.fitting.program_exits import exits_as_errors
-from prefect_tune.tasks.iterative_node import IterativeNode
-from prefect_tune.tasks.measuring import measure, measure_risks
-from prefect_tune.tasks.node import Node
-from prefect_tune.tasks.path_run import PathRun, StepFailed, StepOutcome
-from prefect_tune.tasks.steps import step_task
-from prefect_tune.tasks.study_context import StudyContext
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.trial.epochs import IterativeNode
+from prefect_tune.tasks.trial.measuring import measure, measure_risks
+from prefect_tune.tasks.trial.node import Node
+from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
+from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
 from prefect_tune.tasks.worker.trial_note import (
     note_waits,
@@ -35,16 +41,42 @@ from prefect_tune.tasks.worker.trial_note import (
     trial_noted,
 )
 
-__all__ = [
-    "Report",
-    "ReportedSteps",
-    "RunStep",
-    "TrialOutcome",
-    "evaluate",
-    "evaluate_query",
-    "failure_message",
-    "with_store",
-]
+
+def run_step(
+    path_run: PathRun,
+    position: int,
+    algorithm: str,  # noqa: ARG001 - names the task run
+    before: StepOutcome | None,  # noqa: ARG001 - Prefect draws the edge from it
+) -> State[StepOutcome]:
+    """Run one step of a trial in all its folds.
+
+    Args:
+        path_run: The trial on its way.
+        position: Which step.
+        algorithm: Id of its algorithm, for the name of the task run.
+        before: What the step before handed on; Prefect draws the edge from it.
+    """
+    outcome = path_run.run(position)
+    if outcome.is_cached:
+        return Completed(name="Cached", message=f"prefix {outcome.keys[0][:12]}", data=outcome)
+    message = (
+        f"{outcome.n_cached} of {len(outcome.keys)} folds cached" if outcome.n_cached else None
+    )
+    return Completed(message=message, data=outcome)
+
+
+@cache
+def step_task(step: str) -> Callable[..., State[Any]]:
+    """Return the Prefect task of a step, which bears its name."""
+    return task(  # type: ignore[no-any-return, call-overload]
+        run_step,
+        name=step,
+        task_run_name=f"{step}: {{algorithm}}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        log_prints=False,
+    )
+
 
 Result = TypeVar("Result")
 
