@@ -24,7 +24,7 @@ from prefect_tune.deployments.server_process import (
 )
 from prefect_tune.deployments.server_secret import read_secret, secret_file
 from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept, using
-from prefect_tune.flows.home import home
+from prefect_tune.flows.store_location import home
 from prefect_tune.storage.private_folder import make_private
 
 __all__ = [

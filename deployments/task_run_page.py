@@ -4,7 +4,7 @@ import os
 
 from prefect_tune.deployments.server import may_be_configured
 from prefect_tune.deployments.server_process import noted_server
-from prefect_tune.flows.home import home
+from prefect_tune.flows.store_location import home
 
 __all__ = ["task_run_page"]
 

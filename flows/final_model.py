@@ -10,8 +10,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from prefect_tune.flows.lost_predictions import restore_predictions
 from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.reevaluation import restore_predictions
 from prefect_tune.flows.refitting import member_of, refit_model, score_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
@@ -19,7 +19,7 @@ from prefect_tune.flows.study.explanations import most_frequent_failure, nearest
 from prefect_tune.flows.study.finalists import ends_in_one
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from prefect_tune.flows.visible import shown
+from prefect_tune.flows.text import shown
 
 __all__ = ["block", "code", "escaped", "table"]
 

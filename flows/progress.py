@@ -1,25 +1,141 @@
-"""Following a running study: its progress, and who observes it.
+"""A trial under way, as far as it is known to those who follow a study.
+
+The losses of the incumbents of a study over time, however many there were.
+
+When a search will end, as far as that can be said.
+
+Following a running study: its progress, and who observes it.
 
 The flow's parameters are plain values, so that a deployment can give them; whoever starts a flow in
 its own process and wants to follow it, listens with `observed_by`.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prefect.logging import get_run_logger
 
-from prefect_tune.flows.following.incumbent_curve import CurvePoint
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["LoggingObserver", "Observer", "Progress", "current_observer", "observed_by"]
+
+@dataclass(frozen=True, slots=True)
+class RunningTrial:
+    """Where a trial under way stands.
+
+    Attributes:
+        number: Its number.
+        path: Its algorithms, in the order of the steps.
+        seconds: Seconds since its start, without those in which it waited for others.
+        limit_seconds: How many it may take.
+        step: Name of the step that it is at; empty before that is known.
+        fold: Number of the fold that it is at, as failures have it; None before that is known.
+    """
+
+    number: int
+    path: tuple[str, ...]
+    seconds: float
+    limit_seconds: float
+    step: str = ""
+    fold: int | None = None
+
+
+_MOST_POINTS = 200
+
+
+class CurvePoint(NamedTuple):
+    """A new incumbent.
+
+    Attributes:
+        seconds: When it came, by the time of the study.
+        loss: Its loss.
+    """
+
+    seconds: float
+    loss: float
+
+
+class IncumbentCurve:
+    """Incumbents so far; of very many incumbents, every other one between first and last."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[str, CurvePoint]] = []
+
+    def add(self, seconds: float, loss: float, fidelity: str = "") -> None:
+        """Note what leads now; nothing changes where that is as good as what led before.
+
+        Args:
+            seconds: The time of the study.
+            loss: Loss of the incumbent.
+            fidelity: How much of the whole evaluation that is the loss of, for people.
+        """
+        if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
+            return
+        self._points.append((fidelity, CurvePoint(seconds, loss)))
+        if len(self._points) > _MOST_POINTS:
+            del self._points[1:-1:2]
+
+    @property
+    def points(self) -> tuple[CurvePoint, ...]:
+        """The incumbents that can be compared with the last one: losses of as much as its."""
+        last = self._points[-1][0] if self._points else ""
+        return tuple(point for fidelity, point in self._points if fidelity == last)
+
+
+_LAST = 20
+"""Trials whose rate counts: what was slow or quick an hour ago says little."""
+
+
+class RemainingTime:
+    """Predicts the seconds that a search has left.
+
+    Args:
+        seconds: Time of the study when the search begins.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = deque([seconds], maxlen=_LAST + 1)
+
+    def ended(self, seconds: float) -> None:
+        """Note that a trial has ended."""
+        self._ends.append(seconds)
+
+    def seconds(
+        self,
+        now: float,
+        *,
+        seconds_total: float | None,
+        trials_total: int | None,
+        n_ended: int,
+        n_begun: int,
+        n_running: int,
+    ) -> float | None:
+        """Return what is left until the first of the bounds; None where nothing can be said.
+
+        Args:
+            now: Time of the study.
+            seconds_total: Time in all, if that is bounded.
+            trials_total: Configurations in all, if that is bounded.
+            n_ended: Trials that have ended.
+            n_begun: Configurations begun.
+            n_running: Trials under way.
+        """
+        by_clock = None if seconds_total is None else max(seconds_total - now, 0.0)
+        n_last = len(self._ends) - 1
+        if trials_total is None or n_last == 0 or now <= self._ends[0]:
+            return by_clock
+        # A configuration may take several trials: as many as those did that are not under way.
+        n_settled = n_begun - n_running
+        trials_each = max(n_ended / n_settled, 1.0) if n_settled > 0 else 1.0
+        n_left = max(trials_total * trials_each - n_ended, n_running)
+        by_trials = n_left * (now - self._ends[0]) / n_last
+        return by_trials if by_clock is None else min(by_clock, by_trials)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from prefect_tune.flows.following.remaining_time import RemainingTime
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.progress import Observer, Progress, RemainingTime, RunningTrial
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit

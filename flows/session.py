@@ -12,11 +12,10 @@ from prefect.settings import get_current_settings
 
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.flow_run_page.page import shown_on_page
-from prefect_tune.flows.missing_quantities import measure_missing
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
+from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
-from prefect_tune.flows.second_look import look_again
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.plan import StopRule

@@ -1,6 +1,11 @@
-"""The flow `tune`: one flow run a session of a study."""
+"""A study of a DataFrame: taken out of the flow's parameters, and prepared as that of a file.
 
-from collections.abc import Callable, Iterator, Mapping
+The flow `tune`: one flow run a session of a study.
+
+The flow `retry`: failed trials of a study once more, from the last prefix that was made.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -9,16 +14,58 @@ from typing import Any, ParamSpec
 import pandas as pd
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.event_loop import FlowApart, apart_from_loop
+from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
 from prefect_tune.flows.preparation.form import documented
-from prefect_tune.flows.preparation.frames import prepare_frame
-from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare
+from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
+from prefect_tune.flows.study.lookup import failed_trials
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.summary import summarize
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.frames import (
+    TEST_FRAME,
+    checked_frame,
+    frame_dataset,
+    frame_name,
+    with_target,
+)
+from prefect_tune.tasks.data.source import Source
 
-__all__ = ["TuneFlow", "tune"]
+
+def prepare_frame(
+    parameters: Mapping[str, Any], validated: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[dict[str, Any], PreparedStudy]:
+    """Check a DataFrame, and enter a study of it in the ledger or find it there.
+
+    Args:
+        parameters: Those of the flow `tune`, with the DataFrame as `data`; `test` may be one too.
+        validated: Checks parameters of plain values, and returns all of them.
+
+    Returns:
+        Plain parameters, which name the DataFrames and the study; and the study.
+
+    Raises:
+        BadInput, UnknownName, StoreRefused: If something cannot be used.
+    """
+    frame = checked_frame(parameters["data"])
+    frame, target = with_target(frame, parameters.get("target"))
+    named = {**parameters, "data": frame_name(frame), "target": target}
+    test = parameters.get("test")
+    if isinstance(test, pd.DataFrame):
+        test = checked_frame(test, TEST_FRAME)
+        named["test"] = frame_name(test)
+    given = validated(named)
+    prepared = prepare(TuneSettings.parse(given), read=partial(_read, frame, test))
+    return {**given, "study": prepared.name}, prepared
+
+
+def _read(frame: pd.DataFrame, test: pd.DataFrame | str | None, source: Source) -> Dataset:
+    return frame_dataset(source, frame, test if isinstance(test, pd.DataFrame) else None)
+
 
 P = ParamSpec("P")
 _OF_PREFECT = ("return_state", "wait_for")
@@ -133,3 +180,42 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     for note in prepared.notes:
         current_observer().note(str(note))
     return run_study(prepared)
+
+
+@flow_apart("retry")
+@documented
+def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
+    study: str,
+    trial: list[int] | None = None,
+    workers: int | None = None,
+    dask: str | None = None,
+    store: str | None = None,
+    database: str | None = None,
+    task_runs: str | None = None,
+    trial_timeout: str | None = None,
+    trial_memory: str | None = None,
+) -> dict[str, Any]:
+    """Run failed trials of a study again, in addition to its budget: those numbered, or all.
+
+    Returns:
+        The summary that `prefect-tune show --json` prints.
+
+    Raises:
+        UnknownName, BadInput: If there is no such study, or no such failed trial.
+    """
+    parameters = dict(locals())
+    prepared = HANDOVER.take(parameters)
+    if prepared is None:
+        prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
+    numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
+    if not numbers:
+        current_observer().note(f"no trial of study {study} has failed")
+        return summarize(prepared.store, study)
+    return run_study(prepared, numbers, lambda opened: _put_back(opened, numbers))
+
+
+def _put_back(study: Study, numbers: Collection[int]) -> None:
+    """Let the failed trials of these numbers wait for another start."""
+    for trial in list(study.trials.values()):
+        if trial.state == TrialState.FAILED and trial.number in numbers:
+            study.retry(trial.number)

@@ -181,7 +181,7 @@ def artifacts_verify(
 def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Evict the least recently used artifacts until the cache is at most SIZE; records stay."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.units import format_bytes, parse_bytes
+        from prefect_tune.flows.text import format_bytes, parse_bytes
         from prefect_tune.storage.inspection import stats
 
         evicted = opened.prune(parse_bytes(size, "to"))

@@ -82,7 +82,7 @@ def compare(
     _print(document, as_json=as_json)
     if report is not None:
         with reported_errors():
-            from prefect_tune.flows.comparison.pooling import read_curves
+            from prefect_tune.flows.comparison.curves import read_curves
 
             curves, words = read_curves([document["out"]]), _store_options(parameters)
             _write(report, document, curves, words, is_silent=as_json)
@@ -101,7 +101,7 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
     Methods are ranked within each data set and repeat; all files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        from prefect_tune.flows.comparison.pooling import pooled_standings, read_curves
+        from prefect_tune.flows.comparison.curves import pooled_standings, read_curves
 
         if report is not None:
             check_page(report)
@@ -122,8 +122,7 @@ def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
 
 def _store_options(parameters: Mapping[str, Any]) -> list[str]:
     """Return the words by which commands find the store that a comparison was made in."""
-    from prefect_tune.flows.preparation.store_address import store_address
-    from prefect_tune.flows.store_options import store_options
+    from prefect_tune.flows.store_location import store_address, store_options
 
     return store_options(store_address(parameters["store"], parameters["database"]))
 

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from prefect_tune.deployments.commands.method_options import method_options, written
 from prefect_tune.flows.preparation.options import Option
-from prefect_tune.flows.store_options import BLOCK, default_store
+from prefect_tune.flows.store_location import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 
 __all__ = [

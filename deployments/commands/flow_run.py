@@ -7,7 +7,7 @@ from prefect_tune.deployments.commands.errors import is_of_server, reported_erro
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.preparation.notes import Note
+    from prefect_tune.flows.preparation.study_input import Note
     from prefect_tune.flows.study.plan import Execution
 
 from prefect_tune.deployments.views.plain import echo

@@ -125,7 +125,7 @@ def retry(
     def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
         with quick_imports():
             from prefect_tune.flows.preparation.prepare import HANDOVER
-            from prefect_tune.flows.retrying import retry as retry_flow
+            from prefect_tune.flows.tuning import retry as retry_flow
 
         given = {"study": study, "trial": numbers, **where}
         with HANDOVER.offered(given, prepared):
@@ -139,7 +139,7 @@ def retry(
 
 
 def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    from prefect_tune.flows.preparation.assignments import parse_assignment
+    from prefect_tune.flows.preparation.settings import parse_assignment
     from prefect_tune.tasks.bad_input import BadInput
 
     try:

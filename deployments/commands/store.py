@@ -18,7 +18,7 @@ def existing_store(store: str | None, database: str | None) -> Iterator["Artifac
     Raises:
         BadInput: If there is none.
     """
-    from prefect_tune.flows.preparation.store_address import store_address
+    from prefect_tune.flows.store_location import store_address
     from prefect_tune.storage.store import ArtifactStore
     from prefect_tune.tasks.bad_input import BadInput
 

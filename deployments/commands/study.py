@@ -20,7 +20,7 @@ from prefect_tune.deployments.views.plain import echo, echo_as_is, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from prefect_tune.flows.results.printed import TrialOutput
+    from prefect_tune.flows.results.built_pipeline import TrialOutput
     from prefect_tune.storage.store import ArtifactStore
 
 __all__ = ["show", "study", "trials"]
@@ -72,7 +72,7 @@ def show(
             else:
                 echo_as_is(text, nl=False)
         elif output:
-            from prefect_tune.flows.results.printed import trial_output
+            from prefect_tune.flows.results.built_pipeline import trial_output
 
             _print_output(trial_output(opened, study, trial), as_json=as_json)
         else:
@@ -185,7 +185,7 @@ def _task_run_links(
 ) -> dict[int, str]:
     """Return where Prefect shows the task runs of trials, if a server is known."""
     from prefect_tune.deployments.task_run_page import task_run_page
-    from prefect_tune.flows.results.timeline import moments_of
+    from prefect_tune.flows.results.explained import moments_of
 
     moments = moments_of(store, study) if rows else {}
     pages = {row["number"]: task_run_page(moments[row["number"]].task_run_id) for row in rows}

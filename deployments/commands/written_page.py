@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from prefect_tune.deployments.commands.output import written
 from prefect_tune.deployments.views.plain import echo
-from prefect_tune.flows.units import format_bytes
+from prefect_tune.flows.text import format_bytes
 
 if TYPE_CHECKING:
     from prefect_tune.deployments.report.page import Page

@@ -21,8 +21,8 @@ from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook, w
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
+from prefect_tune.flows.results.explained import params_of
 from prefect_tune.flows.results.exported import exported_model
-from prefect_tune.flows.results.params import params_of
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from prefect_tune.deployments.server import local_server
     from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.results.loaded_study import load_study
-    from prefect_tune.flows.retrying import retry
-    from prefect_tune.flows.tuning import tune
+    from prefect_tune.flows.tuning import retry, tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.space import Space
@@ -45,7 +44,7 @@ _HOMES = {
     "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server",
     "order_step": "prefect_tune.optimizers.space.equal_paths",
-    "retry": "prefect_tune.flows.retrying",
+    "retry": "prefect_tune.flows.tuning",
     "tune": "prefect_tune.flows.tuning",
 }
 

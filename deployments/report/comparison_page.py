@@ -30,7 +30,7 @@ from prefect_tune.flows.reporting.comparison_report import (
     DataSetCurves,
     MethodCurve,
 )
-from prefect_tune.flows.units import counted, format_seconds
+from prefect_tune.flows.text import counted, format_seconds
 
 __all__ = ["comparison_page"]
 

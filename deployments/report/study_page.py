@@ -17,7 +17,7 @@ from prefect_tune.deployments.report.sections.step_times import step_times_secti
 from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
 from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_seconds
+from prefect_tune.flows.text import counted, format_seconds
 
 __all__ = ["study_page"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
-from prefect_tune.flows.units import counted, format_bytes, format_seconds
+from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
 __all__ = ["print_artifact", "print_artifacts"]
 

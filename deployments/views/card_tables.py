@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect_tune.deployments.views.console import UNITS
 from prefect_tune.flows.markdown import block, code, escaped, table
-from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.privacy.masking import masked
 

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
-from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name
 
 __all__ = ["print_comparison"]
 

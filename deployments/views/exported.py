@@ -6,7 +6,7 @@ from typing import Any
 from prefect_tune.deployments.views.console import UNITS
 from prefect_tune.deployments.views.loading_code import loading_code
 from prefect_tune.deployments.views.plain import echo
-from prefect_tune.flows.units import loss_name
+from prefect_tune.flows.text import loss_name
 
 __all__ = ["print_exported"]
 

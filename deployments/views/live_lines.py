@@ -15,9 +15,8 @@ from rich.text import Text
 from prefect_tune.deployments.views.console import bold, line
 from prefect_tune.deployments.views.standing import standing
 from prefect_tune.flows.following.block_curve import block_curve
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Progress
-from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.progress import Progress, RunningTrial
+from prefect_tune.flows.text import format_seconds
 
 __all__ = ["LiveLines"]
 

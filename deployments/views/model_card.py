@@ -17,7 +17,7 @@ from prefect_tune.deployments.views.card_tables import (
 )
 from prefect_tune.deployments.views.loading_code import loading_code
 from prefect_tune.flows.markdown import code, escaped, table
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 
 __all__ = ["intended_use", "is_model_card", "is_of_study", "model_card"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from prefect_tune.deployments.views.result_stream import result_stream
-from prefect_tune.flows.visible import shown
+from prefect_tune.flows.text import shown
 
 __all__ = ["echo", "echo_as_is", "shown"]
 

@@ -1,7 +1,7 @@
 """Where a study stands, and what became of a trial, in a line each."""
 
 from prefect_tune.flows.progress import Progress
-from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE
-from prefect_tune.flows.units import format_bytes, format_seconds
+from prefect_tune.flows.text import format_bytes, format_seconds
 from prefect_tune.storage.inspection import Verification
 
 __all__ = ["print_stats", "print_verification"]

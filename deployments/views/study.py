@@ -9,7 +9,7 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, uncut_column
 from prefect_tune.flows.study.finalists import chosen_look, mean_loss
-from prefect_tune.flows.units import counted, format_bytes, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import pipeline_lines
 

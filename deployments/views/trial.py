@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
-from prefect_tune.flows.units import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.wording import value_text
 
 __all__ = ["print_trial"]

@@ -1,17 +1,21 @@
-"""The curve of a study as a table: its best loss after each trial, from what the ledger has."""
+"""The curve of a study as a table: its best loss after each trial, from what the ledger has.
 
-from collections.abc import Mapping
+Standings over the curves of several comparisons, as files of `prefect-tune compare`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyarrow import ArrowInvalid
 
-from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
+from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
-
-__all__ = ["TEST_LOSSES", "UNDEFINED_TEST_LOSSES", "curve_of"]
+from prefect_tune.tasks.bad_input import BadInput
 
 TEST_LOSSES = "test_losses"
 """In the result of a study: test losses of its incumbents, by the number of the trial as text."""
@@ -110,3 +114,49 @@ def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]
         "incumbent": incumbent,
         "incumbent_loss": losses.get(incumbent),
     }
+
+
+_STUDY = ["comparison", "dataset", "study"]
+
+
+def read_curves(files: Sequence[str]) -> pd.DataFrame:
+    """Return the curves of all files, one after the other.
+
+    Raises:
+        BadInput: If a file is missing, holds something else, or repeats what another one holds.
+    """
+    tables = [_read(file) for file in files]
+    studies = pd.concat([t[_STUDY].drop_duplicates() for t in tables], ignore_index=True)
+    if studies.duplicated().any():
+        raise BadInput("two of the files hold the same comparison; name each once")
+    return pd.concat(tables, ignore_index=True)
+
+
+def pooled_standings(files: Sequence[str]) -> dict[str, Any]:
+    """Return what `prefect-tune standings --json` prints.
+
+    Raises:
+        BadInput: If a file cannot be used, or not all of them have the same methods.
+    """
+    curves = read_curves(files)
+    try:
+        found = standings(curves)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    metrics = list(dict.fromkeys(curves["metric"]))
+    return {"metric": metrics[0] if len(metrics) == 1 else "loss", "files": list(files), **found}
+
+
+def _read(file: str) -> pd.DataFrame:
+    if not Path(file).exists():
+        raise BadInput(f"there is no file {file}")
+    try:
+        curves = pd.read_parquet(file)
+    except (ArrowInvalid, OSError) as error:
+        raise BadInput(f"{file} is not a Parquet file: {error}") from error
+    missing = [column for column in CURVE_COLUMNS if column not in curves]
+    if missing:
+        raise BadInput(
+            f"{file} has no column {missing[0]!r}; name a file that `prefect-tune compare` wrote"
+        )
+    return curves

@@ -8,11 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from prefect_tune.flows.comparison.comparison import Comparison, Replicate
-from prefect_tune.flows.comparison.entrants import Entrant, entrant_of, parse_methods
+from prefect_tune.flows.comparison.comparison import (
+    Comparison,
+    Entrant,
+    Replicate,
+    entrant_of,
+    parse_methods,
+)
 from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.method_check import check_method
-from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, flag_of
 from prefect_tune.flows.preparation.prepare import (
     PreparedStudy,
@@ -20,10 +23,10 @@ from prefect_tune.flows.preparation.prepare import (
     prepare,
     study_name_from,
 )
-from prefect_tune.flows.preparation.resolve import pose
+from prefect_tune.flows.preparation.resolve import check_method, pose
 from prefect_tune.flows.preparation.resume import CannotContinue, check_options_known
 from prefect_tune.flows.preparation.settings import TuneSettings, check_study_name
-from prefect_tune.flows.preparation.study_input import Read, StudyInput, read_input
+from prefect_tune.flows.preparation.study_input import Note, Read, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS

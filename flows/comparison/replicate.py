@@ -15,7 +15,7 @@ from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.text import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.registry import method_named

@@ -1,4 +1,6 @@
-"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
+"""Quartiles of losses, of which a missing one is worse than all others.
+
+Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
 
 Curves are tables with the columns of `CURVE_COLUMNS`, one row per replicate and trial, and one
 for the start of each. Those of several comparisons, on other data too, are pooled by concatenating
@@ -7,6 +9,7 @@ them: what is compared is the rank of a method among all methods of the same dat
 
 from collections.abc import Sequence
 from itertools import permutations
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -15,17 +18,24 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
-from prefect_tune.flows.quartiles import finite, quartiles
 
-__all__ = [
-    "CURVE_COLUMNS",
-    "FRACTIONS",
-    "SIGNIFICANCE",
-    "least_p_value",
-    "rank_p_values",
-    "standings",
-    "state_at",
-]
+
+def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return lower quartile, median and upper quartile over the first axis, shape (3, ...).
+
+    Args:
+        losses: Shape (n, ...); inf where there is none. A quartile between it and a loss is inf or
+            nan: no number.
+    """
+    with np.errstate(invalid="ignore"):  # between inf and inf
+        found: NDArray[np.float64] = np.quantile(losses, (0.25, 0.5, 0.75), axis=0)
+    return found
+
+
+def finite(value: float) -> float | None:
+    """Return a number, None for inf and nan."""
+    return float(value) if isfinite(value) else None
+
 
 FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
 """Fractions of a budget at which incumbents are looked at."""

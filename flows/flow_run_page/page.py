@@ -17,12 +17,11 @@ from uuid import UUID
 from prefect.runtime import deployment, flow_run
 from prefect.utilities.urls import url_for
 
-from prefect_tune.flows.flow_run_page.failure_reasons import FailureReasons
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
 from prefect_tune.flows.flow_run_page.summary import Account, short, summary
-from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
+from prefect_tune.flows.flow_run_page.trials_table import FailureReasons, TrialsTable
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.flows.store_options import store_options
+from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial

@@ -6,7 +6,7 @@ Names of columns and algorithms, and messages of failures, may hold anything.
 import re
 
 from prefect_tune.flows import markdown
-from prefect_tune.flows.visible import shown
+from prefect_tune.flows.text import shown
 
 __all__ = ["cell", "escaped"]
 

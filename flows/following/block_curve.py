@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import log
 
-from prefect_tune.flows.following.incumbent_curve import CurvePoint
+from prefect_tune.flows.progress import CurvePoint
 
 __all__ = ["block_curve"]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from prefect_tune.flows.preparation.notes import Note
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.preparation.study_input import Note
+from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.registry import METHODS, method_named
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset

@@ -13,9 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from prefect_tune.flows.home import home
 from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import check_options_known, resume
 from prefect_tune.flows.preparation.settings import (
@@ -24,13 +22,13 @@ from prefect_tune.flows.preparation.settings import (
     parse_trial_memory,
     parse_trial_seconds,
 )
-from prefect_tune.flows.preparation.store_address import check_no_password, store_address
-from prefect_tune.flows.preparation.study_input import Read
+from prefect_tune.flows.preparation.study_input import Note, Read
+from prefect_tune.flows.store_location import check_no_password, home, store_address
 from prefect_tune.flows.study.lease import check_not_busy
 from prefect_tune.flows.study.lookup import failed_trials, find_study
 from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.flows.units import format_bytes
+from prefect_tune.flows.text import format_bytes
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.private_folder import make_private

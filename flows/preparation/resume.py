@@ -8,10 +8,9 @@ from prefect_tune.flows.preparation.constraints import (
     constraint_notes,
     quantity_digests,
 )
-from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.preparation.study_input import Read
+from prefect_tune.flows.preparation.study_input import Note, Read
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.key import code_digest

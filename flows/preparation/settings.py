@@ -1,15 +1,19 @@
-"""Settings of a study: the flow's parameters, parsed and checked before any work starts."""
+"""`NAME=VALUE`, the form in which users write the options of a method.
 
+Settings of a study: the flow's parameters, parsed and checked before any work starts.
+"""
+
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
 from prefect_tune.flows.preparation.options import flag_of
-from prefect_tune.flows.preparation.store_address import check_no_password, store_address
+from prefect_tune.flows.store_location import check_no_password, store_address
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import Execution, StopRule, TaskRuns
-from prefect_tune.flows.units import format_bytes, parse_bytes, parse_seconds
+from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -17,13 +21,29 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.constraint import given_constraints, kept_aside
 from prefect_tune.tasks.objective.quantity import QuantityBound
 
-__all__ = [
-    "TuneSettings",
-    "check_study_name",
-    "parse_execution",
-    "parse_trial_memory",
-    "parse_trial_seconds",
-]
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Return name and value; a value is JSON where it reads as such, and text otherwise.
+
+    Raises:
+        ValueError: If the text is not of the form NAME=VALUE.
+    """
+    match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text)
+    if match is None:
+        raise ValueError(f"{text}: write NAME=VALUE")
+    try:
+        return match[1], json.loads(match[2])
+    except ValueError:
+        return match[1], match[2]
+
+
+def write_assignments(values: Mapping[str, Any]) -> list[str]:
+    """Return each value as NAME=VALUE, the inverse of `parse_assignment`."""
+    return [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in values.items()
+    ]
+
 
 _LEAST_MEMORY_BYTES = 500_000_000
 _LEAST_EPOCHS = 5

@@ -1,4 +1,7 @@
-"""The data of a new study, and the space and metric that go with it: all of it must fit."""
+"""Remarks on the data and on what was decided, as values with fields.
+
+The data of a new study, and the space and metric that go with it: all of it must fit.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.flows.preparation.notes import Note
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
@@ -25,7 +27,26 @@ from prefect_tune.tasks.fitting.iterative import (
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = ["Read", "StudyInput", "find_metric", "read_input"]
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One remark to the user; its text is `reason; remedy`.
+
+    Attributes:
+        reason: What is so.
+        option: Name of the option that it is about; empty for none.
+        value: What that option has come to be, as text.
+        remedy: How to have it otherwise; empty where nothing needs to be.
+    """
+
+    reason: str
+    option: str = ""
+    value: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
 
 Read = Callable[[Source], Dataset]
 """Reads the input; several studies of the same one share a cached reader."""

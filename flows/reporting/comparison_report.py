@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.flows.quartiles import finite, quartiles
+from prefect_tune.flows.comparison.standings import finite, quartiles
 
 __all__ = ["ComparisonReport", "DataSetCurves", "MethodCurve", "MethodWork", "comparison_report"]
 

@@ -1,7 +1,10 @@
-"""Everything that is reported of one study, gathered in one pass over its trials."""
+"""How to have a study again: its command, seed, versions and data.
+
+Everything that is reported of one study, gathered in one pass over its trials.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from prefect_tune.flows.reporting.failures import FailureGroup, FailuresPass
@@ -10,18 +13,83 @@ from prefect_tune.flows.reporting.importance import ImportancePass
 from prefect_tune.flows.reporting.members import Member, MembersPass
 from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
 from prefect_tune.flows.reporting.progress import Progress, ProgressPass
-from prefect_tune.flows.reporting.reproduction import Reproduction, reproduction_of
 from prefect_tune.flows.reporting.step_times import StepTime, StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOff, TradeOffsPass
+from prefect_tune.flows.study.command import continue_command, run_command
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.importance.importance import Importance
-from prefect_tune.storage.ledger import Ledger
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.frames import FRAME
 
-__all__ = ["StudyReport", "study_report"]
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """All that decides how a study goes.
+
+    Attributes:
+        command: Words of the command that starts it anew.
+        longer: Words of the command that goes on with it, to twice its trials and seconds.
+        resumed: Words of the command that goes on where it was interrupted.
+        is_of_frame: Whether its data was a DataFrame, which no command can name.
+        seed: Source of all randomness.
+        repeats_itself: Whether the same seed gives the same trials, on one worker and with a budget
+            of trials.
+        versions: Of the session that ran last, by package; empty where not known.
+        data: Where its data came from.
+        dataset: Digest of the data.
+        split: Digest of its folds and test part.
+        space: Name of the space.
+        space_digest: Digest of it.
+        flow_run_id: Prefect's flow run of the latest session, if there was one.
+    """
+
+    command: tuple[str, ...]
+    longer: tuple[str, ...]
+    resumed: tuple[str, ...]
+    is_of_frame: bool
+    seed: int
+    repeats_itself: bool
+    versions: Mapping[str, str]
+    data: str
+    dataset: str
+    split: str
+    space: str
+    space_digest: str
+    flow_run_id: str | None
+
+
+def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
+    """Return how to have a study of the ledger again."""
+    method, problem = METHODS.get(plan.method), plan.problem
+    return Reproduction(
+        command=tuple(run_command(plan, record.name)),
+        longer=tuple(
+            continue_command(replace(plan, stop_rule=_doubled(plan.stop_rule)), record.name)
+        ),
+        resumed=tuple(continue_command(plan, record.name)),
+        is_of_frame=plan.source.data.startswith(FRAME),
+        seed=plan.seed,
+        repeats_itself=method is not None and not method.draws_on_cost,
+        versions=dict(record.result.get("versions", {})),
+        data=plan.source.data,
+        dataset=problem.dataset,
+        split=problem.split,
+        space=plan.space,
+        space_digest=problem.space_digest,
+        flow_run_id=plan.flow_run_id,
+    )
+
+
+def _doubled(rule: StopRule) -> StopRule:
+    trials, seconds = rule.trials, rule.seconds
+    return StopRule(
+        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
+    )
 
 
 @dataclass(frozen=True, slots=True)

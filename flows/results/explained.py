@@ -1,17 +1,23 @@
-"""One trial of a study explained: what it was, why it was asked for, what came of it, what it took.
+"""Configurations as flat as the parameters of other tools. Light to import.
+
+When each trial of a study was asked for and ended, and why it was asked for.
+
+Light to import: it reads the events of the ledger.
+
+The space of a study as it was in the run, for whoever reads its trials by it.
+
+One trial of a study explained: what it was, why it was asked for, what came of it, what it took.
 
 It reads the ledger, and the space for ranges and defaults where that is to be had here.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from prefect_tune.flows.results.space_as_run import space_as_run
-from prefect_tune.flows.results.timeline import Moments, moments_of
-from prefect_tune.flows.store_options import store_options
+from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -23,7 +29,99 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["explained_trial", "trial_numbered"]
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.space.space import Space
+
+
+def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as flat as scikit-learn's parameters.
+
+    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
+    {'fit model': 'svc', 'fit model__C': 2.0}
+    """
+    params = {}
+    for step, choice in configuration.items():
+        params[step] = choice["algorithm"]
+        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
+    return params
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The events of a study, as far as they are of one trial.
+
+    Attributes:
+        asked: When it was asked for, in seconds since 1970.
+        queued: When it was asked for or retried last: since then it may run.
+        ended: When it ended last; None while it has not.
+        reason: Phase of the method and text, why it was asked for; None where that is not kept.
+        task_run_id: Its task run in Prefect; empty where there is none.
+        output_bytes: Bytes kept of what it printed; None while it has not ended, and where the
+            version of prefect-tune that ran it kept no output.
+    """
+
+    asked: float
+    queued: float
+    ended: float | None = None
+    reason: Mapping[str, Any] | None = None
+    task_run_id: str = ""
+    output_bytes: int | None = None
+
+    def span(self, cost_seconds: float) -> tuple[float, float | None]:
+        """Return when the last attempt began and ended.
+
+        What has not ended begins when it may run; what has ended began as long before as it took,
+        so that neither waiting nor an earlier attempt counts.
+
+        Args:
+            cost_seconds: What it took, where it has ended.
+        """
+        return (
+            (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
+        )
+
+
+def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
+    """Return what the events of a study say of its trials, by number."""
+    found: dict[int, Moments] = {}
+    for event in Ledger(store.database).each_event(study):
+        number = event.body["number"]
+        if event.kind == "ask":
+            found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
+        elif event.kind == "tell" and number in found:
+            run = event.body.get("task_run_id") or ""
+            found[number] = replace(
+                found[number],
+                ended=event.at,
+                task_run_id=str(run),
+                output_bytes=event.body.get("output_bytes"),
+            )
+        elif event.kind == "retry" and number in found:
+            found[number] = replace(
+                found[number], queued=event.at, ended=None, task_run_id="", output_bytes=None
+            )
+    return found
+
+
+def space_as_run(plan: StudyPlan, study: str) -> "Space":
+    """Return the space of a study as it was in the run.
+
+    Raises:
+        BadInput: If it is another one here, or a user's code cannot be loaded.
+        UnknownName: If there is none of that name here.
+    """
+    from prefect_tune.tasks.catalogue.spaces import missing_libraries  # noqa: PLC0415 - heavy
+
+    problem = plan.problem
+    space = problem.find_space()
+    if space.digest != problem.space_digest:
+        missing = ", ".join(missing_libraries(problem.space))
+        raise BadInput(
+            f"the space {problem.space} of study {study!r} is another one here"
+            + (f", without {missing}" if missing else ""),
+            remedy="use the version and the packages that made the study",
+        )
+    return space
 
 
 def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.preparation.store_address import store_address
-from prefect_tune.flows.results.params import params_of
+from prefect_tune.flows.results.explained import params_of
+from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize

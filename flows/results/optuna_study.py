@@ -23,8 +23,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from prefect_tune.flows.results.space_as_run import space_as_run
-from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.results.explained import Moments, moments_of, space_as_run
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study

@@ -5,8 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.results.params import params_of
-from prefect_tune.flows.results.timeline import Moments, moments_of
+from prefect_tune.flows.results.explained import Moments, moments_of, params_of
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.flows.study.ensemble_rule import EnsembleKind
-from prefect_tune.flows.study.keeping.kept_predictions import BEST_OF_ENSEMBLES
+from prefect_tune.flows.study.retention import BEST_OF_ENSEMBLES
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import predictions_record

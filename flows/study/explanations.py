@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 
 if TYPE_CHECKING:
     from prefect_tune.flows.study.study import Study

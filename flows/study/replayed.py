@@ -1,14 +1,19 @@
-"""A study's optimizer and trials, brought back from the ledger."""
+"""The objective of a study as a method may know it: the metric, its bounds, the data's size.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+The trials of a study by number, with sums over them that are kept as they change.
+
+A study's optimizer and trials, brought back from the ledger.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from prefect_tune.flows.following.incumbent_curve import IncumbentCurve
+import numpy as np
+
+from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.documents import documents_of
-from prefect_tune.flows.study.objective import study_objective
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
@@ -16,14 +21,132 @@ from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.objective import Constraint, Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.split import TEST, Split, load_split
+from prefect_tune.tasks.fitting.iterative import iterative_algorithms
+from prefect_tune.tasks.objective.metric import Metric
 
-__all__ = ["Replayed", "replayed_study"]
+
+def study_objective(
+    metric: Metric,
+    dataset: Dataset,
+    split: Split,
+    space: Space,
+    *,
+    constraints: tuple[Constraint, ...] = (),
+    epochs: int | None = None,
+) -> Objective:
+    """Return the objective of a study, with all that a method may know of it.
+
+    Args:
+        metric: What is minimised.
+        dataset: The rows.
+        split: Their folds and test part; the test part does not enter.
+        space: What is searched.
+        constraints: What an incumbent must meet.
+        epochs: Epochs of a full training; None when models are fitted at once.
+    """
+    n_classes = len(dataset.classes)
+    folds = [split.training(fold, dataset.strata) for fold in range(split.n_folds)]
+    rarest = min(int(np.bincount(dataset.strata[rows]).min()) for rows in folds)
+    return replace(
+        metric.objective(dataset.y[split.fold != TEST], n_classes),
+        constraints=constraints,
+        n_rows=min(len(rows) for rows in folds),
+        n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),
+        n_classes=n_classes,
+        n_rarest=rarest,
+        n_folds=split.n_folds,
+        epochs=epochs,
+        iterative=iterative_algorithms(space.steps[-1], n_classes) if epochs else frozenset(),
+    )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over the trials of a study.
+
+    Attributes:
+        told: Trials that have ended.
+        failed: Those of them that have failed.
+        stopped: Those of them with a loss that are not the whole evaluation.
+        cost_seconds: What they took.
+        cache_hits: Steps of folds that were served from the cache, of failed trials too.
+        seconds_saved: What that saved.
+    """
+
+    told: int = 0
+    failed: int = 0
+    stopped: int = 0
+    cost_seconds: float = 0.0
+    cache_hits: int = 0
+    seconds_saved: float = 0.0
+
+    def count(self, trial: Trial, times: int = 1) -> None:
+        """Add a trial, or with -1 take it away again."""
+        self.told += times * trial.is_told
+        self.failed += times * (trial.state == TrialState.FAILED)
+        self.stopped += times * (trial.state == TrialState.STOPPED)
+        self.cost_seconds += times * trial.cost_seconds
+        outcome = trial.evaluation or trial.failure
+        for step in outcome.steps if outcome else ():
+            if step.hit:
+                self.cache_hits += times
+                self.seconds_saved += times * (step.seconds - step.load_seconds)
+
+
+class StudyTrials(Mapping[int, Trial]):
+    """Trials by number, in the order of asking. Keeping one costs the same however many there are.
+
+    Args:
+        trials: Those to begin with.
+
+    Attributes:
+        totals: Sums over them.
+        configurations: Those begun so far.
+    """
+
+    def __init__(self, trials: Iterable[Trial] = ()) -> None:
+        self.totals = Totals()
+        self.configurations: set[Configuration] = set()
+        self._trials: dict[int, Trial] = {}
+        self._waiting: set[int] = set()
+        for trial in trials:
+            self.keep(trial)
+
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._trials)
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def keep(self, trial: Trial) -> None:
+        """Add a trial, or replace what is known of it."""
+        former = self._trials.get(trial.number)
+        if former is None:
+            self.configurations.add(trial.query.configuration)
+        else:
+            self.totals.count(former, -1)
+        self._trials[trial.number] = trial
+        self.totals.count(trial)
+        if trial.state == TrialState.WAITING:
+            self._waiting.add(trial.number)
+        else:
+            self._waiting.discard(trial.number)
+
+    @property
+    def waiting(self) -> list[Trial]:
+        """Those that wait to be started, by number."""
+        return [self._trials[number] for number in sorted(self._waiting)]
+
 
 _EVENTS: Mapping[str, type[Event]] = {
     event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)

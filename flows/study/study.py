@@ -10,11 +10,10 @@ from time import perf_counter
 from typing import Any
 
 from prefect_tune.flows.study.finalists import chosen_look, ends_in_one
-from prefect_tune.flows.study.keeping.kept_predictions import KeptPredictions
-from prefect_tune.flows.study.keeping.stretch_pins import StretchPins
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
+from prefect_tune.flows.study.retention import KeptPredictions, StretchPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told

@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 

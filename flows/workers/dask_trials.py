@@ -1,4 +1,12 @@
-"""Trials under way on Dask workers: submitted one by one, collected as they end, cut when need be.
+"""Trials whose workers died together are rerun one at a time: one of them may be the cause.
+
+Local workers die together with their fork server. If the code of a trial kills the fork server,
+all running trials lose their workers, and would do so again beside that trial. The search therefore
+waits until no trial is running, and reruns these trials one by one, until each has ended.
+
+Warnings of workers, handed on in the flow's process as if they were its own.
+
+Trials under way on Dask workers: submitted one by one, collected as they end, cut when need be.
 
 A trial whose worker is gone comes back with a failure, and its task runs get a final state.
 """
@@ -6,38 +14,113 @@ A trial whose worker is gone comes back with a failure, and its task runs get a 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
+from threading import Lock
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
+import distributed
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Failed
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.following.running_trial import RunningTrial
+from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
-from prefect_tune.flows.workers.isolation import Isolation
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
 from prefect_tune.flows.workers.reaping import end_task_run, reap
-from prefect_tune.flows.workers.worker_notices import notices_received
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.notices import Notice, relay
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
+from prefect_tune.tasks.worker.sent_notices import notice_topic
 
-__all__ = ["DaskTrials", "Ended"]
+_TURN_SECONDS = 2.0
+"""Time that a search has to start a trial before another search gets the turn."""
+
+
+class Isolation:
+    """Trials of all searches that share workers, identified by search and trial number."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[tuple[int, int]] = set()
+        self._suspects: set[tuple[int, int]] = set()
+        self._turn: tuple[int, float] = (0, 0.0)
+
+    def admits(self, search: int) -> bool:
+        """Return whether a search may start a trial now, which it should then do at once."""
+        with self._lock:
+            if not self._suspects:
+                return True
+            holder, until = self._turn
+            if self._running or (holder != search and monotonic() < until):
+                return False
+            self._turn = search, monotonic() + _TURN_SECONDS
+            return True
+
+    def start(self, search: int, number: int) -> bool:
+        """Note that a trial has started; return whether it runs alone as a suspect."""
+        with self._lock:
+            self._running.add((search, number))
+            return bool(self._suspects)
+
+    def end(self, search: int, number: int, *, is_suspect: bool = False) -> None:
+        """Note that a trial has ended.
+
+        Args:
+            search: Its search.
+            number: Its number.
+            is_suspect: Whether its worker died with the fork server while other trials ran.
+        """
+        with self._lock:
+            self._running.discard((search, number))
+            if is_suspect:
+                self._suspects.add((search, number))
+            else:
+                self._suspects.discard((search, number))
+
+    def forget(self, search: int) -> None:
+        """Forget the trials of a search that starts no more of them."""
+        with self._lock:
+            self._running = {trial for trial in self._running if trial[0] != search}
+            self._suspects = {trial for trial in self._suspects if trial[0] != search}
+
+
+@contextmanager
+def notices_received(client: distributed.Client, flow_run_id: UUID) -> Iterator[None]:
+    """Hand on the warnings that workers send while the body runs.
+
+    Args:
+        client: Client of the workers' scheduler.
+        flow_run_id: Flow run that the warnings belong to.
+    """
+    topic = notice_topic(str(flow_run_id))
+    client.subscribe_topic(topic, _receive)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the cluster may be gone
+            client.unsubscribe_topic(topic)
+
+
+async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
+    """Hand on a warning, in Dask's own thread."""
+    message = event[1]  # Dask adds fields of its own, as the address of the worker
+    relay(Notice(**{field.name: message[field.name] for field in fields(Notice)}))
+
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_LEFT = 3

@@ -1,4 +1,15 @@
-"""Worker processes on this machine, forked from one that has imported everything once.
+"""Dask nodes that answer nobody but each other and the flow: a scheduler runs anyone's code.
+
+All traffic is TLS with one temporary key that lives in the memory of these processes. Dask's HTTP
+servers (dashboard, metrics, tasks with their arguments) would ask for no key: there are none.
+
+Workers start without the user's main module: a script needs no guard, a notebook has none.
+
+`multiprocessing` has each process import the main module of the one that starts it, so that what is
+pickled from there can be loaded: a script without a guard would begin again in each worker, once
+more whenever one is replaced. Trials have nothing from there: spaces and quantities travel as text.
+
+Worker processes on this machine, forked from one that has imported everything once.
 
 A worker that imports scikit-learn and Prefect for itself takes seconds to start; a forked one is
 back in a fifth of a second after it was ended, which makes trial limits cheap. Workers are forked
@@ -8,7 +19,10 @@ on Linux, and spawned elsewhere.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from multiprocessing import spawn
+from typing import TYPE_CHECKING, Any
+
+from distributed import Scheduler, Worker
 
 from prefect_tune.flows.workers.fork_server import (
     METHOD,
@@ -16,14 +30,44 @@ from prefect_tune.flows.workers.fork_server import (
     environment,
     start_fork_server,
 )
-from prefect_tune.flows.workers.main_module import spare_main_module
 from prefect_tune.flows.workers.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from prefect_tune.flows.workers.local_nanny import LocalCluster
     from prefect_tune.flows.workers.worker_starts import WorkerStarts
 
-__all__ = ["local_cluster", "local_settings"]
+
+class _WithoutHttp:
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Start none."""
+
+
+class ClosedScheduler(_WithoutHttp, Scheduler):
+    """A scheduler without an HTTP server."""
+
+
+class ClosedWorker(_WithoutHttp, Worker):
+    """A worker without an HTTP server."""
+
+
+_OF_NANNY = "Dask Worker process (from Nanny)"
+"""Name of the processes that nannies start. Dask pickles functions of a main module by value."""
+_MAIN = ("init_main_from_name", "init_main_from_path")
+_prepared = spawn.get_preparation_data
+
+
+def spare_main_module() -> None:
+    """Start the workers of nannies without the main module of this process from now on."""
+    spawn.get_preparation_data = _without_main
+
+
+def _without_main(name: str) -> dict[str, Any]:
+    """Return what a process of that name is told of this one before it starts."""
+    told: dict[str, Any] = _prepared(name)
+    if name == _OF_NANNY:
+        return {what: value for what, value in told.items() if what not in _MAIN}
+    return told
+
 
 _DASK_SETTINGS = {
     "distributed.worker.multiprocessing-method": METHOD,
@@ -71,10 +115,6 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
     import distributed  # noqa: PLC0415 - heavy
     from dask.system import CPU_COUNT  # noqa: PLC0415 - of what this process may use
 
-    from prefect_tune.flows.workers.closed_nodes import (  # noqa: PLC0415 - heavy
-        ClosedScheduler,
-        ClosedWorker,
-    )
     from prefect_tune.flows.workers.local_nanny import LocalCluster, LocalNanny  # noqa: PLC0415
     from prefect_tune.flows.workers.worker_starts import WorkerStarts  # noqa: PLC0415
 

@@ -1,4 +1,9 @@
-"""Starts of local workers: which fail, why, when to try again, and when to give up.
+"""Number of processes that Linux has killed because memory ran out.
+
+Linux counts them for the whole machine and for each control group, for instance a container or
+a batch job.
+
+Starts of local workers: which fail, why, when to try again, and when to give up.
 
 Without any worker, a run ends within a minute of the first failed start. If a worker dies after it
 has begun a trial, its start counts as successful and the death is charged to the trial.
@@ -7,19 +12,52 @@ has begun a trial, its start counts as successful and the death is charged to th
 import signal
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from multiprocessing import synchronize
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.tasks.worker.oom_kills import count_oom_kills
 from prefect_tune.tasks.worker.start_log import log_text
 
-__all__ = ["WorkerStarts"]
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_MACHINE = Path("/proc/vmstat")
+
+
+def count_oom_kills() -> int:
+    """Return the number of processes killed so far; 0 if the system does not count them."""
+    counts = [_count(path) for path in (_MACHINE, *_files_of_groups())]
+    return max(counts)  # the machine's count includes those of groups, but may be hidden
+
+
+def _files_of_groups() -> list[Path]:
+    """Return the files with the counts of this process's control groups, of versions 1 and 2."""
+    files = [_GROUPS / "memory.events", _GROUPS / "memory" / "memory.oom_control"]
+    with suppress(OSError, ValueError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                files.append(_GROUPS / path.lstrip("/") / "memory.events")
+            elif controllers == "memory":
+                files.append(_GROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
+    return files
+
+
+def _count(path: Path) -> int:
+    """Return the number after the word `oom_kill` in a file; 0 if the file lacks it."""
+    with suppress(OSError, ValueError):
+        for line in path.read_text().splitlines():
+            word, _, number = line.partition(" ")
+            if word == "oom_kill":
+                return int(number)
+    return 0
+
 
 _MOST_SECONDS = 40.0
 """Longest time without a worker, counted from the beginning of the first failed start."""

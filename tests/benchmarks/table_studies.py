@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from prefect_tune.flows.study.objective import study_objective
+from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.optimizers import Budget, Evaluation, Query, Trial, make_optimizer
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.key import predictions_record

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from worlds import mixed_space
 
-from prefect_tune.flows.following.incumbent_curve import CurvePoint, IncumbentCurve
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
-from prefect_tune.flows.study.trials import StudyTrials
+from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
     Budget,

@@ -13,7 +13,7 @@ from studies import context_of, draw, store_of
 from worlds import evaluation, mixed_space
 
 from prefect_tune.flows.final_model import fit_final_model
-from prefect_tune.flows.second_look import look_again
+from prefect_tune.flows.reevaluation import look_again
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.finalists import chosen_look, finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
@@ -253,7 +253,7 @@ def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch)
     def refuse(*_: object) -> None:
         raise BadInput("the groups can be dealt to the folds in one way only")
 
-    monkeypatch.setattr("prefect_tune.flows.second_look.split_again", refuse)
+    monkeypatch.setattr("prefect_tune.flows.reevaluation.split_again", refuse)
     assert not looked.again(1.0).asked
     assert looked.chosen == 2
     assert looked.notes[1].startswith("the second look ended early: the groups can be dealt")

@@ -4,8 +4,7 @@ import shlex
 
 import pytest
 
-from prefect_tune.flows.preparation.store_address import store_address
-from prefect_tune.flows.store_options import DATABASE_VARIABLE, store_options
+from prefect_tune.flows.store_location import DATABASE_VARIABLE, store_address, store_options
 from prefect_tune.storage import StoreAddress
 
 CLOSED = "postgresql+psycopg://ann:hidden@db/tune"

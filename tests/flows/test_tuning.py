@@ -11,10 +11,9 @@ import pytest
 from inputs import QUICK, table, write_meds, write_table
 from prefect_api import flow_runs, states, task_runs
 
-from prefect_tune.flows.retrying import retry
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.flows.units import (
-    format_bytes,
-    format_seconds,
-    parse_bytes,
-    parse_seconds,
-)
+from prefect_tune.flows.text import format_bytes, format_seconds, parse_bytes, parse_seconds
 from prefect_tune.tasks.bad_input import BadInput
 
 

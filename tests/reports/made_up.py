@@ -10,9 +10,8 @@ from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingC
 from prefect_tune.flows.reporting.members import Member
 from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
 from prefect_tune.flows.reporting.progress import Lead, Progress
-from prefect_tune.flows.reporting.reproduction import Reproduction
 from prefect_tune.flows.reporting.step_times import StepTime
-from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.reporting.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance

@@ -10,7 +10,7 @@ from prefect_tune.deployments.report.sections.failures import reason_text, retry
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
 from prefect_tune.flows.reporting.members import Member
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_bytes, format_seconds
+from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
 __all__ = ["alert_of", "answers_of"]
 

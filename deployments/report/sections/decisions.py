@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from prefect_tune.deployments.report.page import Section, Table, Text
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.registry import METHODS
 
 __all__ = ["decisions_section"]

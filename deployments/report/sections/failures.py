@@ -8,7 +8,7 @@ from prefect_tune.deployments.report.page import Command, Fold, Part, Section, T
 from prefect_tune.deployments.report.wording import listed_trials
 from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_seconds
+from prefect_tune.flows.text import counted, format_seconds
 
 __all__ = ["failures_section", "reason_text", "retry_command"]
 

@@ -17,7 +17,7 @@ from prefect_tune.deployments.report.thinning import thinned
 from prefect_tune.deployments.report.wording import LossWords, listed_trials
 from prefect_tune.flows.reporting.fidelities import Fidelities, TrainingCurve
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_seconds
+from prefect_tune.flows.text import counted, format_seconds
 
 __all__ = ["fidelities_section"]
 

@@ -7,7 +7,7 @@ from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
 from prefect_tune.flows.reporting.members import Member
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 
 __all__ = ["model_section", "path_text"]
 

@@ -7,7 +7,7 @@ from prefect_tune.deployments.report.plots import axis, plot, points, shortened,
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.paths import StepUse, Use
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 
 __all__ = ["paths_section"]
 

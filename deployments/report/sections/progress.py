@@ -16,7 +16,7 @@ from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.progress import Lead, Progress
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import format_seconds
+from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 
 __all__ = ["progress_section"]

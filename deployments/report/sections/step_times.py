@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.units import counted, format_bytes, format_seconds
+from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
 __all__ = ["step_times_section"]
 

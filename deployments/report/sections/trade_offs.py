@@ -9,7 +9,7 @@ from prefect_tune.deployments.report.thinning import thinned
 from prefect_tune.deployments.report.wording import LossWords, short_number
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
-from prefect_tune.flows.units import counted
+from prefect_tune.flows.text import counted
 
 __all__ = ["trade_offs_section"]
 

@@ -33,9 +33,7 @@ from processes import COMMAND, environment, server_of
 from prefect_tune import local_server
 from prefect_tune.deployments.views.console import PlainConsole
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.flows.following.incumbent_curve import CurvePoint
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 SPACE = """

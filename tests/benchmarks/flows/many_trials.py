@@ -23,7 +23,7 @@ from inputs import write_table
 from machine import Goals, describe
 from studies import problem_of
 
-from prefect_tune.flows.following.running_trial import RunningTrial
+from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.study import Study

@@ -16,7 +16,7 @@ import pandas as pd
 from machine import Goals, describe
 from studies import context_of, draw, outcome, store_of
 
-from prefect_tune.flows.study.keeping import kept_predictions
+from prefect_tune.flows.study import retention as kept_predictions
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation

@@ -8,9 +8,7 @@ from worlds import mixed_space
 
 from prefect_tune.deployments.views.console import PlainConsole
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.flows.following.incumbent_curve import CurvePoint
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 

@@ -17,8 +17,7 @@ from prefect_tune.deployments.views import artifact, comparison, console, live, 
 from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.deployments.views.plain import echo, shown
-from prefect_tune.flows.following.running_trial import RunningTrial
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.progress import Progress, RunningTrial
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.outcome import Failure

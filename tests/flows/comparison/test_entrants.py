@@ -2,7 +2,7 @@
 
 import pytest
 
-from prefect_tune.flows.comparison.entrants import parse_methods
+from prefect_tune.flows.comparison.comparison import parse_methods
 from prefect_tune.optimizers.space.wording import UnknownName
 
 

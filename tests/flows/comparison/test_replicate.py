@@ -10,8 +10,7 @@ import pytest
 from studies import context_of, store_of
 from worlds import evaluation
 
-from prefect_tune.flows.comparison.comparison import Replicate
-from prefect_tune.flows.comparison.entrants import Entrant
+from prefect_tune.flows.comparison.comparison import Entrant, Replicate
 from prefect_tune.flows.comparison.replicate import _message, _score, replicate_context
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.plan import StopRule, StudyPlan

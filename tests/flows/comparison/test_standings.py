@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import binomtest, rankdata
 
+from prefect_tune.flows.comparison.curves import pooled_standings
 from prefect_tune.flows.comparison.pairwise import better_by_counts, better_on_average
-from prefect_tune.flows.comparison.pooling import pooled_standings
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
     SIGNIFICANCE,

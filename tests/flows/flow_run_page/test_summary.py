@@ -7,10 +7,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from worlds import mixed_space
 
-from prefect_tune.flows.flow_run_page.failure_reasons import FailureReason
 from prefect_tune.flows.flow_run_page.summary import Account, short, summary
-from prefect_tune.flows.following.incumbent_curve import CurvePoint
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.flow_run_page.trials_table import FailureReason
+from prefect_tune.flows.progress import CurvePoint, Progress
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 

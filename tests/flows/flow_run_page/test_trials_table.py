@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from worlds import mixed_space
 
-from prefect_tune.flows.flow_run_page.failure_reasons import FailureReasons
-from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
+from prefect_tune.flows.flow_run_page.trials_table import FailureReasons, TrialsTable
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 

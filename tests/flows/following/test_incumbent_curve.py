@@ -3,7 +3,7 @@
 import pytest
 
 from prefect_tune.flows.following.block_curve import block_curve
-from prefect_tune.flows.following.incumbent_curve import CurvePoint, IncumbentCurve
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve
 
 
 def test_what_leads_as_before_is_no_new_point() -> None:

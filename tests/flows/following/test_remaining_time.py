@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prefect_tune.flows.following.remaining_time import RemainingTime
+from prefect_tune.flows.progress import RemainingTime
 
 
 def left(remaining: RemainingTime, now: float, **standing: Any) -> float | None:

@@ -1,6 +1,6 @@
 import pytest
 
-from prefect_tune.flows.preparation.assignments import parse_assignment, write_assignments
+from prefect_tune.flows.preparation.settings import parse_assignment, write_assignments
 
 
 @pytest.mark.parametrize(

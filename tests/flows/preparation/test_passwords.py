@@ -14,8 +14,7 @@ from services import Postgres
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.prepare import prepare_retry
 from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.preparation.store_address import store_address
-from prefect_tune.flows.store_options import DATABASE_VARIABLE
+from prefect_tune.flows.store_location import DATABASE_VARIABLE, store_address
 from prefect_tune.storage.blocks import ArtifactStoreBlock
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from prefect_tune.flows.preparation.store_address import store_address
+from prefect_tune.flows.store_location import store_address
 from prefect_tune.storage import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 

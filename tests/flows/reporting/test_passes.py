@@ -11,8 +11,8 @@ from prefect_tune.flows.reporting.members import MembersPass
 from prefect_tune.flows.reporting.paths import PathsPass
 from prefect_tune.flows.reporting.step_times import StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
+from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.flows.study.trials import StudyTrials
 from prefect_tune.optimizers import Evaluation, Trial
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import ArtifactStore, StoreAddress

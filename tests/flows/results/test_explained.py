@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from prefect_tune.flows.results.explained import explained_trial
-from prefect_tune.flows.results.timeline import moments_of
+from prefect_tune.flows.results.explained import explained_trial, moments_of
 from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput

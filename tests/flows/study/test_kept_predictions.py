@@ -8,11 +8,11 @@ import pytest
 from inputs import write_table
 from studies import context_of, draw, evaluate, store_of
 
+from prefect_tune.flows.study import retention as kept_predictions
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.keeping import kept_predictions
-from prefect_tune.flows.study.keeping.kept_predictions import KeptPredictions
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.retention import KeptPredictions
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Trial
 from prefect_tune.optimizers.space.configuration import Query

@@ -9,7 +9,7 @@ from contracts.store import entry, present, put
 from studies import context_of, draw, store_of
 from worlds import evaluation
 
-from prefect_tune.flows.study.keeping import stretch_pins
+from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Query, StepCost

@@ -15,7 +15,7 @@ from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
-from prefect_tune.flows.results.timeline import moments_of
+from prefect_tune.flows.results.explained import moments_of
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss

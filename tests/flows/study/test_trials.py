@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import mixed_space
 
-from prefect_tune.flows.study.trials import StudyTrials, Totals
+from prefect_tune.flows.study.replayed import StudyTrials, Totals
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 

@@ -9,7 +9,7 @@ import pytest
 from inputs import write_table
 from processes import environment
 
-from prefect_tune.flows.workers.main_module import spare_main_module
+from prefect_tune.flows.workers.local_workers import spare_main_module
 
 SCRIPT = """
 from pathlib import Path

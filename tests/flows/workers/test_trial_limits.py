@@ -7,8 +7,7 @@ import pytest
 from inputs import write_table
 from prefect_api import flow_runs, task_runs
 
-from prefect_tune.flows.retrying import retry
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 

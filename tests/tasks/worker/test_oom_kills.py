@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from prefect_tune.tasks.worker import oom_kills
-from prefect_tune.tasks.worker.oom_kills import count_oom_kills
+from prefect_tune.flows.workers import worker_starts as oom_kills
+from prefect_tune.flows.workers.worker_starts import count_oom_kills
 
 
 @pytest.fixture

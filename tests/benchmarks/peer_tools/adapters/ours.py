@@ -78,7 +78,7 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
     with warmed_up(), launched_server() as server:
         from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
-        from prefect_tune.flows.preparation.assignments import parse_assignment
+        from prefect_tune.flows.preparation.settings import parse_assignment
         from prefect_tune.flows.progress import observed_by
         from prefect_tune.flows.tuning import tune
         from prefect_tune.flows.workers.clusters import workers_started_early

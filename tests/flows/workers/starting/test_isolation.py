@@ -2,8 +2,8 @@
 
 import pytest
 
-from prefect_tune.flows.workers import isolation
-from prefect_tune.flows.workers.isolation import Isolation
+from prefect_tune.flows.workers import dask_trials as isolation
+from prefect_tune.flows.workers.dask_trials import Isolation
 
 
 @pytest.fixture

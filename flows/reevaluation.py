@@ -1,4 +1,9 @@
-"""A second look at the best trials of a search, on another split of the rows."""
+"""A second look at the best trials of a search, on another split of the rows.
+
+Held-out predictions that a study did not keep, and that an ensemble needs after all.
+
+Constraints that were set after trials had run: what they bound is measured of these too.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +15,7 @@ from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.study.finalists import chosen_look, finalists_of, mean_loss
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.units import loss_name
+from prefect_tune.flows.text import counted, loss_name
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
@@ -21,8 +26,6 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, split_again
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
-
-__all__ = ["look_again"]
 
 _TIMES_BEFORE = 2.0
 """What a finalist may take, by what it took before, where that is more than the limit of trials and
@@ -170,3 +173,104 @@ def _said(metric: str, looks: Sequence[Mapping[str, Any]]) -> str:
         f"trial {chosen['trial']} is better over both splits: {loss_name(metric)} "
         f"{mean_loss(chosen):.4g}, trial {first['trial']} {mean_loss(first):.4g}"
     )
+
+
+_MOST = 100
+"""More of the best ones would take longer than they could make an ensemble better."""
+
+
+def restore_predictions(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
+    trials: Sequence[Trial],
+) -> None:
+    """Evaluate trials once more, which is quick where the cache has their models.
+
+    A trial that fails this time stays without predictions, and nothing new is told of any.
+
+    Args:
+        study: The study.
+        running: Workers to evaluate on.
+        context: The study, for the workers.
+        observer: Follows the study.
+        trials: Complete trials, the best first.
+
+    Raises:
+        StoreLost: If the store cannot go on.
+    """
+    again = trials[:_MOST]
+    if again:
+        observer.note(f"predicting once more with the models of {counted(len(again), 'trial')}")
+    for trial in again:
+        parameters = {
+            "number": trial.number,
+            "query": trial.query.to_json(),
+            "context": context,
+            "report": "trial",
+        }
+        try:
+            outcome: TrialOutcome = running.run(
+                evaluate, parameters, limit_seconds=study.plan.trial_limits().seconds
+            )
+        except StoreLost:
+            raise
+        except (
+            RuntimeError,
+            TimeoutError,
+            MemoryError,
+        ) as error:  # over a limit, or dead
+            observer.note(f"trial {trial.number} has no predictions: {error}")
+            continue
+        if outcome.lost:
+            raise StoreLost(outcome.lost)
+
+
+def measure_missing(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    limit_seconds: float,
+    observer: Observer,
+) -> None:
+    """Measure the bounded quantities that trials lack which could be chosen.
+
+    A trial that cannot be measured does not meet the constraint.
+
+    Args:
+        study: The study.
+        running: Workers to measure on.
+        context: The study, for the workers.
+        limit_seconds: Seconds that one trial may take.
+        observer: Follows the study.
+
+    Raises:
+        StoreLost: If the store cannot go on.
+    """
+    missing = study.without_quantities()
+    if missing:
+        earlier = counted(len(missing), "earlier trial")
+        observer.note(f"measuring the constrained quantities of {earlier}")
+    for trial in missing:
+        parameters = {
+            "number": trial.number,
+            "query": trial.query.to_json(),
+            "context": context,
+            "report": "trial",
+        }
+        try:
+            outcome: TrialOutcome = running.run(evaluate, parameters, limit_seconds=limit_seconds)
+        except (
+            RuntimeError,
+            TimeoutError,
+            MemoryError,
+        ) as error:  # over a limit, or dead
+            observer.note(f"trial {trial.number} could not be measured: {error}")
+            continue
+        if outcome.lost:
+            raise StoreLost(outcome.lost)
+        if outcome.evaluation is not None:
+            study.measure(trial.number, outcome.evaluation.constraints)
+        elif outcome.failure is not None:
+            observer.note(f"trial {trial.number} could not be measured: {outcome.failure.message}")

@@ -1,18 +1,56 @@
-"""Where the store is, from what users write after `--store` and `--database`.
+"""The folder of everything that is ours on a machine: default store, database, embedded server.
+
+The options that name a store, `--store` and `--database`. Light to import.
+
+Where the store is, from what users write after `--store` and `--database`.
 
 Parameters of a flow run are shown by Prefect to whoever may see the run, so none has a password.
 """
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prefect_tune.flows.store_options import BLOCK, DATABASE_VARIABLE, default_store
+from platformdirs import user_data_path
+
 from prefect_tune.storage.database import without_password
 from prefect_tune.storage.opening import StoreAddress
-from prefect_tune.storage.privacy.masking import has_password
+from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["check_no_password", "store_address"]
+if TYPE_CHECKING:
+    from prefect_tune.storage.opening import StoreAddress
+
+
+def home() -> Path:
+    """`PREFECT_TUNE_HOME`, or the user's data folder."""
+    named = os.environ.get("PREFECT_TUNE_HOME")
+    return Path(named).expanduser().resolve() if named else user_data_path("prefect-tune")
+
+
+BLOCK = "block:"
+"""What `--store` begins with where it names a Prefect block."""
+DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
+"""Environment variable of the flow's process that names the database where no parameter does."""
+
+
+def default_store() -> str:
+    """Return the folder of the store that is meant where none is named."""
+    return str(home() / "store")
+
+
+def store_options(address: "StoreAddress") -> list[str]:
+    """Return the words by which a command finds a store; none for the default one.
+
+    Passwords are stars, except that a database with one is not named where the environment names
+    it: no command takes it.
+    """
+    words = [] if address.url == default_store() else ["--store", masked(address.url)]
+    shown = masked(address.database)
+    is_secret = shown != address.database
+    if shown and not (is_secret and address.database == os.environ.get(DATABASE_VARIABLE)):
+        words += ["--database", shown]
+    return words
 
 
 def store_address(store: str | None, database: str | None) -> StoreAddress:

@@ -1,10 +1,15 @@
-"""Durations and sizes as people write them."""
+"""Durations and sizes as people write them.
+
+Texts as people may see them: without passwords, and without what would steer what shows them.
+
+Names of columns and studies and messages of failures are other people's. Light to import.
+"""
 
 import re
+import unicodedata
 
+from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
-
-__all__ = ["counted", "format_bytes", "format_seconds", "loss_name", "parse_bytes", "parse_seconds"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -89,3 +94,19 @@ def loss_name(metric: str) -> str:
     if metric == "error":
         return metric
     return metric.removeprefix("neg_") if metric.startswith("neg_") else f"1 - {metric}"
+
+
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of characters that are not seen, but do something."""
+_HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "\N{SOFT HYPHEN}"}
+
+
+def shown(text: str) -> str:
+    """Return a text with stars for passwords, and with steering characters spelt out."""
+    return "".join(map(_visible, masked(text)))
+
+
+def _visible(character: str) -> str:
+    if character in _HARMLESS or unicodedata.category(character) not in _STEERING:
+        return character
+    return character.encode("unicode_escape").decode()
