@@ -20,7 +20,7 @@ from prefect.runner import Runner
 from prefect.schedules import Schedule
 from prefect.types.entrypoint import EntrypointType
 
-from prefect_tune.deployments.server import launched_server
+from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
 from prefect_tune.flows.tuning import tune
 

@@ -68,7 +68,7 @@ def server(home: Path) -> Iterator[str]:
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
     from processes import server_of
 
-    from prefect_tune.deployments.server import local_server
+    from prefect_tune.deployments.server.embedded import local_server
 
     # The heartbeat of a flow run is waited for at its end, a second each time.
     with local_server() as url, temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):

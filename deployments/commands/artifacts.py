@@ -7,15 +7,14 @@ import click
 
 from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import print_json, written
-from prefect_tune.deployments.commands.store import existing_store
 
 if TYPE_CHECKING:
     from prefect_tune.storage.cache.entry import Entry
     from prefect_tune.storage.store import ArtifactStore
 
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["artifacts"]
 
@@ -132,7 +131,7 @@ def artifacts_export(
 def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
     """Show how full the cache is, and how often it hits."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.store import print_stats
+        from prefect_tune.deployments.views.artifact import print_stats
         from prefect_tune.storage.inspection import stats
 
         document = stats(opened)
@@ -157,7 +156,7 @@ def artifacts_verify(
     with reported_errors(), existing_store(store, database) as opened:
         from dataclasses import asdict
 
-        from prefect_tune.deployments.views.store import print_verification
+        from prefect_tune.deployments.views.artifact import print_verification
         from prefect_tune.storage.inspection import repair, verify
 
         found = verify(opened)

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefect_tune.deployments.commands.completing import complete_methods, complete_spaces
+from prefect_tune.deployments.commands.completing import (
+    complete_methods,
+    complete_spaces,
+    method_options,
+    written,
+)
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.method_options import method_options, written
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["methods", "spaces"]
 

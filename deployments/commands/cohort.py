@@ -6,7 +6,7 @@ from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json, written_folder
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["cohort"]
 

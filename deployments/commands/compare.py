@@ -15,8 +15,7 @@ from prefect_tune.deployments.commands.options import (
     add_options,
     grouped_by,
 )
-from prefect_tune.deployments.commands.output import print_json
-from prefect_tune.deployments.commands.written_page import check_page, write_page
+from prefect_tune.deployments.commands.output import check_page, print_json, write_page
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 

@@ -1,30 +1,58 @@
-"""Values that a shell completes: of options by their names, and of arguments.
+"""Options of methods as people see them: name, default and meaning; light, as help is.
+
+Values that a shell completes: of options by their names, and of arguments.
 
 A completion is asked for at each press of a key, so nothing heavy is imported, and nothing that
 fails is told: there are no values then.
+
+`prefect-tune completion`: what makes a shell complete commands, options and their values.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import asdict, fields, is_dataclass
+from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
+import click
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from prefect_tune.deployments.commands.method_options import method_options, written
+from prefect_tune.deployments.views.console import echo_as_is
 from prefect_tune.flows.preparation.options import Option
 from prefect_tune.flows.store_location import BLOCK, default_store
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 
-__all__ = [
-    "HEAVY",
-    "complete_files",
-    "complete_methods",
-    "complete_spaces",
-    "complete_studies",
-    "values_of",
-]
+
+def method_options(options: type) -> list[dict[str, Any]]:
+    """Return name, default and meaning of each option in the dataclass of a method's options."""
+    if not is_dataclass(options) or not fields(options):
+        return []
+    meanings, defaults = _meanings(options), options()
+    if hasattr(defaults, "resolved"):
+        defaults = defaults.resolved()  # what the default variant has
+    return [
+        {"name": name, "default": default, "meaning": meanings[name]}
+        for name, default in asdict(defaults).items()
+    ]
+
+
+def _meanings(options: type) -> dict[str, str]:
+    """Return the text of each attribute in a docstring."""
+    listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def written(default: Any) -> str:
+    """Return a default as one writes it on the command line."""
+    if default is None:
+        return "null"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
 
 Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
@@ -130,3 +158,24 @@ def _study_names(store: str | None) -> list[str]:
             return [name for (name,) in connection.execute(newest, (_MOST_STUDIES,))]
     except (OSError, ValueError, sqlite3.Error):
         return []
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    r"""Print the script that makes SHELL complete `prefect-tune`.
+
+    It completes commands and options, and of their values the names of studies in the default
+    store, methods and their options, spaces, metrics and files. To have it in each new shell:
+
+    \b
+    prefect-tune completion bash >> ~/.bashrc
+    prefect-tune completion zsh >> ~/.zshrc
+    prefect-tune completion fish > ~/.config/fish/completions/prefect-tune.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None  # noqa: S101 - click has all three
+    main = click.get_current_context().find_root().command
+    echo_as_is(script(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE").source())

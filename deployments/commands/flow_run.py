@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from prefect_tune.flows.preparation.study_input import Note
     from prefect_tune.flows.study.plan import Execution
 
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["Preparation", "run_flow"]
 
@@ -57,7 +57,7 @@ def run_flow(
     from prefect_tune.flows.workers.fork_server import warmed_up
 
     with reported_errors(), interrupts_taken(_say_interrupted), warmed_up():
-        from prefect_tune.deployments.server import launched_server
+        from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
             with quick_imports():  # most of it is that

@@ -7,7 +7,7 @@ import click
 
 from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import (
     TABLES,
     file_kind,
@@ -15,8 +15,7 @@ from prefect_tune.deployments.commands.output import (
     write_table,
     written,
 )
-from prefect_tune.deployments.commands.store import existing_store
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 if TYPE_CHECKING:
     from prefect_tune.flows.results.exported import Exported

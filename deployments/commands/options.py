@@ -1,22 +1,21 @@
-"""Options of commands: those that several share, and those made of a flow's parameters."""
+"""Options of commands: those that several share, and those made of a flow's parameters.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+The store that a command looks into.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefect_tune.deployments.commands.completing import complete_files, values_of
 from prefect_tune.flows.preparation.options import OPTIONS, Option
 
-__all__ = [
-    "DATABASE",
-    "JSON",
-    "KEEP_SERVER",
-    "QUIET",
-    "STORE",
-    "add_options",
-    "grouped_by",
-]
+if TYPE_CHECKING:
+    from prefect_tune.storage.store import ArtifactStore
+
 
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
@@ -86,3 +85,25 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
         help=option.help,
         shell_complete=values_of(option),
     )
+
+
+@contextmanager
+def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
+    """Open a store that exists; looking never makes one.
+
+    Raises:
+        BadInput: If there is none.
+    """
+    from prefect_tune.flows.store_location import store_address
+    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.tasks.bad_input import BadInput
+
+    address = store_address(store, database)
+    if not ArtifactStore.exists(address):
+        raise BadInput(f"there is no store at {address.url}; `prefect-tune run` makes one")
+    opened = ArtifactStore(address)
+    gc.freeze()  # what was imported stays, so documents of many trials are read a fifth sooner
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,4 +1,7 @@
-"""Output of commands: JSON, summaries, files and folders."""
+"""Output of commands: JSON, summaries, files and folders.
+
+Reports as the files that commands write.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,20 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.deployments.views.plain import echo_as_is
+from prefect_tune.deployments.views.console import echo, echo_as_is
+from prefect_tune.flows.text import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "TABLES",
-    "file_kind",
-    "print_json",
-    "print_summary",
-    "write_table",
-    "written",
-    "written_folder",
-]
+    from prefect_tune.deployments.report.page import Page
+
 
 TABLES = {".csv": "csv", ".parquet": "parquet"}
 """Kinds of tables by the endings of their files."""
@@ -114,3 +111,41 @@ def print_summary(
         from prefect_tune.deployments.views import study as view
 
         view.print_summary(summary, notes=notes)
+
+
+def check_page(out: str) -> None:
+    """Check that a file can be written, before the work that is to fill it.
+
+    Raises:
+        BadInput: If it cannot.
+    """
+    from prefect_tune.storage.atomic import check_writable
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        check_writable(Path(out))
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
+
+
+def write_page(out: str, page: "Page", of: str, *, is_silent: bool) -> None:
+    """Write a page to a file, and say where it is.
+
+    Args:
+        out: The file.
+        page: The page.
+        of: What it is the report of.
+        is_silent: Whether nothing is to be said.
+
+    Raises:
+        BadInput: If the file cannot be written.
+    """
+    from prefect_tune.deployments.report.html import page_html
+
+    text = page_html(page)
+    with written(out) as path:
+        path.write_text(text, encoding="utf-8")
+    if not is_silent:
+        size = format_bytes(len(text.encode()))
+        echo(f"the report of {of} is in {out} ({size})")
+        echo(f"open it in a browser: {Path(out).absolute().as_uri()}")

@@ -15,17 +15,17 @@ from prefect_tune.deployments.commands.options import (
     QUIET,
     STORE,
     add_options,
+    existing_store,
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import print_summary
-from prefect_tune.deployments.commands.store import existing_store
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
 
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["retry", "run"]
 

@@ -3,7 +3,7 @@
 import click
 
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 
 __all__ = ["serve"]
 

@@ -1,4 +1,7 @@
-"""Looking at studies: `prefect-tune show`, `trials`, `study ls`; and `study rm`."""
+"""Looking at studies: `prefect-tune show`, `trials`, `study ls`; and `study rm`.
+
+`prefect-tune report`: a study as one HTML file.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +9,7 @@ import click
 
 from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import (
     TABLES,
     file_kind,
@@ -14,16 +17,14 @@ from prefect_tune.deployments.commands.output import (
     print_summary,
     write_table,
 )
-from prefect_tune.deployments.commands.store import existing_store
-from prefect_tune.deployments.views.plain import echo, echo_as_is, shown
+from prefect_tune.deployments.views.console import echo, echo_as_is
+from prefect_tune.flows.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from prefect_tune.flows.results.built_pipeline import TrialOutput
     from prefect_tune.storage.store import ArtifactStore
-
-__all__ = ["show", "study", "trials"]
 
 
 @click.command()
@@ -97,7 +98,7 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
 
 def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:
     """Print a trial, with the address of its task run in Prefect's pages where that is known."""
-    from prefect_tune.deployments.task_run_page import task_run_page
+    from prefect_tune.deployments.server.task_run_page import task_run_page
 
     page = task_run_page(explained["task_run_id"])
     if as_json:
@@ -184,7 +185,7 @@ def _task_run_links(
     store: "ArtifactStore", study: str, rows: "Sequence[Mapping[str, Any]]"
 ) -> dict[int, str]:
     """Return where Prefect shows the task runs of trials, if a server is known."""
-    from prefect_tune.deployments.task_run_page import task_run_page
+    from prefect_tune.deployments.server.task_run_page import task_run_page
     from prefect_tune.flows.results.explained import moments_of
 
     moments = moments_of(store, study) if rows else {}
@@ -227,3 +228,43 @@ def study_rm(name: str, *, as_json: bool, store: str | None, database: str | Non
             print_json({"study": name, "records": records})
         else:
             echo(f"removed study {name} and {len(records)} records that only it used")
+
+
+@click.command()
+@click.argument("study", shell_complete=complete_studies)
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="The HTML file.  [default: STUDY.html]",
+    shell_complete=complete_files,
+)
+@JSON
+@STORE
+@DATABASE
+def report(
+    study: str, *, out: str | None, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """Write a report of STUDY: one HTML file that needs no network.
+
+    It says what was found, how good that is, what failed and why, what the cache saved, and how to
+    go on; then how the loss fell, what was tried, what mattered, where the time went, limits,
+    trainings, the method's decisions, and how to have the study again.
+
+    With --json the same is printed as a document, and a file is written only where --out names one.
+    """
+    with reported_errors(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.commands.output import check_page, write_page
+        from prefect_tune.flows.study.lookup import find_study
+
+        find_study(opened, study)
+        file = out or f"{study}.html"
+        if out or not as_json:
+            check_page(file)
+        from prefect_tune.deployments.report.study_page import study_page
+        from prefect_tune.flows.reporting.study_report import study_report
+
+        found = study_report(opened, study)
+        if out or not as_json:
+            write_page(file, study_page(found), f"study {study}", is_silent=as_json)
+        if as_json:
+            print_json(found.to_json())

@@ -14,10 +14,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
 from prefect_tune.deployments.estimator.trial_columns import trial_columns
-from prefect_tune.deployments.prefect_settings import console_spared
-from prefect_tune.deployments.server import local_server
-from prefect_tune.deployments.views.live import observer_for
-from prefect_tune.deployments.views.notebook import NotebookLine, is_notebook, widgets_spared
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import console_spared
+from prefect_tune.deployments.views.live import (
+    NotebookLine,
+    is_notebook,
+    observer_for,
+    widgets_spared,
+)
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by

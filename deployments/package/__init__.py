@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
-    from prefect_tune.deployments.server import local_server
+    from prefect_tune.deployments.server.embedded import local_server
     from prefect_tune.flows.comparing import compare
     from prefect_tune.flows.results.loaded_study import load_study
     from prefect_tune.flows.tuning import retry, tune
@@ -42,7 +42,7 @@ _HOMES = {
     "Step": "prefect_tune.optimizers.space.algorithm",
     "compare": "prefect_tune.flows.comparing",
     "load_study": "prefect_tune.flows.results.loaded_study",
-    "local_server": "prefect_tune.deployments.server",
+    "local_server": "prefect_tune.deployments.server.embedded",
     "order_step": "prefect_tune.optimizers.space.equal_paths",
     "retry": "prefect_tune.flows.tuning",
     "tune": "prefect_tune.flows.tuning",

@@ -1,29 +1,44 @@
-"""Figures of Plotly as plain JSON values: traces, axes and texts that hold no markup.
+"""Clouds of points thinned: so many can be told apart, and a page stays quick with them.
+
+Figures of Plotly as plain JSON values: traces, axes and texts that hold no markup.
 
 Colours are named `var(--name)`: the page knows them for light, dark and paper.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 from typing import Any
 
 from prefect_tune.deployments.report.page import clipped
-from prefect_tune.deployments.views.plain import shown
+from prefect_tune.flows.text import shown
 
-__all__ = [
-    "axis",
-    "bar",
-    "colour",
-    "numbers",
-    "plain",
-    "plot",
-    "points",
-    "shortened",
-    "staircase",
-    "texts",
-    "visible_losses",
-]
+MOST_POINTS = 2_000
+
+
+def thinned(
+    values: Sequence[float | None], keep: Collection[int] = (), most: int = MOST_POINTS
+) -> list[int]:
+    """Return the positions to show, in order: all of them, or evenly chosen ones.
+
+    The least and the largest value are always among them.
+
+    Args:
+        values: What is shown; None for what is not.
+        keep: Positions that are shown in any case.
+        most: How many are shown at most, those to keep aside.
+    """
+    known = [i for i, value in enumerate(values) if value is not None and isfinite(value)]
+    if len(known) <= most:
+        return known
+
+    def value_at(i: int) -> float:
+        return values[i] or 0.0
+
+    extremes = {min(known, key=value_at), max(known, key=value_at)}
+    even = {known[i * len(known) // most] for i in range(most)}
+    return sorted(even | extremes | set(keep).intersection(known))
+
 
 Values = Mapping[str, Any]
 _COLOURS = 7

@@ -1,15 +1,33 @@
-"""Where views print, and what tables of several subjects share."""
+"""Lines of a terminal, which hold only what people may see. Light to import.
 
+Where views print, and what tables of several subjects share.
+"""
+
+from contextlib import suppress
 from typing import IO, Any, cast
 
+import click
 from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from prefect_tune.deployments.views.plain import shown
 from prefect_tune.deployments.views.result_stream import DynamicResultStream, result_stream
+from prefect_tune.flows.text import shown
 
-__all__ = ["CONSOLE", "UNITS", "PlainConsole", "bold", "line", "uncut_column"]
+
+def echo(text: Any, *, err: bool = False) -> None:
+    """Print a line to standard output or standard error."""
+    if err:
+        with suppress(OSError):  # a full disk behind standard error ends no study
+            click.echo(shown(str(text)), err=True)
+    else:
+        echo_as_is(shown(str(text)))
+
+
+def echo_as_is(text: str, *, nl: bool = True) -> None:
+    """Print a text to standard output as it is."""
+    click.echo(text, nl=nl, file=result_stream())
+
 
 UNITS = {"error": " %"}
 """Units printed after the loss of a metric."""

@@ -1,4 +1,6 @@
-"""The lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
+"""A curve drawn in a line of text.
+
+The lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
 
 From the top: where the study stands; its incumbents, when it will end, and what its method is at;
 the trials under way, the longest running first; and the last failures.
@@ -7,18 +9,52 @@ the trials under way, the longest running first; and the last failures.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
+from itertools import pairwise
+from math import log
 from time import monotonic
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import bold, line
-from prefect_tune.deployments.views.standing import standing
-from prefect_tune.flows.following.block_curve import block_curve
-from prefect_tune.flows.progress import Progress, RunningTrial
+from prefect_tune.deployments.views.study import standing
+from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.flows.text import format_seconds
 
-__all__ = ["LiveLines"]
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:
+    """Return what led over time, each character an equal share of it.
+
+    Heights are of logarithms where all losses are above 0: the first incumbents are much worse
+    than all others.
+
+    Args:
+        points: The incumbents.
+        seconds: The time of the study, at which the curve ends.
+        width: Characters at most.
+
+    >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
+    '████▄▄▁▁'
+    """
+    if not points or width < 1:
+        return ""
+    is_positive = min(point.loss for point in points) > 0
+    heights = [log(point.loss) if is_positive else point.loss for point in points]
+    low, high = min(heights), max(heights)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    shown = [_BLOCKS[round((h - low) * scale)] for h in heights]
+    start = points[0].seconds
+    end = max(seconds, points[-1].seconds)
+    borders = [*(point.seconds for point in points), end]
+    if end <= start:
+        return shown[-1]
+    columns = [round((at - start) / (end - start) * width) for at in borders]
+    drawn = "".join(block * (b - a) for block, (a, b) in zip(shown, pairwise(columns), strict=True))
+    # A last incumbent of a moment ago has no column of its own.
+    return drawn if columns[-1] > columns[-2] else drawn[:-1] + shown[-1]
+
 
 _MOST_FAILURES = 2
 _BAR = 8

@@ -15,7 +15,7 @@ from prefect_tune.deployments.views.card_tables import (
     pipeline_lines,
     search_lines,
 )
-from prefect_tune.deployments.views.loading_code import loading_code
+from prefect_tune.deployments.views.exported import loading_code
 from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.text import counted
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 from processes import is_alive, server_of
 
-from prefect_tune.deployments.server import local_server, may_be_configured
-from prefect_tune.deployments.server_database import prepare_template
+from prefect_tune.deployments.server.embedded import local_server, may_be_configured
+from prefect_tune.deployments.server.process import prepare_template
 
 
 @pytest.fixture

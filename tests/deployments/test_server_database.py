@@ -3,7 +3,7 @@
 import sqlite3
 from contextlib import closing
 
-from prefect_tune.deployments.server_database import lay_database, prepare_template
+from prefect_tune.deployments.server.process import lay_database, prepare_template
 
 
 def test_a_new_home_gets_all_tables(tmp_path) -> None:

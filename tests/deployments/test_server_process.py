@@ -8,7 +8,7 @@ import psutil
 import pytest
 from processes import environment, wait_for
 
-from prefect_tune.deployments.server_process import (
+from prefect_tune.deployments.server.process import (
     ServerProcess,
     noted_server,
     running_server,
@@ -47,7 +47,7 @@ def test_a_step_of_the_clock_makes_no_server_another_one(monkeypatch) -> None:
 STARTER = """
 import sys
 from pathlib import Path
-from prefect_tune.deployments.server_process import start_server
+from prefect_tune.deployments.server.process import start_server
 
 start_server(Path(sys.argv[1]))
 sys.stdin.read()

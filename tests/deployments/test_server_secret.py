@@ -28,7 +28,7 @@ from processes import (
     wait_for,
 )
 
-from prefect_tune.deployments.server_secret import made_secret, read_secret
+from prefect_tune.deployments.server.locks import made_secret, read_secret
 
 ASK = """
 url, paths, sockets = json.loads(sys.argv[1])

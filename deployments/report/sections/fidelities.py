@@ -11,9 +11,9 @@ from prefect_tune.deployments.report.plots import (
     plain,
     plot,
     texts,
+    thinned,
     visible_losses,
 )
-from prefect_tune.deployments.report.thinning import thinned
 from prefect_tune.deployments.report.wording import LossWords, listed_trials
 from prefect_tune.flows.reporting.fidelities import Fidelities, TrainingCurve
 from prefect_tune.flows.reporting.study_report import StudyReport

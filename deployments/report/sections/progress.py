@@ -5,14 +5,15 @@ from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import (
+    MOST_POINTS,
     axis,
     numbers,
     plot,
     points,
     staircase,
+    thinned,
     visible_losses,
 )
-from prefect_tune.deployments.report.thinning import MOST_POINTS, thinned
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.progress import Lead, Progress
 from prefect_tune.flows.reporting.study_report import StudyReport

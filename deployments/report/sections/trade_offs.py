@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, plot, points, visible_losses
-from prefect_tune.deployments.report.thinning import thinned
+from prefect_tune.deployments.report.plots import axis, plot, points, thinned, visible_losses
 from prefect_tune.deployments.report.wording import LossWords, short_number
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff

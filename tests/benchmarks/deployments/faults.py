@@ -32,8 +32,8 @@ from processes import SECRETS, run_json, started, wait_for, workers_of
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
-from prefect_tune.deployments.server_process import noted_server, start_server, stop_server
-from prefect_tune.deployments.server_users import set_kept
+from prefect_tune.deployments.server.locks import set_kept
+from prefect_tune.deployments.server.process import noted_server, start_server, stop_server
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 KILL_SECONDS = 5.0

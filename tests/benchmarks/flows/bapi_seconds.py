@@ -24,8 +24,8 @@ import pandas as pd
 from machine import describe
 from silent import Silent
 
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress

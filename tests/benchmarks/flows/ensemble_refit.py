@@ -30,8 +30,8 @@ from prefect.runtime import flow_run
 from sklearn.datasets import make_classification
 from studies import problem_of
 
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.refitting import refit_model, score_model
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study

@@ -16,8 +16,8 @@ from inputs import table
 from machine import Goals, describe
 from prefect_api import flow_runs, states, task_runs
 
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 
 
 def main() -> None:

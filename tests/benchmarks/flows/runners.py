@@ -25,8 +25,8 @@ from prefect.runtime import flow_run
 from prefect_api import states, task_runs
 from prefect_dask import DaskTaskRunner
 
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.workers.local_workers import local_cluster
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker
 

@@ -29,8 +29,8 @@ import psutil
 from inputs import table
 from machine import Goals, describe
 
-from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.deployments.server import local_server
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.progress import Progress, observed_by
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers.clusters import workers_started_early

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.server import ServerFailed
+from prefect_tune.deployments.server.embedded import ServerFailed
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.storage import StoreRefused
 from prefect_tune.tasks.bad_input import BadInput

@@ -9,7 +9,7 @@ from subprocess import run as run_process
 import pandas as pd
 import pytest
 
-UNNEEDED = {"plotly", "prefect", "distributed", "prefect_tune.deployments.server"}
+UNNEEDED = {"plotly", "prefect", "distributed", "prefect_tune.deployments.server.embedded"}
 
 pytestmark = pytest.mark.usefixtures("server")
 

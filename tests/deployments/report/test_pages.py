@@ -9,9 +9,8 @@ import pytest
 from reports import made_up as made_up_reports
 from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
-from prefect_tune.deployments.report.html import page_html
+from prefect_tune.deployments.report.html import page_html, plotly_bundle
 from prefect_tune.deployments.report.page import Command
-from prefect_tune.deployments.report.plotly_bundle import plotly_bundle
 from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.flows.reporting.paths import StepUse
 from prefect_tune.flows.reporting.progress import Lead

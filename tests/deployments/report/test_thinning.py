@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from prefect_tune.deployments.report.thinning import thinned
+from prefect_tune.deployments.report.plots import thinned
 
 
 def test_few_points_are_all_shown_but_for_those_without_a_value() -> None:

@@ -13,11 +13,21 @@ from rich.live import Live
 from rich.table import Table
 from worlds import mixed_space
 
-from prefect_tune.deployments.views import artifact, comparison, console, live, store, study, trials
-from prefect_tune.deployments.views.console import PlainConsole, bold, line
+from prefect_tune.deployments.views import (
+    artifact,
+    comparison,
+    console,
+    live,
+    study,
+    trials,
+)
+from prefect_tune.deployments.views import (
+    artifact as store,
+)
+from prefect_tune.deployments.views.console import PlainConsole, bold, echo, line
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.deployments.views.plain import echo, shown
 from prefect_tune.flows.progress import Progress, RunningTrial
+from prefect_tune.flows.text import shown
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.outcome import Failure

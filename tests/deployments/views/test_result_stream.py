@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 from prefect_tune.deployments.views.console import CONSOLE
-from prefect_tune.deployments.views.plain import echo
+from prefect_tune.deployments.views.console import echo
 from prefect_tune.deployments.views.result_stream import result_apart
 
 with result_apart():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prefect_tune.flows.following.block_curve import block_curve
+from prefect_tune.deployments.views.live_lines import block_curve
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve
 
 

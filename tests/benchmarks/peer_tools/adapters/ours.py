@@ -69,11 +69,11 @@ def answers(task: Task) -> Iterator[Answer]:
 
 def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
     """Run the study, as the command does: server and worker start while Prefect is imported."""
-    from prefect_tune.deployments.prefect_settings import QUIET_CONSOLE, set_defaults
+    from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
     from prefect_tune.flows.workers.fork_server import warmed_up
 
     set_defaults({**QUIET_CONSOLE, "PREFECT_TUNE_HOME": str(Path(task.folder, "home"))})
-    from prefect_tune.deployments.server import launched_server
+    from prefect_tune.deployments.server.embedded import launched_server
 
     with warmed_up(), launched_server() as server:
         from peer_tools.portfolios import start_without

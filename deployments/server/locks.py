@@ -1,16 +1,21 @@
 """Who uses the embedded server of a folder, known to the system even when a process is killed.
 
 Each user holds a shared lock; whoever starts or stops the server holds another one meanwhile.
+
+The secret of the embedded server, without which its API tells and takes nothing.
+
+Made once for a home, in a file that only its owner can read; it is never printed, logged or a part
+of a command.
 """
 
 import fcntl
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-
-__all__ = ["exclusive", "is_kept", "is_unused", "private_file", "set_kept", "using"]
 
 _KEPT = "kept"
 
@@ -69,3 +74,23 @@ def private_file(path: Path) -> IO[str]:
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w")
+
+
+def secret_file(folder: Path) -> Path:
+    """Return the file of the secret of the server in a folder."""
+    return folder / "auth"
+
+
+def made_secret(folder: Path) -> str:
+    """Return the secret for a server that starts; a new one where others could read the old."""
+    file = secret_file(folder)
+    if not file.exists() or file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        file.unlink(missing_ok=True)
+        with private_file(file) as new:
+            new.write(f"prefect-tune:{secrets.token_urlsafe(32)}\n")
+    return read_secret(folder)
+
+
+def read_secret(folder: Path) -> str:
+    """Return the secret of the server that runs in a folder, as `user:password`."""
+    return secret_file(folder).read_text().strip()

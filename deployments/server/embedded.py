@@ -15,15 +15,21 @@ from shlex import quote
 from threading import Event, Thread
 from time import monotonic, sleep
 
-from prefect_tune.deployments.server_process import (
+from prefect_tune.deployments.server.locks import (
+    exclusive,
+    is_unused,
+    read_secret,
+    secret_file,
+    set_kept,
+    using,
+)
+from prefect_tune.deployments.server.process import (
     START_SECONDS,
     noted_server,
     running_server,
     start_server,
     stop_server,
 )
-from prefect_tune.deployments.server_secret import read_secret, secret_file
-from prefect_tune.deployments.server_users import exclusive, is_unused, set_kept, using
 from prefect_tune.flows.store_location import home
 from prefect_tune.storage.private_folder import make_private
 

@@ -1,13 +1,23 @@
-"""The process of the embedded server: started, found again by the next run, and stopped."""
+"""The database of the embedded server, laid ready-made.
+
+Prefect's migrations take ten seconds to build the same empty tables in every new home.
+
+The process of the embedded server: started, found again by the next run, and stopped.
+"""
 
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import URLError
@@ -15,22 +25,47 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import psutil
+from platformdirs import user_cache_path
 
-from prefect_tune.deployments.prefect_settings import server_environment
-from prefect_tune.deployments.server_database import lay_database
-from prefect_tune.deployments.server_secret import made_secret
-from prefect_tune.deployments.server_users import private_file, set_kept
+from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
+from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.holder import process_age, process_start
+from prefect_tune.storage.private_folder import make_private_file
 
-__all__ = [
-    "START_SECONDS",
-    "ServerProcess",
-    "noted_server",
-    "running_server",
-    "start_server",
-    "stop_server",
-]
+_FILE = "prefect.db"
+_UPGRADE = (sys.executable, "-m", "prefect", "server", "database", "upgrade", "-y")
+
+
+def lay_database(folder: Path) -> None:
+    """Put an empty database into a new home, if this machine has made one before."""
+    database, template = folder / _FILE, _template()
+    is_new = not database.exists()
+    make_private_file(database)  # before SQLite does, and gives its log the same mode
+    if is_new and template.exists():
+        shutil.copyfile(template, database)
+
+
+def prepare_template() -> None:
+    """Make the empty database that new homes on this machine begin with, unless it is there."""
+    template = _template()
+    if template.exists():
+        return
+    template.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+        environment = server_environment(Path(folder))
+        make_private_file(Path(folder) / _FILE)
+        subprocess.run(_UPGRADE, env=environment, check=True, capture_output=True)  # noqa: S603
+        # What SQLite's log still holds must be in the one file that is copied.
+        with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("PRAGMA journal_mode=DELETE")
+        (Path(folder) / _FILE).replace(template)
+
+
+def _template() -> Path:
+    return user_cache_path("prefect-tune") / f"prefect-{version('prefect')}.db"
+
 
 START_SECONDS = 180.0
 """How long a server may take until it answers."""
@@ -39,7 +74,7 @@ _TICK_SECONDS = 0.02
 _LOOKS = 3
 """At a server that does not answer, before another one takes its place."""
 _NOTE = "server.json"
-_COMMAND = (sys.executable, "-m", "prefect_tune.deployments.guarded_server")
+_COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by process id."""
 

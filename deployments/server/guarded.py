@@ -1,6 +1,6 @@
 """The process of the embedded server: Prefect's own, which ends when nobody uses it any more.
 
-    python -m prefect_tune.deployments.guarded_server FOLDER PORT
+    python -m prefect_tune.deployments.server.guarded FOLDER PORT
 
 Whoever used it may have been killed, and then nobody else would end it.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from time import sleep
 
-from prefect_tune.deployments.server_users import exclusive, is_kept, is_unused, using
+from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused, using
 
 __all__ = ["main"]
 

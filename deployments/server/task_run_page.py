@@ -2,8 +2,8 @@
 
 import os
 
-from prefect_tune.deployments.server import may_be_configured
-from prefect_tune.deployments.server_process import noted_server
+from prefect_tune.deployments.server.embedded import may_be_configured
+from prefect_tune.deployments.server.process import noted_server
 from prefect_tune.flows.store_location import home
 
 __all__ = ["task_run_page"]
