@@ -15,7 +15,7 @@ from time import monotonic
 
 import psutil
 
-from prefect_tune.storage.waiting.uninterrupted import is_put_off
+from prefect_tune.storage.waiting.waited_seconds import is_put_off
 
 __all__ = ["ENDING_SIGNALS", "EndedBySignal", "interrupts_taken", "retake_interrupts"]
 

@@ -9,8 +9,8 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.final_model import (
     Member,
     RefitFailed,

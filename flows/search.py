@@ -18,7 +18,7 @@ from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.waiting.lost import StoreLost
+from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 __all__ = ["progress_of", "search"]

@@ -24,7 +24,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
-from prefect_tune.storage.waiting.lost import StoreLost
+from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 
 __all__ = ["run_study"]

@@ -11,11 +11,11 @@ warnings for the user, and `sqlite_file` tells whether a database was moved.
 `blocks` and a block of secrets there alone know Prefect.
 """
 
-from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged, Records
 from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
+from prefect_tune.storage.waiting.outage import StoreLost
 
 __all__ = [
     "ArtifactStore",

@@ -28,15 +28,16 @@ from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.signing import sign, signing_key
-from prefect_tune.storage.waiting.causes import Cause, cause_of
-from prefect_tune.storage.waiting.lost import (
+from prefect_tune.storage.waiting.outage import (
+    Cause,
     DiskFull,
     ProcessExhausted,
     StoreForbidden,
     StoreLost,
+    cause_of,
     lost_for,
+    through_outage,
 )
-from prefect_tune.storage.waiting.outage import through_outage
 
 __all__ = [
     "CLAIM_FILE",

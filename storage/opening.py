@@ -25,8 +25,7 @@ from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.migrations.upgrade import bring_up_to_date, lock_tables
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.private_folder import make_private
-from prefect_tune.storage.waiting.causes import Cause, cause_of
-from prefect_tune.storage.waiting.lost import lost_for
+from prefect_tune.storage.waiting.outage import Cause, cause_of, lost_for
 
 __all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
 

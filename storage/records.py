@@ -27,9 +27,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.codec import NotPicklable, decode
 from prefect_tune.storage.database import (
     Database,
-    DiskFull,
     Document,
-    StoreLost,
     as_written,
     in_chunks,
     insert_new,
@@ -52,6 +50,7 @@ from prefect_tune.storage.journal import (
 )
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
+from prefect_tune.storage.waiting.outage import DiskFull, StoreLost
 
 __all__ = ["RecordDamaged", "Records"]
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from prefect_tune.storage.cache.bounded import BoundedCache
+from prefect_tune.storage.cache.bounded import BoundedCache, Evicted
 from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.cache.eviction import Evicted
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.files import FREE_BYTES_KEPT, RAISED, Files, Part, new_place

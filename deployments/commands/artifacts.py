@@ -57,7 +57,8 @@ def artifacts_ls(
     """List cached artifacts, newest first."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifacts
-        from prefect_tune.storage.inspection import Selection, list_artifacts
+        from prefect_tune.storage.cache.entry import Selection
+        from prefect_tune.storage.inspection import list_artifacts
 
         keys = None
         if study is not None:

@@ -15,9 +15,7 @@ from prefect_tune.storage.cache.entry import (
     entry_of,
 )
 from prefect_tune.storage.cache.pins import Pins
-from prefect_tune.storage.cache.statistics import Statistics
-from prefect_tune.storage.cache.usage import write_usage
-from prefect_tune.storage.cache.usage_buffer import UsageBuffer
+from prefect_tune.storage.cache.usage import Statistics, UsageBuffer, write_usage
 from prefect_tune.storage.database import Database, in_chunks, store_table
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder

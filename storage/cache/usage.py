@@ -1,15 +1,184 @@
-"""How artifacts are used: counts that are added up, then written to the tables of the index."""
+"""How long making and reading took, as moving averages, and how often each step was served.
 
-from collections.abc import Mapping, Sequence
+Admission compares the two: what is made again in less time than it is read is not worth the
+room that something else could have.
+
+How artifacts are used: counts that are added up, then written to the tables of the index.
+
+A buffer of usage counts in memory, written together.
+
+They are written with the next change of the index, or a second later at the latest, so a hit
+costs no transaction of its own.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Double, bindparam, case, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    String,
+    Table,
+    bindparam,
+    case,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.cache.entry import Entry, artifact_table
-from prefect_tune.storage.cache.statistics import Kind, note_counts, note_times
+from prefect_tune.storage.database import Database, metadata, upsert
+from prefect_tune.storage.notices import warn
 
-__all__ = ["UsageCounts", "kind_of", "write_usage"]
+_WEIGHT = 0.2
+"""Weight of the newest measurement in a moving average."""
+_CLEARLY = 0.8
+"""Artifacts made in less than this share of their load time become cheap, and stay so up to 1."""
+
+time_table = Table(
+    "step_times",
+    metadata,
+    Column("step", String, primary_key=True),
+    Column("algorithm", String, primary_key=True),
+    Column("size_class", Integer, primary_key=True),
+    Column("make_seconds", Double, nullable=True),
+    Column("load_seconds", Double, nullable=True),
+    Column("is_cheap", Boolean, nullable=False, default=False),
+)
+count_table = Table(
+    "step_counts",
+    metadata,
+    Column("step", String, primary_key=True),
+    Column("hits", BigInteger, nullable=False),
+    Column("misses", BigInteger, nullable=False),
+    Column("seconds_saved", Double, nullable=False),
+    Column("evicted", BigInteger, nullable=False),
+)
+refusal_table = Table(
+    "refusals",
+    metadata,
+    Column("reason", String, primary_key=True),
+    Column("times", BigInteger, nullable=False),
+)
+
+
+_OF_KIND = (
+    time_table.c.step == bindparam("step"),
+    time_table.c.algorithm == bindparam("algorithm"),
+    time_table.c.size_class == bindparam("size_class"),
+)
+_TIMES = select(time_table).where(*_OF_KIND)
+_IS_CHEAP = select(time_table.c.is_cheap).where(*_OF_KIND)
+
+
+class Kind(NamedTuple):
+    """Artifacts of one step and algorithm, and of sizes within a factor of two."""
+
+    step: str
+    algorithm: str
+    size_class: int
+
+    @classmethod
+    def of(cls, step: str, algorithm: str, size_bytes: int) -> "Kind":
+        """Return the kind of an artifact."""
+        return cls(step, algorithm, max(size_bytes, 1).bit_length())
+
+    @property
+    def smallest_bytes(self) -> int:
+        """The smallest size; the largest is one less than twice that."""
+        return 1 << (self.size_class - 1)
+
+
+def note_times(
+    connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
+) -> tuple[bool, bool]:
+    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
+
+    Returns:
+        Whether artifacts of that kind are made in less time than they are read, and whether
+        that is news.
+    """
+    row = connection.execute(_TIMES, kind._asdict()).first()
+    averages: dict[str, float | None] = {
+        "make_seconds": row.make_seconds if row else None,
+        "load_seconds": row.load_seconds if row else None,
+    }
+    for name, measured in seconds.items():
+        for newest in measured:
+            before = averages[name]
+            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
+    make, load = averages["make_seconds"], averages["load_seconds"]
+    was_cheap = bool(row and row.is_cheap)
+    share = 1.0 if was_cheap else _CLEARLY
+    is_cheap = make is not None and load is not None and make < share * load
+    upsert(connection, time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+    return is_cheap, is_cheap != was_cheap
+
+
+def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
+    """Return whether artifacts of that kind are made in less time than they are read."""
+    return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
+
+
+def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
+    """Add to the hits, misses, saved seconds or evictions of a step."""
+    table = count_table.c
+    changed = connection.execute(
+        update(count_table)
+        .where(table.step == step)
+        .values({name: table[name] + n for name, n in counts.items()})
+    )
+    if not changed.rowcount:
+        nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
+        connection.execute(insert(count_table).values(step=step, **{**nothing, **counts}))
+
+
+def note_refusal(connection: Connection, reason: str) -> None:
+    """Count an artifact that was not kept."""
+    table = refusal_table.c
+    changed = connection.execute(
+        update(refusal_table).where(table.reason == reason).values(times=table.times + 1)
+    )
+    if not changed.rowcount:
+        connection.execute(insert(refusal_table).values(reason=reason, times=1))
+
+
+class Statistics:
+    """The counts of a store, for people.
+
+    Args:
+        database: Where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def refusals(self) -> dict[str, int]:
+        """Return how often artifacts were not kept, by reason."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(refusal_table).order_by(refusal_table.c.reason))
+            return {row.reason: row.times for row in rows}
+
+    def by_step(self) -> dict[str, dict[str, Any]]:
+        """Return hits, misses, saved seconds and evictions by step."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(count_table).order_by(count_table.c.step))
+            return {
+                row.step: {
+                    "hits": row.hits,
+                    "misses": row.misses,
+                    "seconds_saved": row.seconds_saved,
+                    "evicted": row.evicted,
+                }
+                for row in rows
+            }
 
 
 @dataclass(slots=True)
@@ -98,3 +267,109 @@ def _write_times(
             .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
             .values(is_cheap=is_cheap)
         )
+
+
+_FLUSH_SECONDS = 1.0
+"""Uses are written at most this long after they happened: LRU order is right to within it."""
+
+
+class UsageBuffer:
+    """Counts how this process uses artifacts, in any thread, until the counts are written.
+
+    Args:
+        flush: Writes what is `taken`.
+    """
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._collected = UsageCounts()
+        self._flushed = monotonic()
+        self._latest = 0.0
+        self._writing = threading.local()
+        self._timer: threading.Timer | None = None
+
+    def count_hit(self, entry: Entry) -> None:
+        """Note that an artifact was served, and what that saved."""
+        with self._lock:
+            at = self.now()
+            _, hits = self._collected.used.get(entry.key, (0.0, 0))
+            self._collected.used[entry.key] = (at, hits + 1)
+            self._collected.count(entry.step, "hits", 1)
+            self._collected.count(entry.step, "seconds_saved", entry.cost_seconds)
+        self._flush_soon()
+
+    def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
+        """Note how long reading some of an artifact took."""
+        whole = seconds * entry.size_bytes / max(read_bytes, 1)
+        with self._lock:
+            self._collected.time(entry, "load_seconds", whole)
+            self._collected.count(entry.step, "seconds_saved", -seconds)
+        self._flush_soon()
+
+    def count_miss(self, step: str) -> None:
+        """Note that an artifact had to be made."""
+        with self._lock:
+            self._collected.count(step, "misses", 1)
+        self._flush_soon()
+
+    def count_make(self, entry: Entry) -> None:
+        """Note how long making an artifact of that size took."""
+        with self._lock:
+            self._collected.time(entry, "make_seconds", entry.cost_seconds)
+        self._flush_soon()
+
+    def now(self) -> float:
+        """Return a time later than any before: a clock set back must not reverse the order."""
+        self._latest = max(time(), self._latest + 1e-6)
+        return self._latest
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        with self._lock:
+            return self._collected.is_empty
+
+    def taken(self) -> UsageCounts:
+        """Return what was collected, for this thread to write and then `settle`."""
+        with self._lock:
+            collected, self._collected = self._collected, UsageCounts()
+            self._flushed = monotonic()
+        self._writing.collected = collected
+        return collected
+
+    def settle(self, *, is_written: bool) -> None:
+        """Forget what this thread took, or collect it again if it could not be written."""
+        collected: UsageCounts | None = getattr(self._writing, "collected", None)
+        self._writing.collected = None
+        if collected is not None and not is_written:
+            with self._lock:
+                self._collected.add(collected)
+
+    def stop(self) -> None:
+        """Flush for the last time; when it returns, no other thread is writing any more."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+        self._flush_quietly()
+
+    def _flush_soon(self) -> None:
+        """Flush within a second, also when this process does something else meanwhile."""
+        if monotonic() - self._flushed > _FLUSH_SECONDS:
+            self._flush_quietly()
+            return
+        with self._lock:
+            if self._timer is None:
+                self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _flush_quietly(self) -> None:
+        with self._lock:
+            self._timer = None  # what is counted from now on needs another one
+        with self._flushing:
+            try:
+                self._flush()
+            except Exception as error:  # counting must not end what is counted
+                warn("usage", f"uses of the cache are not counted: {error}")

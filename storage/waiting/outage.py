@@ -1,20 +1,170 @@
-"""Outages, waited out: what a trial works with may be away for a while, and that is not its doing.
+"""Whose trouble an error is: a store that is away, full or forbidden, or the process that meets it.
+
+Only a store that is away may come back by itself. Room and permissions need a person, and file
+handles and memory belong to the process.
+
+Errors by which a store ends a run: waiting does not help, or has not helped.
+
+Outages, waited out: what a trial works with may be away for a while, and that is not its doing.
 
 One policy for databases, buckets and folders: try again after random pauses that grow to some
 seconds, for five minutes at most.
 """
 
+import errno
 import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from enum import StrEnum, auto
 from time import sleep
 from typing import TypeVar
 
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.waiting.uninterrupted import interruptible
-from prefect_tune.storage.waiting.waited_seconds import begin, waiting
+from prefect_tune.storage.waiting.waited_seconds import begin, interruptible, waiting
 
-__all__ = ["OUTAGE_VARIABLE", "outage_seconds", "through_outage"]
+
+class Cause(StrEnum):
+    """Whose trouble an error is."""
+
+    AWAY = auto()
+    FULL = auto()
+    FORBIDDEN = auto()
+    PROCESS = auto()
+
+
+_BY_NAME = {
+    Cause.AWAY: (
+        "EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT", "EHOSTUNREACH", "ENETDOWN",
+        "ENETUNREACH", "ENETRESET", "EREMOTEIO", "ENODEV", "ENXIO", "ESHUTDOWN", "ECONNABORTED",
+        "ECONNREFUSED", "ECONNRESET", "ENOLINK", "ECOMM", "EAGAIN",
+    ),
+    Cause.FULL: ("ENOSPC", "EDQUOT"),
+    Cause.FORBIDDEN: ("EROFS", "EACCES", "EPERM"),
+    Cause.PROCESS: ("EMFILE", "ENFILE", "ENOMEM"),
+}  # fmt: skip
+_BY_ERRNO = {
+    getattr(errno, name): cause
+    for cause, names in _BY_NAME.items()
+    for name in names
+    if hasattr(errno, name)  # some systems lack EREMOTEIO
+}
+_BY_SQLITE_CODE = {
+    sqlite3.SQLITE_FULL: Cause.FULL,
+    sqlite3.SQLITE_PERM: Cause.FORBIDDEN,
+    sqlite3.SQLITE_READONLY: Cause.FORBIDDEN,
+    sqlite3.SQLITE_READONLY_DBMOVED: Cause.AWAY,
+    sqlite3.SQLITE_NOMEM: Cause.PROCESS,
+    sqlite3.SQLITE_IOERR_NOMEM: Cause.PROCESS,
+    sqlite3.SQLITE_IOERR: Cause.AWAY,
+    sqlite3.SQLITE_CANTOPEN: Cause.AWAY,
+}
+"""Causes by extended or primary result code; `SqliteFile.cause_of` looks behind the last two."""
+_POSTGRES_FULL = "53100"
+_STATUS_FULL = 507
+_CODES_FULL = {
+    "EntityTooLargeForQuota",
+    "InsufficientStorage",
+    "QuotaExceeded",
+    "QuotaExceededException",
+    "StorageQuotaExceeded",
+    "XMinioAdminBucketQuotaExceeded",
+    "XMinioStorageFull",
+    "storageQuotaExceeded",
+}
+"""Error codes by which object stores say that there is no room."""
+
+
+def cause_of(error: BaseException) -> Cause | None:
+    """Return whose trouble an error of a file, a database driver or an object store is.
+
+    Returns:
+        The cause; None for errors of other kinds, such as a file that does not exist.
+    """
+    error = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
+    if any(map(_says_full, _chain(error))):
+        return Cause.FULL
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0)
+        return _BY_SQLITE_CODE.get(code) or _BY_SQLITE_CODE.get(code & 0xFF)
+    if isinstance(error, OSError):
+        return _BY_ERRNO.get(error.errno or 0)
+    return None
+
+
+def _says_full(error: BaseException) -> bool:
+    """Return whether a PostgreSQL server or an object store says that it has no room."""
+    if getattr(error, "sqlstate", None) == _POSTGRES_FULL:
+        return True
+    response = getattr(error, "response", None)
+    codes = [getattr(error, name, None) for name in ("code", "error_code", "status", "status_code")]
+    if isinstance(response, dict):  # botocore's
+        codes.append(response.get("Error", {}).get("Code"))
+        codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+    return any(
+        code == _STATUS_FULL or (isinstance(code, str) and code in {*_CODES_FULL, "507"})
+        for code in codes
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
+    """Something that no trial can do without is lost, as the ledger; the run may go on later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
+
+
+class DiskFull(StoreLost):
+    """The store has no room left; waiting does not make any."""
+
+
+class StoreForbidden(StoreLost):
+    """The store may not be read or written any more."""
+
+
+class ProcessExhausted(RuntimeError):  # noqa: N818 - it says what happened
+    """This process or its machine has no file handles or memory left; the store is all right."""
+
+
+def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | ProcessExhausted:
+    """Return the error to raise for a cause that is not waited for.
+
+    Args:
+        cause: Whose trouble it is: all but `Cause.AWAY`.
+        where: The store or database, for people.
+        error: The error that a file, driver or object store has raised.
+    """
+    why = _named(getattr(error, "orig", None) or error)
+    if cause == Cause.FULL:
+        return DiskFull(
+            f"{where} has no room left ({why}); free space there, for instance with `prefect-tune "
+            "artifacts prune` or a smaller --cache-budget, or name another --store; the same "
+            "command then resumes the study"
+        )
+    if cause == Cause.FORBIDDEN:
+        return StoreForbidden(
+            f"{where} may not be read or written any more ({why}); mount it writable or give this "
+            "user access again; the same command then resumes the study"
+        )
+    return ProcessExhausted(
+        f"process {os.getpid()} has no file handles or memory left ({why}); close the files that "
+        "an algorithm leaves open, or raise the limit with `ulimit -n`"
+    )
+
+
+def _named(error: BaseException) -> str:
+    """Return an error as text, with the name of its number."""
+    number = error.errno if isinstance(error, OSError) else None
+    name = "" if number is None else f"{errno.errorcode.get(number, number)}: "
+    return f"{name}{error}".split("\n", 1)[0]
+
 
 OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
 """Environment variable of the longest outage that is waited out, for the flow and every worker."""

@@ -24,8 +24,7 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.privacy.masking import masked, passwords_in
-from prefect_tune.storage.waiting.lost import DiskFull, StoreForbidden, StoreLost
-from prefect_tune.storage.waiting.outage import through_outage
+from prefect_tune.storage.waiting.outage import DiskFull, StoreForbidden, StoreLost, through_outage
 from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread

@@ -29,7 +29,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from time import time
 
-from prefect_tune.storage.privacy.masked_stream import MaskedStream
+from prefect_tune.storage.privacy.masking import MaskedStream
 
 KEPT_BYTES = 1_000_000
 """Bytes at the end that are kept."""

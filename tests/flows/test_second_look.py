@@ -23,8 +23,8 @@ from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget, Constraint, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import PREDICTIONS
+from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, load_split

@@ -21,9 +21,9 @@ from studies import context_of, draw, evaluate, outcome, store_of
 from prefect_tune.optimizers import Evaluation
 from prefect_tune.storage import StoreAddress, StoreLost, records, writer
 from prefect_tune.storage.cache.memory import MemoryTier
-from prefect_tune.storage.database import BUSY_SECONDS, DiskFull
+from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE, DiskFull
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task
 
@@ -71,7 +71,7 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
-    from prefect_tune.storage.cache import usage_buffer
+    from prefect_tune.storage.cache import usage as usage_buffer
 
     store = store_of(context)
     evaluate(context, draw(context, 3))

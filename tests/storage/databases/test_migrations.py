@@ -33,7 +33,8 @@ from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefus
 from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.database import SCHEMA, Database, metadata, store_table
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.migrations import running, upgrade
+from prefect_tune.storage.migrations import upgrade
+from prefect_tune.storage.migrations import upgrade as running
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from prefect_tune.storage.privacy.masked_stream import MaskedStream
-from prefect_tune.storage.privacy.masking import masked, passwords_in
+from prefect_tune.storage.privacy.masking import MaskedStream, masked, passwords_in
 
 URL = "postgresql://me:gehéim@host/db"
 TEXT = f"step 1\n{URL} and ?password=geheim\r100 %"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from prefect_tune.storage.waiting.causes import Cause, cause_of
+from prefect_tune.storage.waiting.outage import Cause, cause_of
 
 
 @pytest.mark.parametrize(

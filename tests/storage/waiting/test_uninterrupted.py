@@ -9,11 +9,7 @@ from sqlalchemy import text
 
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.waiting.outage import through_outage
-from prefect_tune.storage.waiting.uninterrupted import (
-    interruptible,
-    is_put_off,
-    uninterrupted,
-)
+from prefect_tune.storage.waiting.waited_seconds import interruptible, is_put_off, uninterrupted
 
 
 class Interrupted(BaseException):

@@ -13,8 +13,8 @@ from studies import context_of, draw, evaluate
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.storage.database import StoreLost
 from prefect_tune.storage.key import quantity_record
+from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
