@@ -9,13 +9,11 @@ The latent curves of candidates, from which predictions at any fidelity follow.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
+from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
 from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 
 _FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))
@@ -179,9 +177,6 @@ def _quadratic(phi: Array, matrix: Array) -> Array:
     """phi_i' M phi_i of each row, shape (n,)."""
     quadratic: Array = np.einsum("ij,ij->i", phi @ matrix, phi)
     return quadratic
-
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)

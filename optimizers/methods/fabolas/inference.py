@@ -15,11 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 from emcee import EnsembleSampler, State
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
+from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.noise import Noise
 
@@ -68,7 +67,6 @@ def advanced(
     return moved
 
 
-Array = NDArray[np.floating[Any]]
 Inference = Literal["ensemble", "map"]
 
 _FEW = 10
