@@ -10,17 +10,20 @@ import pytest
 from source_tree import ROOMS, ROOT, listed_files
 
 
-def test_every_package_is_listed_and_typed() -> None:
+def test_every_package_is_listed_and_the_top_one_says_that_all_are_typed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {"prefect_tune": "deployments/package"}
+    packages = {"prefect_tune"}
     for room in ROOMS:
         for init in (ROOT / room).rglob("__init__.py"):
             folder = init.parent.relative_to(ROOT)
             if folder != Path("deployments/package"):
-                folders["prefect_tune." + ".".join(folder.parts)] = str(folder)
-    assert sorted(settings["packages"]) == sorted(folders)
-    assert settings["package-dir"] == folders
-    assert all((ROOT / folder / "py.typed").exists() for folder in folders.values())
+                packages.add("prefect_tune." + ".".join(folder.parts))
+    assert sorted(settings["packages"]) == sorted(packages)
+    rooms = {f"prefect_tune.{room}": room for room in ROOMS}
+    assert settings["package-dir"] == {"prefect_tune": "deployments/package"} | rooms
+    assert [p for p in listed_files() if p.name == "py.typed"] == [
+        Path("deployments/package/py.typed")
+    ]
 
 
 def test_the_top_level_holds_the_rooms_and_nothing_else() -> None:
