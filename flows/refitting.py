@@ -12,9 +12,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.final_model import (
+    FinalScores,
     Member,
     RefitFailed,
-    Scored,
     member_pins,
     refit,
     refit_member,
@@ -110,7 +110,7 @@ def score_model(
     what = f"trial {alone.number} alone" if alone else "model"
     parameters = {"what": what, "context": context, "alone": alone}
     try:
-        scored: Scored = running.run(score, parameters, check=checked)
+        scored: FinalScores = running.run(score, parameters, check=checked)
     except StoreLost:
         raise
     except Exception as error:  # over a limit, a worker that died, what a model raises

@@ -33,8 +33,6 @@ class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the
 class Optimizer(ABC):
     """A method of search behind ask and tell; cheap to call in any order with queries pending.
 
-    Many methods: the whole contract, of which most methods implement `_propose` alone.
-
     Subclasses implement `_propose`, which says why in `_because`, and `_observe` and `_restore`
     where they keep state that the history does not hold.
 

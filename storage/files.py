@@ -133,10 +133,7 @@ def place_of(parts: Mapping[str, Part]) -> str:
 
 
 class Files:
-    """Folders of encoded parts under a URL, each published as a whole.
-
-    Many methods: local folders and object stores are written and reached in different ways.
-    """
+    """Folders of encoded parts under a URL, each published as a whole."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -122,8 +122,6 @@ class LedgerEvent:
 class Ledger:
     """Studies and what happened in them.
 
-    Many methods: writing and reading of each of its tables.
-
     Args:
         database: Where they are kept.
         lease: Lease that this process must hold to change a study; checked with each change, and

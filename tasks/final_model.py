@@ -302,7 +302,7 @@ class Refitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class FinalScores:
     """Outcome of scoring on the test rows.
 
     Attributes:
@@ -391,7 +391,7 @@ def score(
     context: StudyContext,
     alone: Member | None = None,
     report: Report = "trial",
-) -> State[Scored]:
+) -> State[FinalScores]:
     """Score the study's model on the test rows, or one trial alone.
 
     Args:
@@ -408,7 +408,7 @@ def score(
         message = f"test loss {test.loss:.4g}"
     else:
         message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
-    return Completed(message=message, data=Scored(test, reported.n_task_runs))
+    return Completed(message=message, data=FinalScores(test, reported.n_task_runs))
 
 
 def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:

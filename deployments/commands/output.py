@@ -15,7 +15,7 @@ from prefect_tune.flows.text import format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from prefect_tune.deployments.report.page import Page
+    from prefect_tune.deployments.report.page import ReportPage
 
 
 TABLES = {".csv": "csv", ".parquet": "parquet"}

@@ -73,8 +73,6 @@ class PipelineSearch(BaseEstimator):
     know its study. Without a Prefect server it starts one, and stops it afterwards; wrap several
     fits in `with local_server():`. Parameters that are not described are those of `tune`.
 
-    Many methods: those of an estimator of scikit-learn.
-
     Args:
         predicts: `classes` or `numbers`. None finds out: from the metric or space, else from the
             target as `tune` does; scikit-learn is told that it is a classifier until then.

@@ -9,8 +9,8 @@ from prefect_tune.deployments.report.page import (
     Bar,
     Command,
     Figure,
-    Page,
     Part,
+    ReportPage,
     Section,
     Table,
     Text,
@@ -47,7 +47,7 @@ _HOW_CURVES = "Lines are medians of the replicates, bands reach between quartile
 Row = Mapping[str, Any]
 
 
-def comparison_page(report: ComparisonReport, store_options: Sequence[str] = ()) -> Page:
+def comparison_page(report: ComparisonReport, store_options: Sequence[str] = ()) -> ReportPage:
     """Return the page of a comparison.
 
     Args:
@@ -65,7 +65,7 @@ def comparison_page(report: ComparisonReport, store_options: Sequence[str] = ())
     if document["pairs"]:
         pairs = Section("pairs", "Each two methods", _how_paired(report), [_pairs(document)])
         sections.insert(2, pairs)
-    return Page(
+    return ReportPage(
         title=name or " and ".join(document["files"][:3]),
         kind="Comparison" if name else "Standings",
         state="",

@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from prefect_tune.deployments.report.page import Figure, Page
+from prefect_tune.deployments.report.page import Figure, ReportPage
 from prefect_tune.flows.text import shown
 
 _PLACE = Path("package_data", "plotly.min.js")
@@ -59,7 +59,7 @@ def source_hash(script: bytes) -> str:
 _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 
-def page_html(page: Page) -> str:
+def page_html(page: ReportPage) -> str:
     """Return the HTML of a page, with Plotly if it has figures.
 
     It stays below 5 MB: tables, texts and figures are bounded where they are made.

@@ -111,7 +111,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class Details:
     """A long text that is folded in, such as a traceback."""
 
     caption: str
@@ -156,7 +156,7 @@ class Bar:
     is_main: bool = False
 
 
-Part = Figure | Table | Text | Command | Fold | Pipeline
+Part = Figure | Table | Text | Command | Details | Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReportPage:
     """A report.
 
     Attributes:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from prefect_tune.deployments.report.page import Command, Page, Section, Table, Text
+from prefect_tune.deployments.report.page import Command, ReportPage, Section, Table, Text
 from prefect_tune.deployments.report.sections.answers import alert_of, answers_of
 from prefect_tune.deployments.report.sections.failures import failures_section
 from prefect_tune.deployments.report.sections.fidelities import fidelities_section
@@ -115,10 +115,10 @@ _SECTIONS: tuple[Callable[[StudyReport], Iterator[Section]], ...] = (
 )
 
 
-def study_page(report: StudyReport) -> Page:
+def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
     summary = report.summary
-    return Page(
+    return ReportPage(
         title=summary["study"],
         kind="Study",
         state=summary["state"],

@@ -10,7 +10,7 @@ __all__ = ["Member", "MembersPass"]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A trial in the final model.
 
     Attributes:
@@ -35,14 +35,14 @@ class MembersPass:
 
     def __init__(self, members: Sequence[Mapping[str, Any]]) -> None:
         self._weights = {member["trial"]: float(member["weight"]) for member in members}
-        self._found: list[Member] = []
+        self._found: list[EnsembleMember] = []
 
     def add(self, trial: TrialDocument) -> None:
         """Take a trial."""
         if (weight := self._weights.get(trial.number)) is not None:
             loss = trial.loss if trial.document["evaluation"] else None
-            self._found.append(Member(trial.number, weight, loss, trial.configuration))
+            self._found.append(EnsembleMember(trial.number, weight, loss, trial.configuration))
 
-    def found(self) -> list[Member]:
+    def found(self) -> list[EnsembleMember]:
         """Return the members, the heaviest first."""
         return sorted(self._found, key=lambda member: (-member.weight, member.trial))

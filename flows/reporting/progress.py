@@ -36,7 +36,7 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """Trials that have ended, a column each, in the order in which they ended.
 
     Attributes:
@@ -92,7 +92,7 @@ class ProgressPass:
             fidelity_text(trial.document["query"], self._plan.folds, self._plan.epochs),
         )
 
-    def found(self, ledger: Ledger, study: str) -> Progress:
+    def found(self, ledger: Ledger, study: str) -> SearchProgress:
         """Return the trials in the order of the events that told them."""
         told = ledger.event_values(
             study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
@@ -112,9 +112,9 @@ class ProgressPass:
         seconds: Sequence[float],
         leads: Sequence[Lead],
         phases: Mapping[int, str],
-    ) -> Progress:
+    ) -> SearchProgress:
         ended = [self._trials[number] for number in numbers]
-        return Progress(
+        return SearchProgress(
             numbers,
             seconds,
             [trial.loss for trial in ended],

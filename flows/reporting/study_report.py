@@ -10,9 +10,9 @@ from typing import Any
 from prefect_tune.flows.reporting.failures import FailureGroup, FailuresPass
 from prefect_tune.flows.reporting.fidelities import Fidelities, FidelitiesPass
 from prefect_tune.flows.reporting.importance import ImportancePass
-from prefect_tune.flows.reporting.members import Member, MembersPass
+from prefect_tune.flows.reporting.members import EnsembleMember, MembersPass
 from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
-from prefect_tune.flows.reporting.progress import Progress, ProgressPass
+from prefect_tune.flows.reporting.progress import ProgressPass, SearchProgress
 from prefect_tune.flows.reporting.step_times import StepTime, StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOff, TradeOffsPass
 from prefect_tune.flows.study.command import continue_command, run_command
@@ -112,13 +112,13 @@ class StudyReport:
 
     summary: Mapping[str, Any]
     created: float
-    progress: Progress
+    progress: SearchProgress
     paths: PathsTried
     step_times: Sequence[StepTime]
     failures: Sequence[FailureGroup]
     trade_offs: Sequence[TradeOff]
     fidelities: Fidelities
-    members: Sequence[Member]
+    members: Sequence[EnsembleMember]
     importance: Importance
     reproduction: Reproduction
 

@@ -29,8 +29,6 @@ class LoadedStudy:
     Made by `load_study`. The store is read anew with each access, so a study that is running may be
     followed; other properties than these are in `summary()`.
 
-    Many methods: one for each kind of result that is read from Python.
-
     Attributes:
         name: Its name.
         address: Where its store is.

@@ -68,7 +68,7 @@ def study_objective(
 
 
 @dataclass(slots=True)
-class Totals:
+class StudyTotals:
     """Sums over the trials of a study.
 
     Attributes:
@@ -112,7 +112,7 @@ class StudyTrials(Mapping[int, Trial]):
     """
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
-        self.totals = Totals()
+        self.totals = StudyTotals()
         self.configurations: set[Configuration] = set()
         self._trials: dict[int, Trial] = {}
         self._waiting: set[int] = set()

@@ -42,8 +42,6 @@ class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
-    Many methods: one for each event in the life of a trial and of the study.
-
     Args:
         store: Where its ledger, artifacts and records are.
         name: Its name; it must be in the ledger.

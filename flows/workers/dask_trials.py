@@ -164,8 +164,6 @@ class _UnderWay:
 class DaskTrials:
     """As many trials at the same time as there are slots. Make one with `DaskTrials.started`.
 
-    Many methods: trials are submitted, collected and cut, and jobs are run while there are none.
-
     Args:
         pool: The workers.
         context: The study.

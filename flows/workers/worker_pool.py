@@ -41,8 +41,6 @@ _FREE_SECONDS = 0.5
 class WorkerPool:
     """Workers for as many tasks at the same time as there are slots.
 
-    Many methods: a pool is of all workers, of one that is reserved, or of a scheduler of others'.
-
     Args:
         runner: A started runner.
         n_slots: Tasks at the same time.

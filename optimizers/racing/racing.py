@@ -42,8 +42,6 @@ many as that share of the seconds holds."""
 class Racing(Optimizer):
     """A method whose configurations race: a part of the evaluation first, the rest if they keep up.
 
-    Many methods: all of the contract that speak of trials must speak of configurations.
-
     The history has the stretches, each a trial of its own; that of `inner` has one trial for each
     configuration, pending until it is known how far it goes.
 

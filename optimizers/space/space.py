@@ -31,8 +31,6 @@ Path = tuple[str, ...]
 class Space:
     """Ordered steps; a pipeline takes one algorithm of each.
 
-    Many methods: each is something that follows from the steps, in a few lines.
-
     Attributes:
         name: What `--space` calls it.
         steps: All steps, fixed ones included, in the order they run.

@@ -39,8 +39,6 @@ _MAX_ITERATIONS = 100
 class GaussianProcess:
     """A posterior; `fit` or `given` makes it. Rows of `inputs` are the observations.
 
-    Many methods: each is a question that some acquisition asks of it.
-
     Attributes:
         kernel: The covariance of standardised targets.
         noise: The variance of standardised targets around the function.

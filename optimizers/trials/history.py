@@ -22,8 +22,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 class History:
     """Trials by number; the only mutable state that optimizers share.
 
-    Many methods: each is a question that some model or method asks of the trials.
-
     A trial enters when it is asked for, and each later state of it replaces the earlier one. That
     takes no longer the more trials there are, nor does asking for the incumbent, for what is
     pending or was asked for; all other questions look at all trials of their kind.

@@ -15,8 +15,6 @@ __all__ = ["Trial"]
 class Trial:
     """A numbered query and its outcome so far.
 
-    Many methods: one for each event in its life.
-
     With a loss it is complete if its query is full, else stopped: it may be gone on with, by a
     trial of its own.
 

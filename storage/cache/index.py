@@ -33,7 +33,7 @@ _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class CacheTotals:
     """Sums over the life of a store."""
 
     budget_bytes: int
@@ -139,13 +139,13 @@ class ArtifactIndex:
             note_publications(connection, [(artifact_folder(key), place)])
         return None if row is None else entry_of(row)
 
-    def totals(self) -> Totals:
+    def totals(self) -> CacheTotals:
         """Return the counters, with what this process has not written yet."""
         self.flush()
         by_step = self.statistics.by_step().values()
         with self._database.read() as connection:
             row = connection.execute(select(store_table)).one()
-        return Totals(
+        return CacheTotals(
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
             count=row.count_present,

@@ -145,7 +145,7 @@ CANDIDATES = 32
 
 
 @dataclass(frozen=True)
-class Choice:
+class EnsembleChoice:
     """An ensemble of candidates.
 
     Attributes:
@@ -168,7 +168,7 @@ def choose(
     rng: np.random.Generator,
     *,
     limit: FitLimit | None = None,
-) -> Choice:
+) -> EnsembleChoice:
     """Build an ensemble of one kind.
 
     Args:
@@ -186,7 +186,7 @@ def choose(
     return _single(held_out)
 
 
-def predict_held_out(choice: Choice, held_out: HeldOut) -> tuple[Predictions, ...]:
+def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
     """Return what the ensemble predicts of held-out rows, by fold.
 
     A single model's are its own, which need not be probabilities to order rows.
@@ -198,13 +198,13 @@ def predict_held_out(choice: Choice, held_out: HeldOut) -> tuple[Predictions, ..
     return held_out.blended(weights)
 
 
-def _single(held_out: HeldOut) -> Choice:
+def _single(held_out: HeldOut) -> EnsembleChoice:
     losses = held_out.losses
     best = int(np.argmax(is_least(losses)))
-    return Choice("single", {best: 1.0}, (float(losses[best]),))
+    return EnsembleChoice("single", {best: 1.0}, (float(losses[best]),))
 
 
-def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> Choice:
+def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> EnsembleChoice:
     order = np.argsort(held_out.losses, kind="stable")[:CANDIDATES]
     members = [held_out.contributed(candidate) for candidate in order]
     picks, losses = greedy_picks(
@@ -216,12 +216,12 @@ def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> Choice:
     if losses[-1] >= held_out.losses.min():
         return _single(held_out)
     weights = {int(order[i]): weight for i, weight in weights_of(picks).items()}
-    return Choice("greedy", weights, tuple(losses))
+    return EnsembleChoice("greedy", weights, tuple(losses))
 
 
 def _agnostic(
     held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator, limit: FitLimit | None
-) -> Choice:
+) -> EnsembleChoice:
     weights = agnostic_weights(held_out, bootstraps, rng)
     order = [i for i in np.argsort(-weights, kind="stable") if weights[i]]
     if limit is not None:
@@ -229,4 +229,4 @@ def _agnostic(
         weights = np.where(np.isin(np.arange(len(weights)), order), weights, 0.0)
         weights = weights / weights.sum()
     loss = held_out.fold_losses(held_out.blended(weights)).mean()
-    return Choice("agnostic", {int(i): float(weights[i]) for i in order}, (float(loss),))
+    return EnsembleChoice("agnostic", {int(i): float(weights[i]) for i in order}, (float(loss),))

@@ -99,7 +99,7 @@ Needs = Literal["predictions", "pipeline"]
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutRows:
     """The held-out rows of a fold, and what a fitted pipeline makes of them.
 
     Attributes:
@@ -133,7 +133,7 @@ class QuantityKind:
     """
 
     needs: Needs
-    measure: Callable[[Quantity, HeldOut], float]
+    measure: Callable[[Quantity, HeldOutRows], float]
     arguments: tuple[str, ...]
     meaning: str
 
@@ -143,7 +143,7 @@ def needs(quantity: Quantity) -> Needs:
     return "pipeline" if quantity.code else QUANTITIES[quantity.name].needs
 
 
-def measure_quantity(quantity: Quantity, held_out: HeldOut) -> float:
+def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the value of a quantity in one fold; nan where it is undefined.
 
     Raises:
@@ -205,21 +205,21 @@ class _CheckedPipeline(Pipeline):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
 
-def _latency(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table
+def _latency(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - of a table
     return latency_us(held_out.pipeline(), held_out.X)
 
 
-def _size(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001 - of a table
+def _size(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - of a table
     return float(len(portable_pickle(held_out.pipeline())))
 
 
-def _false_positive_rate(quantity: Quantity, held_out: HeldOut) -> float:  # noqa: ARG001
+def _false_positive_rate(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001
     is_negative = held_out.y != held_out.metric.positive
     found = held_out.predictions.label[is_negative] == held_out.metric.positive
     return float(found.mean()) if len(found) else 0.0
 
 
-def _disparate_impact(quantity: Quantity, held_out: HeldOut) -> float:
+def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the largest difference of a metric between two groups (equation A43).
 
     A group on whose rows the metric is not defined is left out of that fold; it is nan when that

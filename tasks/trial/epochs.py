@@ -29,8 +29,6 @@ _MOST_HISTORY_BYTES = 64_000_000
 class IterativeNode(Node):
     """A model of one fold that trains in epochs, led by `joint_training`.
 
-    Many methods: those of a node, and those by which it is led.
-
     Args:
         parent: The node that it is made from.
         step: Name of the step.

@@ -17,7 +17,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.objective.quantities import HeldOut, measure_quantity, needs
+from prefect_tune.tasks.objective.quantities import HeldOutRows, measure_quantity, needs
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.problem import Problem
@@ -87,7 +87,7 @@ def study_resampling(problem: Problem, store: ArtifactStore, bootstraps: Bootstr
     )
 
 
-def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut) -> float:
+def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOutRows) -> float:
     if needs(quantity) == "predictions":
         return _measured(quantity, held_out)
     records = path_run.store.records
@@ -106,7 +106,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
     return value
 
 
-def _measured(quantity: Quantity, held_out: HeldOut) -> float:
+def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:
     try:
         with exits_as_errors():
             return measure_quantity(quantity, held_out)
@@ -117,10 +117,10 @@ def _measured(quantity: Quantity, held_out: HeldOut) -> float:
         raise QuantityFailed(what) from error
 
 
-def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOut:
+def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOutRows:
     model = nodes[-1]
     rows, columns = model.fold.held_out, path_run.dataset.columns
-    return HeldOut(
+    return HeldOutRows(
         X=path_run.dataset.rows(rows),
         columns=None if columns is None else columns.iloc[rows].reset_index(drop=True),
         y=path_run.dataset.y[rows],

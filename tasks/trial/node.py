@@ -85,8 +85,6 @@ class FoldRows:
 class Node:
     """One step of one fold.
 
-    Many methods: how it is looked up, made, kept and read, and what models do besides.
-
     Args:
         parent: The node that it is made from; its summary must be known.
         step: Name of the step.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers import Objective, Query, Reason, Space
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.planning import Entry, Planning
-from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
+from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
+from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
 
 __all__ = ["FULL_TRAININGS", "two_step_improvement"]
 
 Array = NDArray[np.floating[Any]]
-Rule = Callable[["FullPlanning", float], Entry | None]
+Rule = Callable[["FullPlanning", float], PlannedTraining | None]
 
 _NODES = np.linspace(-4.5, 4.5, 25)
 _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
@@ -47,11 +47,11 @@ class FullTrainings(Bapi):
         super().__init__(space, seed, objective, **given)
         self.settings = replace(self.settings, start="random", n_points=1, sites=None, steady=False)
 
-    def _query(self, turn: Turn, rng: np.random.Generator) -> Query:
+    def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
         turn.of_plan = partial(self._planned, turn)  # type: ignore[method-assign]
         return super()._query(turn, rng)
 
-    def _planned(self, turn: Turn) -> Order | None:
+    def _planned(self, turn: BapiTurn) -> Order | None:
         if not turn.n_known:
             return None
         belief, kept = turn.learner.learn(list(turn.curves.values()), turn.memo, turn.rng)
@@ -65,18 +65,18 @@ class FullTrainings(Bapi):
         return Order(planning.prospects.configuration(entry.number), entry.epochs, _BECAUSE)
 
 
-def _most_improving(planning: FullPlanning, budget: float) -> Entry | None:
+def _most_improving(planning: FullPlanning, budget: float) -> PlannedTraining | None:
     """Expected improvement: the first of a plan of one."""
     return next(iter(planning.entries(budget)), None)
 
 
-def _best_of_batch(planning: FullPlanning, budget: float) -> Entry | None:
+def _best_of_batch(planning: FullPlanning, budget: float) -> PlannedTraining | None:
     """BINOCULARS: of a batch of fixed size, whatever it costs, that of largest improvement."""
     entries = replace(planning, longest=inf).entries(inf if budget > 0 else 0.0)
     return planning.chosen(entries, spent=1.0) if entries else None
 
 
-def _two_steps_ahead(planning: FullPlanning, budget: float) -> Entry | None:
+def _two_steps_ahead(planning: FullPlanning, budget: float) -> PlannedTraining | None:
     """MS-EI (Jiang et al. 2020) with two steps: the best that can be afforded."""
     improvement, _ = planning.improvement()
     rows = planning.belief.at(planning.prospects.inputs, planning.t_max)

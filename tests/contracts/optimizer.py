@@ -48,10 +48,7 @@ def loss_of(query: Query) -> float | None:
 
 
 class OptimizerContract:
-    """Inherit and set `method`; `options` are those of the method under test.
-
-    Many methods: each promise is a test of its own, and all inherit all.
-    """
+    """Inherit and set `method`; `options` are those of the method under test."""
 
     method: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}

@@ -7,9 +7,9 @@ import numpy as np
 
 from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingCurve
-from prefect_tune.flows.reporting.members import Member
+from prefect_tune.flows.reporting.members import EnsembleMember
 from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
-from prefect_tune.flows.reporting.progress import Lead, Progress
+from prefect_tune.flows.reporting.progress import Lead, SearchProgress
 from prefect_tune.flows.reporting.step_times import StepTime
 from prefect_tune.flows.reporting.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
@@ -79,7 +79,7 @@ def full(n: int = N) -> StudyReport:
     return StudyReport(
         summary=SUMMARY,
         created=1.7e9,
-        progress=Progress(
+        progress=SearchProgress(
             list(range(n)),
             [k * 0.7 for k in range(n)],
             [None if s == "failed" else loss for s, loss in zip(states, losses, strict=True)],
@@ -109,7 +109,7 @@ def full(n: int = N) -> StudyReport:
             [TrainingCurve(k, [k - 1, k], [5], [30.0 / (e + 1) for e in range(10)], k % 2 == 0,
                            "tree" if k % 3 else NASTY) for k in range(1, 40)],
         ),
-        members=[Member(1, 0.7, 12.5, CONFIGURATION), Member(2, 0.3, 12.75, CONFIGURATION)],
+        members=[EnsembleMember(1, 0.7, 12.5, CONFIGURATION), EnsembleMember(2, 0.3, 12.75, CONFIGURATION)],
         importance=Importance(
             90, 40.0, 0.6,
             (Effect(Input("fit model"), 0.5, 0.1, 0.6, 0.1),
@@ -129,7 +129,7 @@ def empty() -> StudyReport:
     return StudyReport(
         summary={**SUMMARY, **nothing, "cache": cache},
         created=1.7e9,
-        progress=Progress(),
+        progress=SearchProgress(),
         paths=PathsTried(0, (), ()),
         step_times=(),
         failures=(),
@@ -145,7 +145,7 @@ def failed() -> StudyReport:
     """A study whose trials have all failed."""
     n = 30
     some = full()
-    of_failed = Progress(list(range(n)), [1.0] * n, [None] * n, [1.0] * n, ["failed"] * n,
+    of_failed = SearchProgress(list(range(n)), [1.0] * n, [None] * n, [1.0] * n, ["failed"] * n,
                          [""] * n, [""] * n)  # fmt: skip
     never = Use(n, 0, n, None, None, None)
     return replace(

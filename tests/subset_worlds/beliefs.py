@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 
 from prefect_tune.optimizers import History, Objective
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.observations import Observations
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
@@ -13,22 +17,22 @@ from subset_worlds.problems import ROWS, cube, position
 
 __all__ = ["DEFAULT", "belief_of", "seen_of"]
 
-DEFAULT = Recipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
+DEFAULT = SearchRecipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
 
 
-def seen_of(history: History, objective: Objective = ROWS) -> Observations:
+def seen_of(history: History, objective: Objective = ROWS) -> SubsetObservations:
     """Its results, as a method learns from them."""
     d = max((len(position(t.query)) for t in history), default=1)
-    return Observations.of(history, Sizes.of(objective), pipeline_inputs(cube(d)), 1)
+    return SubsetObservations.of(history, Sizes.of(objective), pipeline_inputs(cube(d)), 1)
 
 
 def belief_of(
     history: History,
     *,
-    recipe: Recipe = DEFAULT,
+    recipe: SearchRecipe = DEFAULT,
     parameters: Mapping[str, float] | None = None,
     costs: Mapping[str, float] | None = None,
-) -> Belief:
+) -> SubsetBelief:
     """What follows from a history with parameters as given, nothing fitted.
 
     Args:
@@ -39,7 +43,7 @@ def belief_of(
     """
     d = max(len(position(t.query)) for t in history)
     inputs = pipeline_inputs(cube(d))
-    learner = Learner(inputs, recipe, ROWS, inference="map", n_samples=1)
+    learner = SubsetLearner(inputs, recipe, ROWS, inference="map", n_samples=1)
     within, s = inputs.within, inputs.width
     assert within is not None
     noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()

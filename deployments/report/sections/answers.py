@@ -8,7 +8,7 @@ from typing import Any
 from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text
 from prefect_tune.deployments.report.sections.failures import reason_text, retry_command
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
-from prefect_tune.flows.reporting.members import Member
+from prefect_tune.flows.reporting.members import EnsembleMember
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
@@ -73,7 +73,7 @@ def _best(report: StudyReport) -> Answer:
     return Answer("best", question, headline, parts=parts, more=more)
 
 
-def _ensemble_lines(members: Sequence[Member], best: int) -> Iterator[str]:
+def _ensemble_lines(members: Sequence[EnsembleMember], best: int) -> Iterator[str]:
     if len(members) > 1:
         is_in = best in {member.trial for member in members}
         of = counted(len(members), "trial" if is_in else "other trial")

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prefect_tune.deployments.report.page import Command, Fold, Part, Section, Table, Text
+from prefect_tune.deployments.report.page import Command, Details, Part, Section, Table, Text
 from prefect_tune.deployments.report.wording import listed_trials
 from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.study_report import StudyReport
@@ -84,7 +84,7 @@ def _parts(group: FailureGroup, summary: Mapping[str, Any]) -> Iterator[Part]:
     lines.append(f"  {listed_trials(group.trials)}; {format_seconds(group.seconds)} lost")
     yield Text(lines)
     if group.traceback:
-        yield Fold(f"Traceback of trial {group.trials[0]}", group.traceback)
+        yield Details(f"Traceback of trial {group.trials[0]}", group.traceback)
     advice = _ADVICE.get(group.kind, "")
     if len(group.trials) <= _MOST_NAMED:
         yield Command(retry_command(summary, group), f"Retry them. {advice}")

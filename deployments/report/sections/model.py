@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
-from prefect_tune.flows.reporting.members import Member
+from prefect_tune.flows.reporting.members import EnsembleMember
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted
 
@@ -20,7 +20,7 @@ def model_section(report: StudyReport) -> Iterator[Section]:
         yield Section("model", "The final model", _finding(report, words), parts)
 
 
-def path_text(member: Member) -> str:
+def path_text(member: EnsembleMember) -> str:
     """Return the algorithms of a member that do something."""
     said = [algorithm for _, algorithm, _ in pipeline_rows(member.configuration)]
     return " > ".join(algorithm for algorithm in said if algorithm != "none") or "none"

@@ -15,7 +15,7 @@ from prefect_tune.deployments.report.plots import (
     visible_losses,
 )
 from prefect_tune.deployments.report.wording import LossWords
-from prefect_tune.flows.reporting.progress import Lead, Progress
+from prefect_tune.flows.reporting.progress import Lead, SearchProgress
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -79,7 +79,7 @@ def _figure(report: StudyReport, words: LossWords, *, is_time: bool) -> Figure:
 
 
 def _clouds(
-    progress: Progress, x: Sequence[float], words: LossWords
+    progress: SearchProgress, x: Sequence[float], words: LossWords
 ) -> tuple[list[dict[str, Any]], int, int]:
     """Return full evaluations and those in part, how many of them are shown, and of how many."""
     part, full = (
@@ -103,14 +103,14 @@ def _clouds(
     return traces, n_shown, len(part) + len(full)
 
 
-def _shown_leads(progress: Progress) -> Sequence[Lead]:
+def _shown_leads(progress: SearchProgress) -> Sequence[Lead]:
     """Return the incumbents that a figure shows: all, or evenly chosen ones and the last."""
     leads = progress.leads
     return [*leads[: -1 : -(-len(leads) // _MOST_LEADS)], leads[-1]] if leads else []
 
 
 def _led(
-    progress: Progress, end: float, words: LossWords, *, is_time: bool
+    progress: SearchProgress, end: float, words: LossWords, *, is_time: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the line of who led, with a gap where the losses before cannot be compared."""
     leads = _shown_leads(progress)
@@ -176,7 +176,7 @@ def _guessing(chance: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _label(progress: Progress, i: int, words: LossWords) -> str:
+def _label(progress: SearchProgress, i: int, words: LossWords) -> str:
     of = _bracketed(progress.fidelity[i])
     phase = f"; {progress.phase[i]}" if progress.phase[i] else ""
     cost = format_seconds(progress.cost_seconds[i])

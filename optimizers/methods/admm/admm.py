@@ -23,7 +23,7 @@ from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier
-from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations, observations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, observations
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer
@@ -122,7 +122,7 @@ class Admm(Optimizer):
         super()._restore(memo)
         self._state = AdmmState.from_json(memo)
 
-    def _next(self, observed: Observations, budget: Budget, rng: np.random.Generator) -> Query:
+    def _next(self, observed: PathObservations, budget: Budget, rng: np.random.Generator) -> Query:
         state = self._state
         if state.block == "start":
             first = next((c for c in self._first if c not in self.history.asked), None)
@@ -176,7 +176,7 @@ class Admm(Optimizer):
         state.new_in_iteration = 0
 
     def _theta_min(
-        self, observed: Observations, effort: int, rng: np.random.Generator
+        self, observed: PathObservations, effort: int, rng: np.random.Generator
     ) -> Query | None:
         """Return the next query of the path; None when this sub-problem is done."""
         path = self._state.path
@@ -192,7 +192,7 @@ class Admm(Optimizer):
         except SpaceExhausted:
             return None
 
-    def _end_theta(self, observed: Observations) -> None:
+    def _end_theta(self, observed: PathObservations) -> None:
         """Take the best observed hyperparameters of the path; project integers, move multipliers.
 
         The best is the least augmented value among all trials of the path, so earlier ones count
@@ -214,7 +214,7 @@ class Admm(Optimizer):
         self._positions.move(state, best)
         state.block, state.asked, state.draws, state.seen = "z", 0, 0, []
 
-    def _end_z(self, observed: Observations) -> None:
+    def _end_z(self, observed: PathObservations) -> None:
         """Choose the path to tune next, move the multipliers of the constraints."""
         state, row_of = self._state, observed.row_of()
         values = observed.augmented(state, self.options.rho_g)
@@ -241,7 +241,7 @@ class Admm(Optimizer):
         self._positions.move(self._state, configuration)
         return configuration
 
-    def _best_path(self, observed: Observations) -> Path:
+    def _best_path(self, observed: PathObservations) -> Path:
         values = observed.augmented(self._state, self.options.rho_g)
         if not len(values):
             return plainest_path(self.space, self._z.arms.paths)

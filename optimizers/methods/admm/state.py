@@ -90,7 +90,7 @@ def _copied(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Observations:
+class PathObservations:
     """Told trials on the scales that ADMM works with.
 
     Attributes:
@@ -129,7 +129,7 @@ class Observations:
 
 def observations(
     history: History, objective: Objective, rule: FailureCost, f_hat: float, margin: float
-) -> Observations:
+) -> PathObservations:
     """Return what has been told; a failed trial has the loss of the rule and no quantities.
 
     Args:
@@ -153,7 +153,7 @@ def observations(
         worst = f_hat
     quantities, bounds = _quantities(trials, objective)
     names = tuple(f"{c.name}<={c.bound!r}" for c in objective.constraints)
-    return Observations(trials, losses, quantities, bounds * (1 - margin), names, worst)
+    return PathObservations(trials, losses, quantities, bounds * (1 - margin), names, worst)
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:

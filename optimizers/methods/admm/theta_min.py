@@ -14,7 +14,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedI
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
-from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.space.candidate_space import Candidates
@@ -52,7 +52,11 @@ class ThetaMin:
         self._searches: dict[Path, GaussianSearch] = {}
 
     def propose(
-        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+        self,
+        state: AdmmState,
+        observed: PathObservations,
+        history: History,
+        rng: np.random.Generator,
     ) -> Query:
         """Return a new query of the path that the state tunes.
 
@@ -91,7 +95,11 @@ class ThetaMin:
         return penalty
 
     def _by_forest(
-        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+        self,
+        state: AdmmState,
+        observed: PathObservations,
+        history: History,
+        rng: np.random.Generator,
     ) -> Query:
         """Return the same by SMAC's forest, which sees the augmented losses."""
         path = state.path
@@ -117,7 +125,11 @@ class ThetaMin:
         return query
 
     def _improving(
-        self, state: AdmmState, observed: Observations, history: History, rng: np.random.Generator
+        self,
+        state: AdmmState,
+        observed: PathObservations,
+        history: History,
+        rng: np.random.Generator,
     ) -> Configuration:
         """Maximise the expected improvement of the augmented loss; f and g are modelled apart."""
         path, search = state.path, self.search(state.path)

@@ -11,7 +11,7 @@ from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import reward
-from prefect_tune.optimizers.methods.admm.state import AdmmState, Observations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
@@ -45,7 +45,7 @@ class ZMin:
         """The paths as arms of the bandit."""
         return PathArms(self._space, self._seed)
 
-    def count(self, state: AdmmState, observed: Observations, rng: np.random.Generator) -> None:
+    def count(self, state: AdmmState, observed: PathObservations, rng: np.random.Generator) -> None:
         """Let the bandit earn what its pulls brought since the last ask."""
         row_of = observed.row_of()
         values = observed.augmented(state, self._options.rho_g)
@@ -58,7 +58,7 @@ class ZMin:
     def propose(
         self,
         state: AdmmState,
-        observed: Observations,
+        observed: PathObservations,
         history: History,
         effort: int,
         rng: np.random.Generator,
@@ -90,7 +90,7 @@ class ZMin:
     def _earn(
         self,
         state: AdmmState,
-        observed: Observations,
+        observed: PathObservations,
         row: int,
         values: Array,
         rng: np.random.Generator,
@@ -104,7 +104,7 @@ class ZMin:
             state.counts[arm] = [n + 1, r + success]
 
     def _draw(
-        self, state: AdmmState, observed: Observations, values: Array, rng: np.random.Generator
+        self, state: AdmmState, observed: PathObservations, values: Array, rng: np.random.Generator
     ) -> Draw:
         """Return what the solver draws paths with."""
         arms, solver = self.arms, self._options.z_solver

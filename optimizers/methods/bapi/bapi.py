@@ -25,10 +25,10 @@ from prefect_tune.optimizers.methods.bapi.curves import (
 )
 from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stretch, decisions_of
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
-from prefect_tune.optimizers.methods.bapi.learner import Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
 from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
-from prefect_tune.optimizers.methods.bapi.turn import Order, Turn
+from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -139,7 +139,7 @@ class Bapi(Optimizer):
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         curves, memo = self._curves(), dict(self.memo or {})
         memo["n_first"] = self._start_size(budget, curves)
-        turn = Turn(
+        turn = BapiTurn(
             curves=curves,
             memo=memo,
             history=self.history,
@@ -164,7 +164,7 @@ class Bapi(Optimizer):
         self.memo = memo
         return query
 
-    def _query(self, turn: Turn, rng: np.random.Generator) -> Query:
+    def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
         """Return the first order of a turn as a query."""
         nothing = SpaceExhausted("all configurations of the budget were begun, and have ended")
         order = turn.of_start()
@@ -219,8 +219,8 @@ class Bapi(Optimizer):
         return int(before if len(curves) >= before else max(min(size, before), len(curves)))
 
     @cached_property
-    def _learner(self) -> Learner:
-        return Learner(self.space, self.objective, self.settings, self.t_max)
+    def _learner(self) -> CurveLearner:
+        return CurveLearner(self.space, self.objective, self.settings, self.t_max)
 
 
 def _trial_and_loss(trial: Trial | None) -> dict[str, Any]:

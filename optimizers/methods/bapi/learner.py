@@ -15,7 +15,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import expected_i
 from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
-from prefect_tune.optimizers.methods.bapi.observations import Observations
+from prefect_tune.optimizers.methods.bapi.observations import CurveObservations
 from prefect_tune.optimizers.methods.bapi.scores import Scores
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.space import Space
@@ -36,7 +36,7 @@ Epochs = int | NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Belief:
+class CurveBelief:
     """Scores, minus losses, over configurations and the time trained.
 
     Attributes:
@@ -125,7 +125,7 @@ def curve_inputs(space: Space, settings: Settings) -> PipelineInputs:
     return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
 
 
-class Learner:
+class CurveLearner:
     """Learns beliefs of one space; it keeps no observation.
 
     Args:
@@ -148,7 +148,7 @@ class Learner:
 
     def learn(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
-    ) -> tuple[Belief, dict[str, Any]]:
+    ) -> tuple[CurveBelief, dict[str, Any]]:
         """Return the belief before a plan, and what of it is kept, as JSON values.
 
         Parameters are fitted at every plan while points are few, then at every third, and when
@@ -171,7 +171,7 @@ class Learner:
         kept["n_plans"] = n_plans + 1
         return self.recall(curves, kept), kept
 
-    def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> Belief:
+    def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> CurveBelief:
         """Return the belief with the parameters of an earlier plan and the curves of now."""
         seen, scores = self._observations(curves, memo), self.scores(memo)
         targets = scores.of_losses(seen.losses)
@@ -187,7 +187,7 @@ class Learner:
         monotone = MonotoneProcess.of(process, self._sites(curves), only_falling=sites == "falling")
         costs = memo.get("costs")
         rates = None if costs is None else self._costs.recall(curves, np.array(costs))
-        return Belief(monotone, self._t_max, rates, scores, self._bounds, sites)
+        return CurveBelief(monotone, self._t_max, rates, scores, self._bounds, sites)
 
     def scores(self, memo: Mapping[str, Any]) -> Scores:
         """Return the scores that the last fit chose; the first ones before there was a fit."""
@@ -253,8 +253,8 @@ class Learner:
 
     def _observations(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]
-    ) -> Observations:
-        return Observations.of(
+    ) -> CurveObservations:
+        return CurveObservations.of(
             curves,
             self.inputs,
             self._kernel,

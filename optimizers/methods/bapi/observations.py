@@ -106,7 +106,7 @@ def largest_told(losses: Array, objective: Objective) -> float:
 
 
 @dataclass(frozen=True)
-class Observations:
+class CurveObservations:
     """Points of curves.
 
     Attributes:

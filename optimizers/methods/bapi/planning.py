@@ -18,13 +18,13 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import log_expect
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
-from prefect_tune.optimizers.methods.bapi.learner import Belief
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedTraining:
     """One configuration of a plan.
 
     Attributes:
@@ -67,7 +67,9 @@ class Horizon:
     most: int
     longest: float = inf
 
-    def plan(self, improvement: JointImprovement, fallback: Array, budget: float) -> list[Entry]:
+    def plan(
+        self, improvement: JointImprovement, fallback: Array, budget: float
+    ) -> list[PlannedTraining]:
         """Return the entries in the order of choosing.
 
         Args:
@@ -77,7 +79,7 @@ class Horizon:
         """
         if budget <= 0:
             return []
-        entries: list[Entry] = []
+        entries: list[PlannedTraining] = []
         allowed, can_begin = self.allowed.copy(), self._can_begin(budget)
         left = budget
         while len(entries) < self.most and left > 0:
@@ -115,7 +117,7 @@ class Horizon:
         fits: NDArray[np.bool_] = self.rates * least <= min(budget, self.longest)
         return fits
 
-    def _entry(self, j: int) -> Entry | None:
+    def _entry(self, j: int) -> PlannedTraining | None:
         """Return what to train of a candidate; None if it has had enough."""
         done, enough = int(self.done[j]), self.enough(j)
         if enough is None or (done and enough <= done):
@@ -123,19 +125,21 @@ class Horizon:
         epochs = max(enough, min(self.t_max, done + self.least_step))
         if not self.is_divisible[j]:
             epochs = self.t_max
-        return Entry(j, epochs, float(self.rates[j]) * (epochs - done) + self.overheads(j))
+        return PlannedTraining(
+            j, epochs, float(self.rates[j]) * (epochs - done) + self.overheads(j)
+        )
 
-    def _clipped(self, j: int, left: float) -> Entry | None:
+    def _clipped(self, j: int, left: float) -> PlannedTraining | None:
         """Return as many epochs as can be afforded; None if that is not one."""
         done = int(self.done[j])
         n = floor((left - self.overheads(j)) / float(self.rates[j]))
         if n < 1 or not self.is_divisible[j]:
             return None
-        return Entry(j, min(done + n, self.t_max), left)
+        return PlannedTraining(j, min(done + n, self.t_max), left)
 
 
 def chosen_entry(
-    entries: list[Entry],
+    entries: list[PlannedTraining],
     means: Array,
     deviations: Array,
     best: float,
@@ -250,7 +254,7 @@ class Planning:
     """
 
     prospects: Prospects
-    belief: Belief
+    belief: CurveBelief
     overheads: Overheads
     settings: Settings
     best: float
@@ -276,7 +280,9 @@ class Planning:
         left = np.maximum(self.prospects.targets - self.prospects.done, 0)
         return float(left @ self.rates)
 
-    def entries(self, budget: float, allowed: NDArray[np.bool_] | None = None) -> list[Entry]:
+    def entries(
+        self, budget: float, allowed: NDArray[np.bool_] | None = None
+    ) -> list[PlannedTraining]:
         """Return the plan of a budget in seconds, among those allowed; it may be empty."""
         improvement, variance = self.improvement()
         return self._horizon(allowed).plan(improvement, variance, budget)
@@ -318,7 +324,7 @@ class Planning:
             longest=self.longest,
         )
 
-    def chosen(self, entries: list[Entry], spent: float) -> Entry:
+    def chosen(self, entries: list[PlannedTraining], spent: float) -> PlannedTraining:
         """Return the entry that is run next, when such a share of the budget is spent."""
         numbers = np.array([e.number for e in entries])
         epochs = np.array([e.epochs for e in entries])

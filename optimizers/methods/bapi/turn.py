@@ -14,10 +14,10 @@ from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Settings
-from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.observations import largest_told, most_telling
 from prefect_tune.optimizers.methods.bapi.planning import (
-    Entry,
+    PlannedTraining,
     Planning,
     Prospects,
     enough_epochs,
@@ -66,10 +66,8 @@ class Order:
 
 
 @dataclass
-class Turn:
+class BapiTurn:
     """The parts of an ask, in the order in which they are tried.
-
-    Many methods: small parts, each of which needs what all need.
 
     Attributes:
         curves: All that were begun, in that order.
@@ -94,7 +92,7 @@ class Turn:
     settings: Settings
     t_max: int
     design: Design
-    learner: Learner
+    learner: CurveLearner
     normals: Array
     pool: Callable[[Candidates, np.random.Generator], Candidates]
     rng: np.random.Generator
@@ -242,7 +240,7 @@ class Turn:
         least = fmean(looks) * max(_LOOKS_A_STRETCH, 2 * self.budget.n_workers)
         return ceil(min(least / max(rate, 1e-9), self.t_max))
 
-    def _decided(self, curve: LearningCurve, target: int, belief: Belief) -> int | None:
+    def _decided(self, curve: LearningCurve, target: int, belief: CurveBelief) -> int | None:
         """Return the epochs that a training goes on to in all; None if it ends here."""
         row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
         if self.settings.early_stopping:
@@ -273,7 +271,7 @@ class Turn:
         affordable = floor(left / float(belief.seconds(row)[0]))
         return min(enough, curve.done + affordable) if affordable >= 1 else None
 
-    def _pending_seconds(self, belief: Belief) -> float:
+    def _pending_seconds(self, belief: CurveBelief) -> float:
         """Return the seconds that what is under way is expected to take."""
         pending = [c for c in self.curves.values() if c.is_pending]
         if not pending:
@@ -282,7 +280,7 @@ class Turn:
         left = np.array([max(c.target - c.done, 0) for c in pending])
         return float(left @ belief.seconds(rows))
 
-    def _planning(self, belief: Belief) -> Planning:
+    def _planning(self, belief: CurveBelief) -> Planning:
         return Planning(
             prospects=self._prospects(),
             belief=belief,
@@ -341,7 +339,9 @@ class Turn:
         fresh = np.sort(first[first >= len(begun)]) - len(begun)
         return new[fresh]
 
-    def _worthwhile(self, entries: list[Entry], planning: Planning) -> list[Entry]:
+    def _worthwhile(
+        self, entries: list[PlannedTraining], planning: Planning
+    ) -> list[PlannedTraining]:
         """Return the entries that may gain something, where no seconds end a study."""
         if not entries:
             return []

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.methods.fabolas.inference import Group, Inference, Regression
-from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.posterior import Posterior, model_keys
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
@@ -52,7 +52,7 @@ def pipeline_inputs(space: Space) -> PipelineInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class SubsetBelief:
     """Losses and seconds, as learned from some observations.
 
     Attributes:
@@ -120,7 +120,7 @@ class Belief:
         return replace(self, samples=drawn)
 
 
-class Learner:
+class SubsetLearner:
     """Learns beliefs of one space; it keeps no observation.
 
     Args:
@@ -136,7 +136,7 @@ class Learner:
     def __init__(
         self,
         inputs: PipelineInputs,
-        recipe: Recipe,
+        recipe: SearchRecipe,
         objective: Objective,
         *,
         inference: Inference,
@@ -161,12 +161,12 @@ class Learner:
 
     def learn(
         self,
-        seen: Observations,
+        seen: SubsetObservations,
         kept: Mapping[str, Any],
         rng: np.random.Generator,
         *,
         full_only: bool = False,
-    ) -> tuple[Belief, dict[str, Any]]:
+    ) -> tuple[SubsetBelief, dict[str, Any]]:
         """Return the belief, and what of it is kept for the next ask, as JSON values.
 
         Args:
@@ -185,8 +185,8 @@ class Learner:
         return self.recall(seen, new, full_only=full_only), new
 
     def recall(
-        self, seen: Observations, kept: Mapping[str, Any], *, full_only: bool = False
-    ) -> Belief:
+        self, seen: SubsetObservations, kept: Mapping[str, Any], *, full_only: bool = False
+    ) -> SubsetBelief:
         """Return the belief with the parameters of an earlier ask and the observations of now."""
         groups, column, scale = self._loss_groups(seen, full_only=full_only)
         regression = self._full if full_only else self._losses
@@ -196,10 +196,10 @@ class Learner:
         if self._recipe.has_costs:
             (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
         basis = FULL if full_only else self._basis
-        return Belief(samples, costs, scale, cost_scale, basis, self._folds, self._small)
+        return SubsetBelief(samples, costs, scale, cost_scale, basis, self._folds, self._small)
 
     def _loss_groups(
-        self, seen: Observations, *, full_only: bool
+        self, seen: SubsetObservations, *, full_only: bool
     ) -> tuple[dict[int, Group], int | None, LossScale]:
         known = seen[np.isfinite(seen.losses) & ((seen.s == 1) | (not full_only))]
         scale = LossScale.of(known.losses, self._objective, is_log=self._is_log)
@@ -208,7 +208,7 @@ class Learner:
         return groups, column, scale
 
     def _cost_groups(
-        self, seen: Observations
+        self, seen: SubsetObservations
     ) -> tuple[dict[int, Group], int | None, tuple[float, float, float, float]]:
         ln = seen.log_seconds
         mean, deviation = float(ln.mean()), float(ln.std()) or 1.0
@@ -218,7 +218,7 @@ class Learner:
         most = float(ln.max()) - _STEEPEST * log(largest)
         return groups, column, (mean, deviation, float(ln.min()), most)
 
-    def _parted(self, seen: Observations) -> tuple[dict[int, Observations], int | None]:
+    def _parted(self, seen: SubsetObservations) -> tuple[dict[int, SubsetObservations], int | None]:
         """Return observations by process, and the input that tells them apart."""
         column = self._model_column if len(seen) > _ONE_PROCESS else None
         keys = model_keys(seen.inputs, column)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.gate import Prediction
-from prefect_tune.optimizers.methods.fabolas.observations import Observations
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -26,7 +26,7 @@ Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AnswerStanding:
     """Configurations with a loss that did not fail on all rows, the best first.
 
     Attributes:
@@ -44,8 +44,8 @@ class Standing:
     @classmethod
     def of(
         cls,
-        belief: Belief,
-        seen: Observations,
+        belief: SubsetBelief,
+        seen: SubsetObservations,
         inputs: PipelineInputs,
         history: History,
         kappa: float,
@@ -69,7 +69,7 @@ class Standing:
         return len(self.trials)
 
 
-def _of_each(seen: Observations, history: History) -> NDArray[np.intp]:
+def _of_each(seen: SubsetObservations, history: History) -> NDArray[np.intp]:
     """Return the row of each configuration that may be chosen, that on most rows."""
     failed = {t.query.configuration for t in history.failed if t.query.is_full}
     best: dict[Configuration, int] = {}

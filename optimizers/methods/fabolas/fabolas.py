@@ -15,8 +15,12 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import Standing, decisions_of
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, decisions_of
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     Begin,
@@ -25,8 +29,8 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     ScatteredDesign,
 )
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
-from prefect_tune.optimizers.methods.fabolas.observations import Observations
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
 from prefect_tune.optimizers.methods.fabolas.sizes import (
     LOG_LOSS,
     PAPER_LOSS,
@@ -34,7 +38,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
     SMALL,
     Sizes,
 )
-from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
+from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
@@ -67,8 +71,6 @@ _WHOLE = Reason("confirm", "the best so far, on all rows")
 class Fabolas(Optimizer):
     """Queries by information per second.
 
-    Many methods: the parts of an ask, and the parts in which methods of this family differ.
-
     Raises:
         ValueError: If an option does not fit.
     """
@@ -88,7 +90,7 @@ class Fabolas(Optimizer):
         """Return the sizes that may be asked for."""
         return Sizes.of(self.objective)
 
-    def _find_recipe(self) -> Recipe:
+    def _find_recipe(self) -> SearchRecipe:
         """Return how the method searches."""
         n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
         n_folds, asked = self.objective.n_folds or 1, self.options.subset_folds
@@ -96,7 +98,7 @@ class Fabolas(Optimizer):
             raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {asked}")
         subsets = Subsets(self.options.subset_draws, asked if 0 < asked < n_folds else None)
         if self.options.variant == "paper":
-            return Recipe(
+            return SearchRecipe(
                 log_basis=PAPER_LOSS,
                 raw_basis=PAPER_LOSS,
                 acquisition="divergence_per_cost",
@@ -110,7 +112,7 @@ class Fabolas(Optimizer):
                 subsets=subsets,
                 is_drawn=True,
             )
-        return Recipe(
+        return SearchRecipe(
             log_basis=LOG_LOSS,
             raw_basis=RAW_LOSS,
             acquisition="improvement" if self.sizes.is_single else "gain_per_cost",
@@ -220,7 +222,7 @@ class Fabolas(Optimizer):
             raise NotYet
         raise nothing_new
 
-    def _learned(self, budget: Budget, seen: Observations, rng: np.random.Generator) -> Query:
+    def _learned(self, budget: Budget, seen: SubsetObservations, rng: np.random.Generator) -> Query:
         memo: Mapping[str, Any] = self.memo or {}
         predictions = Prediction.all_of(memo)
         belief, kept = self._learner.learn(seen, memo, rng)
@@ -230,7 +232,7 @@ class Fabolas(Optimizer):
         kept["n_first"] = memo.get("n_first", len(self.history))
         gate = self._gate(predictions, seen, belief)
         deciding = belief if alone is None or gate.is_open else alone
-        turn = Turn(
+        turn = FabolasTurn(
             inputs=self._inputs,
             sizes=self.sizes,
             recipe=self.recipe,
@@ -267,14 +269,16 @@ class Fabolas(Optimizer):
         ]
 
     def _gate(
-        self, predictions: Mapping[int, Prediction], seen: Observations, belief: Belief
+        self, predictions: Mapping[int, Prediction], seen: SubsetObservations, belief: SubsetBelief
     ) -> Gate:
         full = [i for i, t in enumerate(seen.trials) if t.query.is_full and t.loss is not None]
         flat = belief.scale.flat(seen.losses[full])
         outcomes = {seen.trials[i].number: float(y) for i, y in zip(full, flat, strict=True)}
         return Gate.of(predictions, outcomes, belief.scale.deviation)
 
-    def _predicted(self, proposal: Proposal, belief: Belief, alone: Belief | None) -> Prediction:
+    def _predicted(
+        self, proposal: Proposal, belief: SubsetBelief, alone: SubsetBelief | None
+    ) -> Prediction:
         """Return what is expected of a full evaluation."""
         row = self._inputs.at(self._inputs.encode([proposal.query.configuration]), 1.0)
         return Prediction(
@@ -283,12 +287,12 @@ class Fabolas(Optimizer):
             *(alone.outcome(row) if alone is not None and alone.knows(row).all() else ()),
         )
 
-    def _standing(self, belief: Belief, seen: Observations) -> Standing:
-        return Standing.of(belief, seen, self._inputs, self.history, self.recipe.kappa)
+    def _standing(self, belief: SubsetBelief, seen: SubsetObservations) -> AnswerStanding:
+        return AnswerStanding.of(belief, seen, self._inputs, self.history, self.recipe.kappa)
 
-    def _seen(self) -> Observations:
+    def _seen(self) -> SubsetObservations:
         n_folds = self.objective.n_folds or 1
-        return Observations.of(self.history, self.sizes, self._inputs, n_folds)
+        return SubsetObservations.of(self.history, self.sizes, self._inputs, n_folds)
 
     def _query(self, configuration: Configuration, share: float) -> Query:
         return self.recipe.subsets.query(configuration, share, self.history)
@@ -328,8 +332,8 @@ class Fabolas(Optimizer):
         return pipeline_inputs(self.space)
 
     @cached_property
-    def _learner(self) -> Learner:
-        return Learner(
+    def _learner(self) -> SubsetLearner:
+        return SubsetLearner(
             self._inputs,
             self.recipe,
             self.objective,

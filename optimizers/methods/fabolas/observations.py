@@ -78,7 +78,7 @@ class LossScale:
 
 
 @dataclass(frozen=True, slots=True)
-class Observations:
+class SubsetObservations:
     """Trials that have ended, in the order of asking.
 
     Attributes:
@@ -124,7 +124,7 @@ class Observations:
 
     def __getitem__(self, rows: Any) -> "Observations":
         places = np.arange(len(self))[rows]
-        return Observations(
+        return SubsetObservations(
             tuple(self.trials[i] for i in places),
             self.candidates[rows],
             self.inputs[rows],

@@ -55,7 +55,7 @@ Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improveme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class SearchRecipe:
     """How a method of this family searches.
 
     Attributes:

@@ -18,7 +18,7 @@ from typing import ClassVar
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, MTBO
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.sizes import FULL, TASKS, Sizes
 
 
@@ -30,8 +30,8 @@ class ExpectedImprovement(Fabolas):
     def _find_sizes(self) -> Sizes:
         return Sizes.single(self.objective)
 
-    def _find_recipe(self) -> Recipe:
-        return Recipe.on_all_rows(FULL, "improvement")
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.on_all_rows(FULL, "improvement")
 
 
 class EntropySearch(Fabolas):
@@ -42,8 +42,8 @@ class EntropySearch(Fabolas):
     def _find_sizes(self) -> Sizes:
         return Sizes.single(self.objective)
 
-    def _find_recipe(self) -> Recipe:
-        return Recipe.on_all_rows(FULL, "gain")
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.on_all_rows(FULL, "gain")
 
 
 class TwoTasks(Fabolas):
@@ -54,8 +54,8 @@ class TwoTasks(Fabolas):
     def _find_sizes(self) -> Sizes:
         return Sizes.pair(self.objective, self.options.share)
 
-    def _find_recipe(self) -> Recipe:
-        return Recipe(
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe(
             log_basis=TASKS,
             raw_basis=TASKS,
             has_falling_noise=False,

@@ -19,7 +19,7 @@ from prefect_tune.optimizers.acquisitions.entropy import (
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.acquisitions.pool import moved, pool_around
-from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
@@ -39,7 +39,7 @@ _PERTURBED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredCandidate:
     """Candidates and sizes with their scores.
 
     Attributes:
@@ -81,7 +81,7 @@ class Search:
     def __init__(
         self,
         inputs: PipelineInputs,
-        belief: Belief,
+        belief: SubsetBelief,
         *,
         sizes: Array,
         evaluated: Candidates,
@@ -114,7 +114,7 @@ class Search:
         )
         return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
 
-    def run(self, acquisition: Acquisition, overhead: float) -> Scored:
+    def run(self, acquisition: Acquisition, overhead: float) -> ScoredCandidate:
         """Return the scored candidates of all rounds.
 
         Args:
@@ -134,7 +134,7 @@ class Search:
             near = self._known(near)
             if len(near):
                 more = self._scored(near, acquisition, overhead)
-                found = Scored(
+                found = ScoredCandidate(
                     found.candidates.joined(more.candidates),
                     np.concatenate([found.scores, more.scores]),
                     np.concatenate([found.gains, more.gains]),
@@ -163,7 +163,9 @@ class Search:
             Minimiser.of(*sample.joint(self._at_one), normals) for sample in self._belief.samples
         ]
 
-    def _scored(self, candidates: Candidates, acquisition: Acquisition, overhead: float) -> Scored:
+    def _scored(
+        self, candidates: Candidates, acquisition: Acquisition, overhead: float
+    ) -> ScoredCandidate:
         inputs = self._inputs.at(candidates, 1.0)
         if acquisition == "improvement":
             scores = np.full((len(candidates), len(self._sizes)), -np.inf)
@@ -172,7 +174,7 @@ class Search:
             scores[:, -1] = logs - np.log(seconds) if self._belief.costs else logs
             gains = np.zeros_like(scores)
             gains[:, -1] = np.exp(logs)
-            return Scored(candidates, scores, gains)
+            return ScoredCandidate(candidates, scores, gains)
         gains = np.zeros((len(candidates), len(self._sizes)))
         values = np.zeros_like(gains)
         for sample, minimiser in zip(self._belief.samples, self._minimisers, strict=True):
@@ -182,8 +184,8 @@ class Search:
             value = divergence_from_uniform(minimiser, gain) if is_divergence else gain
             values += value / len(self._minimisers)
         if acquisition == "gain":
-            return Scored(candidates, values, gains)
-        return Scored(candidates, values / (self._seconds(inputs) + overhead), gains)
+            return ScoredCandidate(candidates, values, gains)
+        return ScoredCandidate(candidates, values / (self._seconds(inputs) + overhead), gains)
 
     def _seconds(self, inputs: Array) -> Array:
         """Return predicted seconds of each candidate on each size, shape (C, M)."""

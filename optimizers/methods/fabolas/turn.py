@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
-from prefect_tune.optimizers.methods.fabolas.belief import Belief
-from prefect_tune.optimizers.methods.fabolas.decisions import Standing
+from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 from prefect_tune.optimizers.methods.fabolas.gate import VAGUE
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
-from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.candidate_space import Candidates
@@ -76,10 +76,8 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class FabolasTurn:
     """One ask.
-
-    Many methods: each is a question that the answer depends on.
 
     Attributes:
         inputs: Of the space.
@@ -98,11 +96,11 @@ class Turn:
 
     inputs: PipelineInputs
     sizes: Sizes
-    recipe: Recipe
+    recipe: SearchRecipe
     history: History
     budget: Budget
-    belief: Belief
-    standing: Standing
+    belief: SubsetBelief
+    standing: AnswerStanding
     gives_up_subsets: bool
     is_proven: bool
     n_first: int
@@ -188,7 +186,7 @@ class Turn:
         every = self.recipe.verify_every or 0
         return paid >= (_TRUSTED if self.is_proven and len(since) >= every else _UNPROVEN)
 
-    def _is_known(self, found: Scored, search: Search) -> bool:
+    def _is_known(self, found: ScoredCandidate, search: Search) -> bool:
         """Whether there is next to nothing to learn about the minimiser."""
         return found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
 
@@ -232,7 +230,7 @@ class Turn:
             f"nothing is left to ask for in space {name!r} that is new and fits into the budget"
         )
 
-    def _queries(self, found: Scored, shares: tuple[float, ...]) -> Iterator[Query]:
+    def _queries(self, found: ScoredCandidate, shares: tuple[float, ...]) -> Iterator[Query]:
         """Yield those that are new, by falling score."""
         decoded: dict[int, Configuration | None] = {}
         fits = self._fitting(found.candidates, shares)

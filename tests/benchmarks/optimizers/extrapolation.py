@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from prefect_tune.optimizers import History, Query, Trial, TrialState
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
-from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times
 from prefect_tune.optimizers.trials.outcome import Evaluation
 
@@ -56,7 +56,7 @@ class Draw:
         truth: Their least losses of all, shape (m,).
     """
 
-    belief: Belief
+    belief: CurveBelief
     inputs: np.ndarray
     last: np.ndarray
     truth: np.ndarray
@@ -111,7 +111,7 @@ def drawn(name: str, table: Table, design: str, number: int, settings: Settings)
         state = TrialState.COMPLETE if query.is_full else TrialState.STOPPED
         evaluation = Evaluation(min(curve), (min(curve),), curve=curve)
         history.record(Trial(k, query, state, evaluation))
-    learner = Learner(table.space, objective, settings, t_max)
+    learner = CurveLearner(table.space, objective, settings, t_max)
     curves = list(curves_of(history, table.space, objective, t_max).values())
     belief, _ = learner.learn(curves, {}, rng)
     unfinished = places[n_known:]

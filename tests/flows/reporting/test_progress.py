@@ -2,11 +2,11 @@
 
 from reports.told_trials import PLAN, broken, documents, ended, told
 
-from prefect_tune.flows.reporting.progress import Lead, Progress, ProgressPass
+from prefect_tune.flows.reporting.progress import Lead, ProgressPass, SearchProgress
 from prefect_tune.storage import Ledger
 
 
-def found(store, *trials) -> Progress:
+def found(store, *trials) -> SearchProgress:
     progress = ProgressPass(PLAN)
     for document in documents(trials):
         progress.add(document)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import mixed_space
 
-from prefect_tune.flows.study.replayed import StudyTrials, Totals
+from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
@@ -41,7 +41,7 @@ def test_sums_are_those_of_adding_up_whatever_happened_before(happened) -> None:
     n_complete = sum(t.state == "complete" for t in told)
     n_ended = sum(t.evaluation is not None for t in told)
     n_failed = len(told) - n_ended
-    assert trials.totals == Totals(
+    assert trials.totals == StudyTotals(
         told=len(told),
         failed=n_failed,
         stopped=n_ended - n_complete,

@@ -25,7 +25,7 @@ from prefect_tune.tasks.objective.constraint import (
     parse_constraint,
 )
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.quantities import HeldOut, latency_us, measure_quantity
+from prefect_tune.tasks.objective.quantities import HeldOutRows, latency_us, measure_quantity
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.trial import measuring
@@ -87,9 +87,9 @@ def test_an_unknown_quantity_or_metric_is_named_with_the_nearest(text, guess) ->
         parse_constraint(text)
 
 
-def held_out(y, label, score=None, column=None) -> HeldOut:
+def held_out(y, label, score=None, column=None) -> HeldOutRows:
     frame = pd.DataFrame({"age": np.arange(len(y), dtype=float) if column is None else column})
-    return HeldOut(
+    return HeldOutRows(
         X=frame,
         columns=frame,
         y=np.array(y, dtype=np.int32),

@@ -6,7 +6,7 @@ import pytest
 
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
 from prefect_tune.optimizers.methods.bapi.declaration import Choice
-from prefect_tune.optimizers.methods.bapi.planning import Entry, Horizon, chosen_entry
+from prefect_tune.optimizers.methods.bapi.planning import Horizon, PlannedTraining, chosen_entry
 
 NORMALS = sobol_normals(256, 4, np.random.default_rng(0))
 W12 = np.array([0.90, 0.89, 0.88]), np.array([0.02, 0.03, 0.04])
@@ -48,7 +48,7 @@ def horizon(
     return Horizon(**{**fields, **changed})
 
 
-def planned(which: Horizon, budget: float) -> list[Entry]:
+def planned(which: Horizon, budget: float) -> list[PlannedTraining]:
     m = len(which.rates)
     if m == 3:
         return which.plan(improvement(), np.ones(3), budget)
@@ -57,7 +57,7 @@ def planned(which: Horizon, budget: float) -> list[Entry]:
     return which.plan(plain, np.ones(m), budget)
 
 
-def numbers(entries: list[Entry]) -> list[int]:
+def numbers(entries: list[PlannedTraining]) -> list[int]:
     return [entry.number for entry in entries]
 
 
@@ -75,16 +75,16 @@ def test_worked_plans_of_two_budgets(budget: float, plan: list[int]) -> None:
 
 def test_worked_choice_by_cost_and_regardless_of_it() -> None:
     """Sheet, W8: improvements .0139559 and .0076271, at 10 and 2 seconds; likewise W12."""
-    two = [Entry(0, 10, 10.0), Entry(1, 10, 2.0)]
+    two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     assert place(two, means, deviations, "per_cost") == 1
     assert place(two, means, deviations, "cool", 1.0) == 0
-    first_and_third = [Entry(0, 10, 4.0), Entry(2, 10, 6.0)]
+    first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
 
 
 def place(
-    entries: list[Entry],
+    entries: list[PlannedTraining],
     means: np.ndarray,
     deviations: np.ndarray,
     choice: Choice,
@@ -94,7 +94,7 @@ def place(
 
 
 def test_costs_cool_down_as_the_budget_is_spent() -> None:
-    two = [Entry(0, 10, 10.0), Entry(1, 10, 2.0)]
+    two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
     # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
@@ -102,7 +102,7 @@ def test_costs_cool_down_as_the_budget_is_spent() -> None:
 
 
 def test_what_is_out_of_reach_is_still_ranked() -> None:
-    hopeless = [Entry(0, 10, 1.0), Entry(1, 10, 1.0)]
+    hopeless = [PlannedTraining(0, 10, 1.0), PlannedTraining(1, 10, 1.0)]
     means, deviations = np.array([-50.0, -40.0]), np.array([0.01, 0.01])
     assert place(hopeless, means, deviations, "per_cost") == 1
 
@@ -117,12 +117,12 @@ def test_the_horizon_shrinks_with_the_budget_and_has_a_most() -> None:
 
 def test_the_last_entry_is_clipped_to_what_is_left() -> None:
     entries = planned(horizon([1.0] * 3, done=[4, 0, 0]), 3.5)
-    assert entries == [Entry(0, 7, 3.5)]
+    assert entries == [PlannedTraining(0, 7, 3.5)]
     assert planned(horizon([1.0] * 3), 0.9) == []
 
 
 def test_what_cannot_be_afforded_by_an_epoch_gives_way_to_what_can() -> None:
-    assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [Entry(2, 4, 2.0)]
+    assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [PlannedTraining(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
     assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
     dear = horizon([1.0] * 3, is_divisible=is_divisible, overheads=[3.0, 0.0, 0.0], most=1)
@@ -177,7 +177,7 @@ def test_at_least_a_quantum_is_trained_unless_fewer_epochs_are_left() -> None:
 
 def test_what_does_not_train_in_epochs_is_planned_in_full() -> None:
     which = horizon([1.0] * 3, enough=[3, 10, 10], is_divisible=np.array([False, True, True]))
-    assert planned(which, 100.0)[0] == Entry(0, 10, 10.0)
+    assert planned(which, 100.0)[0] == PlannedTraining(0, 10, 10.0)
 
 
 def test_only_what_is_allowed_is_planned() -> None:

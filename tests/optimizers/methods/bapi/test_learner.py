@@ -9,11 +9,11 @@ from curve_worlds.nets import CURVES, T_MAX, crashed, curves_from, knn, mixed_ne
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
-from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 
 
-def learner(**options: Any) -> Learner:
-    return Learner(mixed_nets(), CURVES, Settings.of(BapiOptions(**options)), T_MAX)
+def learner(**options: Any) -> CurveLearner:
+    return CurveLearner(mixed_nets(), CURVES, Settings.of(BapiOptions(**options)), T_MAX)
 
 
 def curves(*trials: Trial) -> list[LearningCurve]:
@@ -28,7 +28,7 @@ def falling(number: int, level: float, n: int = 4) -> Trial:
 SEVEN = [falling(i, i / 7) for i in range(7)]
 
 
-def learned(which: list[LearningCurve], **options: Any) -> tuple[Belief, dict[str, Any]]:
+def learned(which: list[LearningCurve], **options: Any) -> tuple[CurveBelief, dict[str, Any]]:
     return learner(**options).learn(which, {}, np.random.default_rng(0))
 
 
@@ -51,7 +51,7 @@ def test_new_epochs_change_a_belief_whose_parameters_stay() -> None:
     assert np.array_equal(after.process.process.theta, before.process.process.theta)
 
 
-def site_rows(of: Belief) -> np.ndarray:
+def site_rows(of: CurveBelief) -> np.ndarray:
     rows: np.ndarray = of.process.sites[:, :-1]
     return np.unique(rows.round(9), axis=0)
 

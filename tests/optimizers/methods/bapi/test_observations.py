@@ -5,7 +5,7 @@ from curve_worlds.nets import T_MAX, crashed, curves_from, knn, mixed_nets, net,
 from prefect_tune.optimizers import Objective, Trial
 from prefect_tune.optimizers.methods.bapi.declaration import Settings
 from prefect_tune.optimizers.methods.bapi.learner import curve_inputs
-from prefect_tune.optimizers.methods.bapi.observations import Observations
+from prefect_tune.optimizers.methods.bapi.observations import CurveObservations
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 
 INPUTS = curve_inputs(mixed_nets(), Settings())
@@ -13,15 +13,17 @@ KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
 THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
 
 
-def seen(*trials: Trial, n_points: int = 3, objective: Objective | None = None) -> Observations:
+def seen(
+    *trials: Trial, n_points: int = 3, objective: Objective | None = None
+) -> CurveObservations:
     curves = list(curves_from(*trials, space=mixed_nets()).values())
     objective = objective or Objective()
-    return Observations.of(
+    return CurveObservations.of(
         curves, INPUTS, KERNEL, THETA, objective=objective, n_points=n_points, t_max=T_MAX
     )
 
 
-def epochs(of: Observations) -> list[int]:
+def epochs(of: CurveObservations) -> list[int]:
     return [round(t * T_MAX) for t in of.inputs[:, -1]]
 
 

@@ -9,7 +9,7 @@ from prefect_tune.optimizers import Configuration
 from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
-from prefect_tune.optimizers.methods.bapi.learner import Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING, Planning, Prospects
 
 NORMALS = sobol_normals(256, 4 + MOST_PENDING, np.random.default_rng(0))
@@ -39,7 +39,7 @@ def planning(
     ]
     curves = list(curves_from(*trials).values())
     settings = Settings.of(BapiOptions(**options))
-    learner = Learner(nets(), CURVES, settings, T_MAX)
+    learner = CurveLearner(nets(), CURVES, settings, T_MAX)
     belief, _ = learner.learn(curves, {}, np.random.default_rng(0))
     configurations = [*(c.configuration for c in curves), *new]
     m = len(configurations)

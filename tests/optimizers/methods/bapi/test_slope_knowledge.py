@@ -5,22 +5,22 @@ import pytest
 from curve_worlds.nets import CURVES, T_MAX, curves_from, net, nets, stretch
 
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, Sites
-from prefect_tune.optimizers.methods.bapi.learner import Belief, Learner
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 
 LEVELS = np.linspace(0.1, 0.9, 6)
 
 
-def learned(sites: Sites | None = "falling") -> Belief:
+def learned(sites: Sites | None = "falling") -> CurveBelief:
     """Of curves that were seen for a fifth, one of them flat from the beginning."""
     settings = replace(Settings(), sites=sites)
     drops = 40.0 * LEVELS - 4.0
     losses = [[50.0 - drop * (1 - 3.0**-epoch) for epoch in range(4)] for drop in drops]
     curves = curves_from(*(stretch(i, net(x), losses[i]) for i, x in enumerate(LEVELS)))
-    learner = Learner(nets(), CURVES, settings, T_MAX)
+    learner = CurveLearner(nets(), CURVES, settings, T_MAX)
     return learner.learn(list(curves.values()), {}, np.random.default_rng(0))[0]
 
 
-def slopes(belief: Belief) -> np.ndarray:
+def slopes(belief: CurveBelief) -> np.ndarray:
     rows = np.column_stack([LEVELS, np.full(6, 0.5)])
     return belief.process.slopes(belief.at(rows, T_MAX))[0]
 

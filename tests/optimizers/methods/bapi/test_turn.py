@@ -14,8 +14,8 @@ from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovem
 from prefect_tune.optimizers.methods.bapi import planning as planning_module
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.learner import Belief, Epochs
-from prefect_tune.optimizers.methods.bapi.planning import Entry, Planning
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, Epochs
+from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
 
 N_FIRST = 7
 
@@ -30,7 +30,7 @@ class NotedPlanning(Planning):
         super().__init__(**parts)
         self.noted.append(self)
 
-    def chosen(self, entries: list[Entry], spent: float) -> Entry:
+    def chosen(self, entries: list[PlannedTraining], spent: float) -> PlannedTraining:
         self.spent = spent
         return super().chosen(entries, spent)
 
@@ -142,13 +142,13 @@ def test_what_another_worker_trains_keeps_its_target() -> None:
 
 def ends_with(deviations: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many trainings are stopped if outcomes at the end and now have such deviations."""
-    predict = Belief.predict
+    predict = CurveBelief.predict
 
-    def outcome(self: Belief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:
+    def outcome(self: CurveBelief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:
         return predict(self, inputs, epochs)[0], np.array(deviations)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Belief, "outcome", outcome)
+        patched.setattr(CurveBelief, "outcome", outcome)
         optimizer = bapi(n_first=N_FIRST)
         for _ in range(45):
             optimizer.ask(Budget())

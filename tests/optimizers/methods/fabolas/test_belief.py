@@ -16,11 +16,15 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
 from prefect_tune.optimizers.methods.fabolas.inference import Inference
-from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
@@ -31,7 +35,7 @@ from prefect_tune.optimizers.trials.history import History
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 ERROR = Objective(n_held_out=1000)
 AUROC = Objective("auroc", unit="", upper=1.0)
-RECIPE = Recipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
+RECIPE = SearchRecipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
 PLANE = Space(
     "plane",
     (
@@ -77,23 +81,23 @@ INPUTS = pipeline_inputs(PLANE)
 CENTRE = INPUTS.at(INPUTS.encode([Configuration.of(PLANE, ("svm",), [{"x1": 0.5, "x2": 0.5}])]), 1)
 
 
-def seen_of(trials: list[Trial], n_folds: int = 1, space: Space = PLANE) -> Observations:
+def seen_of(trials: list[Trial], n_folds: int = 1, space: Space = PLANE) -> SubsetObservations:
     history = History()
     for trial in trials:
         history.record(trial)
-    return Observations.of(history, SIZES, pipeline_inputs(space), n_folds)
+    return SubsetObservations.of(history, SIZES, pipeline_inputs(space), n_folds)
 
 
 def learner(
-    recipe: Recipe = RECIPE,
+    recipe: SearchRecipe = RECIPE,
     objective: Objective = ERROR,
     *,
     inference: Inference = "map",
     n_samples: int = 1,
     subset_folds: int | None = None,
     space: Space = PLANE,
-) -> Learner:
-    return Learner(
+) -> SubsetLearner:
+    return SubsetLearner(
         pipeline_inputs(space),
         recipe,
         objective,
@@ -104,8 +108,8 @@ def learner(
 
 
 def learned(
-    of: Learner, trials: list[Trial], kept: dict[str, Any] | None = None, **options: bool
-) -> tuple[Belief, dict[str, Any]]:
+    of: SubsetLearner, trials: list[Trial], kept: dict[str, Any] | None = None, **options: bool
+) -> tuple[SubsetBelief, dict[str, Any]]:
     return of.learn(seen_of(trials), kept or {}, np.random.default_rng(0), **options)
 
 
@@ -121,7 +125,7 @@ def posterior(theta_seed: int) -> Posterior:
 
 
 SAMPLES = tuple(posterior(seed) for seed in range(4))
-MIXTURE = Belief(
+MIXTURE = SubsetBelief(
     SAMPLES, None, LossScale(0.05, mean=1.5, deviation=2.0), (0.0, 1.0, 0.0, 0.0), LOG_LOSS
 )
 ROWS = np.random.default_rng(5).random((3, 3))
@@ -157,7 +161,9 @@ def test_outcomes_under_way_are_drawn_by_each_sample() -> None:
     assert after.scale is MIXTURE.scale
 
 
-def costs_of(log_seconds: float, range_: tuple[float, float], folds: tuple[int, int]) -> Belief:
+def costs_of(
+    log_seconds: float, range_: tuple[float, float], folds: tuple[int, int]
+) -> SubsetBelief:
     """A belief that predicts these ln seconds everywhere, of which a range was seen."""
     kernel = FidelityKernel(Matern52([0, 1]), 2, COST)
     theta = np.append(np.zeros(len(kernel.parameters)), np.log(1e-6))
@@ -319,7 +325,9 @@ def mixed_trials(n: int) -> list[Trial]:
     return trials
 
 
-def learned_mixed(n: int, kept: dict[str, Any] | None = None) -> tuple[Belief, dict[str, Any]]:
+def learned_mixed(
+    n: int, kept: dict[str, Any] | None = None
+) -> tuple[SubsetBelief, dict[str, Any]]:
     seen = seen_of(mixed_trials(n), space=MIXED)
     return learner(space=MIXED).learn(seen, kept or {}, np.random.default_rng(0))
 

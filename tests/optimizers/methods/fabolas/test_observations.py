@@ -4,7 +4,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import Configuration, Evaluation, Failure, Objective, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.observations import LossScale, Observations
+from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.trials.history import History
 
@@ -24,14 +24,14 @@ def bayes() -> Configuration:
     return Configuration.of(SPACE, BAYES, [{}, {}])
 
 
-def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> Observations:
+def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> SubsetObservations:
     """Trials told in this order, with some under way behind them."""
     history = History()
     for trial in trials:
         history.record(trial)
     for i in range(pending):
         history.record(Trial(len(trials) + i, Query(bayes())))
-    return Observations.of(history, SIZES, INPUTS, n_folds)
+    return SubsetObservations.of(history, SIZES, INPUTS, n_folds)
 
 
 def ended(
@@ -150,7 +150,7 @@ def test_what_took_no_time_has_finite_seconds() -> None:
     assert np.exp(seen.log_seconds) == pytest.approx([1e-3, 1e-3])
 
 
-def of_many(n: int) -> Observations:
+def of_many(n: int) -> SubsetObservations:
     """Every fourth of all rows, and losses that rise with the number."""
     return observed(
         *(ended(i, Query(tree(1 + i % 40), 1.0 if i % 4 == 0 else 1 / 64), i) for i in range(n))

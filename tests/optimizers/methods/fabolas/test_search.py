@@ -9,10 +9,14 @@ from subset_worlds.problems import BEST, ROWS, Result, configuration, cube, hist
 from worlds import told
 
 from prefect_tune.optimizers import Configuration, History, Query
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, Learner, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.observations import Observations
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, Recipe
-from prefect_tune.optimizers.methods.fabolas.search import Scored, Search
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.space.candidate_space import Candidates
 
@@ -31,7 +35,7 @@ def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
     ] + [(x, 1.0, (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop) for x in (0.0, 1.0)]
 
 
-def search_in(belief: Belief, seed: int = 0, sizes: NDArray[np.float64] = LEVELS) -> Search:
+def search_in(belief: SubsetBelief, seed: int = 0, sizes: NDArray[np.float64] = LEVELS) -> Search:
     return Search(
         LINE,
         belief,
@@ -43,18 +47,21 @@ def search_in(belief: Belief, seed: int = 0, sizes: NDArray[np.float64] = LEVELS
 
 
 def run(
-    belief: Belief, acquisition: Acquisition = "gain_per_cost", overhead: float = 0.0, seed: int = 0
-) -> Scored:
+    belief: SubsetBelief,
+    acquisition: Acquisition = "gain_per_cost",
+    overhead: float = 0.0,
+    seed: int = 0,
+) -> ScoredCandidate:
     return search_in(belief, seed).run(acquisition, overhead)
 
 
-def chosen_sizes(belief: Belief, overhead: float = 0.0) -> list[float]:
+def chosen_sizes(belief: SubsetBelief, overhead: float = 0.0) -> list[float]:
     """The size that comes first, of four seeds."""
     firsts = (next(run(belief, overhead=overhead, seed=seed).best_first()) for seed in range(4))
     return [float(LEVELS[level]) for _, level in firsts]
 
 
-def seconds_of(belief: Belief, candidates: Candidates) -> NDArray[np.float64]:
+def seconds_of(belief: SubsetBelief, candidates: Candidates) -> NDArray[np.float64]:
     columns = [belief.seconds(LINE.at(candidates, float(s))) for s in LEVELS]
     return np.column_stack(columns)
 
@@ -62,7 +69,7 @@ def seconds_of(belief: Belief, candidates: Candidates) -> NDArray[np.float64]:
 def test_the_best_comes_first_and_what_is_not_to_be_asked_for_never() -> None:
     scores = np.array([[0.1, -np.inf], [0.3, 0.2], [-np.inf, 0.4]])
     candidates = Candidates(np.zeros((3, 1), dtype=np.intp), np.zeros((3, 1)))
-    found = Scored(candidates, scores, scores)
+    found = ScoredCandidate(candidates, scores, scores)
     assert list(found.best_first()) == [(2, 1), (1, 0), (1, 1), (0, 0)]
 
 
@@ -136,7 +143,7 @@ def test_improvement_is_divided_by_seconds_where_they_are_learned_and_only_there
     with_costs, without = run(belief, "improvement", 1.0), run(
         belief_of(
             history,
-            recipe=Recipe(
+            recipe=SearchRecipe(
                 log_basis=DEFAULT.log_basis,
                 raw_basis=DEFAULT.raw_basis,
                 acquisition="improvement",
@@ -200,8 +207,8 @@ def test_the_best_model_is_told_with_its_probability() -> None:
         chosen = Configuration.of(space, (f"a{number % 2}",), [{"h0": x}])
         history.record(told(number, Query(chosen), (x - BEST) ** 2 + 2.0 * (number % 2)))
     inputs, sizes = pipeline_inputs(space), Sizes.of(ROWS)
-    seen = Observations.of(history, sizes, inputs, 1)
-    learner = Learner(inputs, DEFAULT, ROWS, inference="map", n_samples=1)
+    seen = SubsetObservations.of(history, sizes, inputs, 1)
+    learner = SubsetLearner(inputs, DEFAULT, ROWS, inference="map", n_samples=1)
     belief, _ = learner.learn(seen, {}, rng)
     best = inputs.encode([history[0].query.configuration])
     search = Search(inputs, belief, sizes=LEVELS, evaluated=best, best=-1.0, rng=rng)

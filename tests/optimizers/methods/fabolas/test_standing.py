@@ -6,17 +6,17 @@ from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import Standing
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 
 LINE = pipeline_inputs(cube())
 
 
-def standing_of(history: History, kappa: float = 0.0) -> Standing:
+def standing_of(history: History, kappa: float = 0.0) -> AnswerStanding:
     belief = belief_of(history, parameters={"lengthscale 0": -1.0})
-    return Standing.of(belief, seen_of(history), LINE, history, kappa)
+    return AnswerStanding.of(belief, seen_of(history), LINE, history, kappa)
 
 
-def places(standing: Standing) -> list[float]:
+def places(standing: AnswerStanding) -> list[float]:
     return [position(t.query)[0] for t in standing.trials]
 
 
@@ -75,7 +75,7 @@ def test_nothing_stands_where_nothing_has_a_loss() -> None:
     failed = History()
     for t in history:
         failed.record(trial(t.number, t.query, None))
-    assert len(Standing.of(belief, seen_of(failed), LINE, failed, 0.5)) == 0
+    assert len(AnswerStanding.of(belief, seen_of(failed), LINE, failed, 0.5)) == 0
 
 
 def test_a_prediction_is_of_all_rows_and_of_the_function_without_its_noise() -> None:

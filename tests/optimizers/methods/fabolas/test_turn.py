@@ -8,12 +8,12 @@ from subset_worlds.beliefs import DEFAULT, belief_of, seen_of
 from subset_worlds.problems import ROWS, Result, configuration, cube, history_of, position
 
 from prefect_tune.optimizers import Budget, History, NotYet, Query, SpaceExhausted
-from prefect_tune.optimizers.methods.fabolas.belief import Belief, pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import Standing
-from prefect_tune.optimizers.methods.fabolas.recipe import Recipe, Subsets
-from prefect_tune.optimizers.methods.fabolas.search import Scored
+from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief, pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.methods.fabolas.turn import Proposal, Turn
+from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 
 LINE = pipeline_inputs(cube())
 FULL_SECONDS = 100.0
@@ -35,21 +35,21 @@ def turn_of(
     history: History,
     *,
     budget: Budget | None = None,
-    recipe: Recipe = DEFAULT,
+    recipe: SearchRecipe = DEFAULT,
     seed: int = 0,
     parameters: dict[str, float] | None = None,
     **others: Any,
-) -> Turn:
+) -> FabolasTurn:
     belief = belief_of(history, recipe=recipe, parameters=parameters or {"lengthscale 0": log(0.4)})
     seen = seen_of(history)
-    return Turn(
+    return FabolasTurn(
         inputs=LINE,
         sizes=Sizes.of(ROWS),
         recipe=recipe,
         history=history,
         budget=budget or Budget(),
         belief=belief,
-        standing=Standing.of(belief, seen, LINE, history, recipe.kappa),
+        standing=AnswerStanding.of(belief, seen, LINE, history, recipe.kappa),
         rng=np.random.default_rng(seed),
         **{
             "gives_up_subsets": False,
@@ -65,7 +65,7 @@ def proposal_of(history: History, **given: Any) -> Proposal:
     return turn_of(history, **given).proposal()
 
 
-def best_places(turn: Turn, n: int = 3) -> list[float]:
+def best_places(turn: FabolasTurn, n: int = 3) -> list[float]:
     return [position(t.query)[0] for t in turn.standing.trials[:n]]
 
 
@@ -236,13 +236,13 @@ def test_what_is_under_way_is_imagined_at_its_place_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     imagined = []
-    drawn = Belief.with_outcomes_drawn
+    drawn = SubsetBelief.with_outcomes_drawn
 
-    def watched(self: Belief, inputs: np.ndarray, rng: np.random.Generator) -> Belief:
+    def watched(self: SubsetBelief, inputs: np.ndarray, rng: np.random.Generator) -> SubsetBelief:
         imagined.append(inputs.tolist())
         return drawn(self, inputs, rng)
 
-    monkeypatch.setattr(Belief, "with_outcomes_drawn", watched)
+    monkeypatch.setattr(SubsetBelief, "with_outcomes_drawn", watched)
     proposal_of(history_of(*FIRST, pending=[(0.3, 1 / 8), (0.6, 1.0)]))
     s = float(Sizes.of(ROWS).s(1 / 8))
     assert imagined == [[[0.3, pytest.approx(s)], [0.6, 1.0]]]
@@ -275,7 +275,7 @@ def test_a_configuration_goes_upwards_only() -> None:
     found = turn.inputs.encode(rows)
     shares = turn.sizes.shares
     scores = np.ones((len(rows), len(shares)))
-    from_search = Scored(found, scores, scores)
+    from_search = ScoredCandidate(found, scores, scores)
     asked = {(position(q)[0], q.subset) for q in turn._queries(from_search, shares)}
     assert {q for x, q in asked if x == 0.1} == set()
     # Another family of the largest size so far, and all sizes above it.
@@ -290,7 +290,7 @@ def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
     history = history_of(*FIRST, (0.3, 1 / 64, None, 1.0))
     turn = turn_of(history, recipe=replace(DEFAULT, subsets=Subsets(3)))
     scores = np.ones((1, len(turn.sizes.shares)))
-    found = Scored(turn.inputs.encode([configuration(0.3)]), scores, scores)
+    found = ScoredCandidate(turn.inputs.encode([configuration(0.3)]), scores, scores)
     asked = {q.subset for q in turn._queries(found, turn.sizes.shares)}
     assert asked == {q for q in turn.sizes.shares if q > 1 / 64}
 
