@@ -20,8 +20,6 @@ from prefect_tune.deployments.commands.serve import serve
 from prefect_tune.deployments.commands.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 
-__all__ = ["main"]
-
 _COMMANDS = (
     run, show, report, trials, retry, artifacts, compare, standings, study, predict, export, spaces,
     methods, cohort, serve, completion,

@@ -24,8 +24,6 @@ from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
 from prefect_tune.flows.tuning import tune
 
-__all__ = ["serve_deployments"]
-
 _START_SECONDS = 30.0
 
 
@@ -93,8 +91,7 @@ async def _run_until_signal(runner: Runner) -> None:
 def declared_deployments() -> list[dict[str, Any]]:
     """Return the deployments of `prefect.yaml`."""
     text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
-    deployments: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
-    return deployments
+    return yaml.safe_load(text)["deployments"]
 
 
 def _deployment(declared: dict[str, Any]) -> RunnerDeployment:

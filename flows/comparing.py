@@ -15,8 +15,6 @@ from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.study.study import StudyFailed
 
-__all__ = ["compare"]
-
 
 @flow_apart("compare")
 @partial(documented, options=COMPARE_OPTIONS)

@@ -13,8 +13,6 @@ from prefect import Flow
 from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["FlowApart", "apart_from_loop", "flow_apart"]
-
 P = ParamSpec("P")
 Result = TypeVar("Result")
 

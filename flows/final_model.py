@@ -31,8 +31,6 @@ from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
-__all__ = ["fit_final_model"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

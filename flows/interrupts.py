@@ -17,8 +17,6 @@ import psutil
 
 from prefect_tune.storage.waiting.waited_seconds import is_put_off
 
-__all__ = ["ENDING_SIGNALS", "EndedBySignal", "interrupts_taken", "retake_interrupts"]
-
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """All but the last, where `nohup` has it ignored."""
 _SAME_SECONDS = 1.0

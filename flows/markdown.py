@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from prefect_tune.flows.text import shown
 
-__all__ = ["block", "code", "escaped", "table"]
-
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters that mean something to Markdown or to HTML in it."""
 

@@ -24,8 +24,6 @@ from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import Report
 
-__all__ = ["member_of", "refit_model", "score_model"]
-
 
 def refit_model(
     study: Study,

@@ -21,8 +21,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
-__all__ = ["progress_of", "search"]
-
 _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
 _DIED = "the worker process died"

@@ -27,8 +27,6 @@ from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 
-__all__ = ["run_study"]
-
 _NO_SERVER = (
     "no Prefect server is named, so Prefect uses a temporary one, which loses task runs when it "
     "ends; wrap the call in `with prefect_tune.local_server():`, or set PREFECT_API_URL. The study "

@@ -10,8 +10,6 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Asked", "ConstraintsMeasured", "Event", "Retried", "Told", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

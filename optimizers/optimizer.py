@@ -21,8 +21,6 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["KNOWN", "NotYet", "Optimizer"]
-
 KNOWN = "known configurations"
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
     from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "load_method", "make_optimizer", "method_named", "register"]
 
 _METHODS: dict[str, Method] = {
     method.name: method
@@ -85,8 +84,7 @@ def load_method(name: str) -> "type[Optimizer]":
         UnknownName: If there is no such method.
     """
     module, _, class_name = method_named(name).implementation.partition(":")
-    loaded: type[Optimizer] = getattr(import_module(module), class_name)
-    return loaded
+    return getattr(import_module(module), class_name)
 
 
 def make_optimizer(

@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["atomic_file", "atomic_folder", "check_writable"]
-
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:

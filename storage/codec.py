@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Encoded", "NotPicklable", "decode", "encode", "layout"]
-
 
 class NotPicklable(ValueError):  # noqa: N818 - it says what is the matter
     """Neither pickle nor cloudpickle can write a value; the message has the reason."""

@@ -478,8 +478,7 @@ def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None
 @cache
 def _insert_new(dialect: str, table: Table, **computed: Any) -> Insert:
     statement = _dialect(dialect).insert(table).values(**computed)
-    keeping: Insert = statement.on_conflict_do_nothing()
-    return keeping
+    return statement.on_conflict_do_nothing()
 
 
 @cache
@@ -488,8 +487,7 @@ def _upsert(dialect: str, table: Table) -> Insert:
     names = {column.name for column in table.columns}
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in sorted(names - set(keys))}
-    replacing: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changed)
-    return replacing
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
 def _dialect(name: str) -> Any:

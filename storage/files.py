@@ -39,21 +39,6 @@ from prefect_tune.storage.waiting.outage import (
     through_outage,
 )
 
-__all__ = [
-    "CLAIM_FILE",
-    "FREE_BYTES_KEPT",
-    "RAISED",
-    "RECORDS",
-    "Damaged",
-    "Files",
-    "FilesLost",
-    "Part",
-    "StoreAway",
-    "StoreRefused",
-    "new_place",
-    "place_of",
-]
-
 FREE_BYTES_KEPT = 1000**3
 """Neither cache nor records grow when the disk has no more than this left: the ledger needs it."""
 

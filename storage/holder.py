@@ -16,8 +16,6 @@ import psutil
 
 from prefect_tune.storage.key import canonical_json
 
-__all__ = ["Holder", "Machine", "process_age", "process_start"]
-
 _PROC = Path("/proc")
 _STARTTIME = 19
 """Place of `starttime` behind the name in parentheses; see proc(5)."""

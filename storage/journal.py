@@ -13,14 +13,6 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
 from prefect_tune.storage.holder import Holder
 
-__all__ = [
-    "Journal",
-    "Publication",
-    "end_publications",
-    "note_publications",
-    "publication_table",
-]
-
 _LONGEST_SECONDS = 86_400.0
 """After a day, what another machine has not finished counts as abandoned."""
 

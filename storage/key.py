@@ -14,24 +14,6 @@ from typing import Any
 
 from blake3 import blake3
 
-__all__ = [
-    "ARTIFACT_FORMAT",
-    "PREDICTIONS",
-    "artifact_folder",
-    "canonical_json",
-    "code_digest",
-    "content_digest",
-    "dataset_record",
-    "digest",
-    "model_record",
-    "output_record",
-    "parsed",
-    "predictions_record",
-    "prefix_key",
-    "quantity_record",
-    "split_record",
-]
-
 ARTIFACT_FORMAT = 1
 """Number of the format of artifacts; part of every key.
 

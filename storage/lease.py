@@ -21,8 +21,6 @@ from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.waited_seconds import waiting
 
-__all__ = ["LEASE_SECONDS", "LeaseBook", "LeaseLost", "Turn", "check_held"]
-
 LEASE_SECONDS = 30.0
 """How long a lease lasts when its holder does not renew it."""
 _RENEWALS_PER_LEASE = 3

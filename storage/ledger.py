@@ -38,8 +38,6 @@ from prefect_tune.storage.database import (
 )
 from prefect_tune.storage.lease import check_held
 
-__all__ = ["Ledger", "LedgerEvent", "StoredStudy"]
-
 _ROWS_AT_ONCE = 500
 """Documents held at the same time where they are read one by one."""
 
@@ -250,8 +248,7 @@ class Ledger:
         """Return the last memo of a study, if there is one."""
         query = select(memo_table.c.body).where(memo_table.c.study == study)
         with self._database.read() as connection:
-            memo: Mapping[str, Any] | None = connection.execute(query).scalar()
-            return memo
+            return connection.execute(query).scalar()
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
         """Set where a trial stands, when no event of the optimizer says so.

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-__all__ = ["canonical", "from_parquet", "frozen_bytes", "matrix_layout", "to_parquet"]
-
 _METADATA = b"prefect_tune"
 
 

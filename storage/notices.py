@@ -13,8 +13,6 @@ from threading import Lock
 
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["Notice", "noticed_by", "relay", "warn"]
-
 _MOST_EARLY = 32
 """Warnings that are kept while nobody listens."""
 

@@ -27,8 +27,6 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.waiting.outage import Cause, cause_of, lost_for
 
-__all__ = ["StoreAddress", "is_there", "lives_in_memory", "opened"]
-
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
 """Reads columns that every schema has, so that a newer one can be refused by its number."""
 _IN_MEMORY: dict[str, Database] = {}

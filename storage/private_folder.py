@@ -7,8 +7,6 @@ from shlex import quote
 
 from prefect_tune.storage.notices import warn
 
-__all__ = ["make_own", "make_private", "make_private_file"]
-
 _REPORTED = set[Path]()
 
 

@@ -52,8 +52,6 @@ from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting.outage import DiskFull, StoreLost
 
-__all__ = ["RecordDamaged", "Records"]
-
 record_table = Table(
     "records",
     metadata,

@@ -16,8 +16,6 @@ from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import Turn
 from prefect_tune.storage.notices import warn
 
-__all__ = ["PROVENANCE_FILE", "ArtifactWriter", "Made"]
-
 PROVENANCE_FILE = "provenance.json"
 """File beside an artifact's parts that holds all its key was computed from."""
 

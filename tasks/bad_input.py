@@ -6,8 +6,6 @@ from typing import Any, Self
 from prefect_tune.optimizers.space.wording import nearest
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["BadInput", "need_column", "shown_columns"]
-
 _SHOWN_COLUMNS = 10
 """So many of the first and of the last are named."""
 

@@ -15,8 +15,6 @@ from sklearn.utils.validation import validate_data
 from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
 
-__all__ = ["REPAIRS", "BoundCategories", "ClipNegatives", "repairs_of"]
-
 _MOST_CATEGORIES = 255
 """That histograms have room for."""
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["THREAD_VARIABLES", "one_thread", "with_one_thread"]
-
 THREAD_VARIABLES: Mapping[str, str] = dict.fromkeys(
     (
         "OMP_NUM_THREADS",

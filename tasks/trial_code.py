@@ -27,8 +27,6 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["TrialPipeline", "code_of", "trial_pipeline"]
-
 _WIDTH = 96
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
 _PASSES = "max_iter"

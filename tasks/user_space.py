@@ -22,8 +22,6 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
-__all__ = ["check_models", "find_space", "is_user_space", "load_user_space"]
-
 _KINDS = frozenset(
     {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
 )

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["artifacts"]
-
 
 @click.group()
 def artifacts() -> None:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["methods", "spaces"]
-
 _BOOSTING = "pip install 'prefect-tune[boosting]'"
 
 

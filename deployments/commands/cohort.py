@@ -8,8 +8,6 @@ from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json, written_folder
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["cohort"]
-
 
 @click.command()
 @click.argument("name")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from prefect_tune.flows.comparison.comparison import Comparison
 
-__all__ = ["compare", "standings"]
-
 
 _REPORT = click.option(
     "--report",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["Preparation", "run_flow"]
-
 
 class Preparation(Protocol):
     """A checked study or comparison, ready to run."""

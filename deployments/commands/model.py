@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from prefect_tune.flows.results.exported import Exported
     from prefect_tune.storage.store import ArtifactStore
 
-__all__ = ["export", "predict"]
 
 _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 """Formats of models by the endings of their files."""

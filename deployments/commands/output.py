@@ -128,7 +128,7 @@ def check_page(out: str) -> None:
         raise BadInput(f"{out} cannot be written: {error}; name another file") from error
 
 
-def write_page(out: str, page: "Page", of: str, *, is_silent: bool) -> None:
+def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
     """Write a page to a file, and say where it is.
 
     Args:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["retry", "run"]
-
 
 @click.command(cls=grouped_by(OPTIONS))
 @add_options(OPTIONS)

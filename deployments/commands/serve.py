@@ -5,8 +5,6 @@ import click
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.views.console import echo
 
-__all__ = ["serve"]
-
 
 @click.command()
 @click.option("--limit", default=1, show_default=True, help="Most studies at the same time.")

@@ -42,8 +42,6 @@ from prefect_tune.tasks.objective.predictions import (
     predictions_of,
 )
 
-__all__ = ["PipelineSearch"]
-
 Predicts = Literal["classes", "numbers"]
 
 _OF_TUNE = (
@@ -266,8 +264,7 @@ class PipelineSearch(BaseEstimator):
 
     def _classes(self) -> NDArray[Any]:
         """Return the classes; empty if numbers are predicted."""
-        classes: NDArray[Any] = getattr(self, "classes_", np.empty(0))
-        return classes
+        return getattr(self, "classes_", np.empty(0))
 
     def _scores(self, X: Any, method: ScoreMethod) -> NDArray[np.float64]:
         rows = self._rows(X)

@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.frames import checked_column, checked_frame
 
-__all__ = ["frame_of", "target_of", "with_groups"]
-
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     """Return rows as a DataFrame; columns of an array are called x0, x1 and so on.

@@ -15,8 +15,6 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric
 
-__all__ = ["trial_columns"]
-
 
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     """Return the trials that have ended, in their order, as scikit-learn's `cv_results_`.

@@ -32,8 +32,6 @@ from prefect_tune.flows.reporting.comparison_report import (
 )
 from prefect_tune.flows.text import counted, format_seconds
 
-__all__ = ["comparison_page"]
-
 _MOST_DATA_SETS = 12
 _MOST_STUDIES = 6
 _COLOURS = 7

@@ -8,21 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Answer",
-    "Bar",
-    "Command",
-    "Figure",
-    "Fold",
-    "Page",
-    "Part",
-    "Pipeline",
-    "Section",
-    "Table",
-    "Text",
-    "clipped",
-]
-
 _MOST_ROWS = 200
 """Rows of a table, and lines of a text."""
 _LONGEST_CELL = 200

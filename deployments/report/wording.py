@@ -10,8 +10,6 @@ from typing import Any
 from prefect_tune.deployments.views.console import UNITS
 from prefect_tune.flows.text import loss_name
 
-__all__ = ["LossWords", "listed_trials", "made_now", "pipeline_rows", "short_number", "values_text"]
-
 _MOST_LISTED = 12
 
 

@@ -33,14 +33,6 @@ from prefect_tune.deployments.server.process import (
 from prefect_tune.flows.store_location import home
 from prefect_tune.storage.private_folder import make_private
 
-__all__ = [
-    "Launched",
-    "ServerFailed",
-    "launched_server",
-    "local_server",
-    "may_be_configured",
-]
-
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {
     ".env": "prefect",

@@ -17,8 +17,6 @@ from time import sleep
 
 from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused, using
 
-__all__ = ["main"]
-
 _LOOK_SECONDS = 1.0
 _START_SECONDS = 10.0
 _STOP_SECONDS = 20.0

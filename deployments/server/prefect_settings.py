@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["QUIET_CONSOLE", "console_spared", "server_environment", "set_defaults"]
-
 _SERVER_SETTINGS: dict[str, str] = {
     # Events of task runs are recorded in batches; one by one, a server loses them under load.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",

@@ -6,8 +6,6 @@ from prefect_tune.deployments.server.embedded import may_be_configured
 from prefect_tune.deployments.server.process import noted_server
 from prefect_tune.flows.store_location import home
 
-__all__ = ["task_run_page"]
-
 
 def task_run_page(task_run_id: str | None) -> str | None:
     """Return the address of a task run's page; None if there is no task run, or no server known.

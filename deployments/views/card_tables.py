@@ -10,17 +10,6 @@ from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = [
-    "MOST_VALUES",
-    "column_lines",
-    "constraint_lines",
-    "data_lines",
-    "loss_and_unit",
-    "loss_lines",
-    "pipeline_lines",
-    "search_lines",
-]
-
 _MOST_COLUMNS = 60
 """Listed one by one; of more, as many from the beginning."""
 MOST_VALUES = 8

@@ -9,8 +9,6 @@ from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
 from prefect_tune.flows.text import counted, format_seconds, loss_name
 
-__all__ = ["print_comparison"]
-
 
 def print_comparison(document: Mapping[str, Any]) -> None:
     """Print the standings at fractions of the budget, a method a line, best first."""

@@ -19,8 +19,6 @@ from prefect_tune.deployments.views.exported import loading_code
 from prefect_tune.flows.markdown import code, escaped, table
 from prefect_tune.flows.text import counted
 
-__all__ = ["intended_use", "is_model_card", "is_of_study", "model_card"]
-
 _TAG = "prefect-tune"
 _HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _USE = "## Intended use"

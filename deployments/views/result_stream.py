@@ -16,8 +16,6 @@ import click
 
 from prefect_tune.tasks.worker.standard_streams import flush_streams
 
-__all__ = ["DynamicResultStream", "result_apart", "result_stream", "stay_apart"]
-
 _APART: list[IO[str]] = []
 """Streams of results that are apart from `sys.stdout`; the last one is used."""
 _STAYS: list[bool] = []

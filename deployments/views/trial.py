@@ -12,8 +12,6 @@ from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
 from prefect_tune.flows.text import counted, format_seconds, loss_name
 from prefect_tune.optimizers.space.wording import value_text
 
-__all__ = ["print_trial"]
-
 _MOST_FOLDS = 6
 """Shown one by one."""
 _MOST_CHOICES = 4

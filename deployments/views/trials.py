@@ -9,8 +9,6 @@ from rich.table import Table
 from prefect_tune.deployments.views.console import CONSOLE
 from prefect_tune.optimizers.space.wording import fidelity_text
 
-__all__ = ["first_trials", "print_trials"]
-
 _STATES = {"stopped": "in part"}
 """States by the words that people know them by, where these are others."""
 

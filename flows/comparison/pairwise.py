@@ -14,20 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binomtest, t
 
-__all__ = [
-    "Pairwise",
-    "better_by_counts",
-    "better_by_errors",
-    "better_in_most",
-    "better_on_average",
-    "better_on_data_set",
-    "expected_ranks",
-    "pairwise",
-    "poisson_binomial",
-    "sign_test",
-    "wins",
-]
-
 Array = NDArray[np.float64]
 _NO_SPREAD = 1e-9
 """Standard deviation, as a share of the mean, below which differences count as all the same."""
@@ -100,8 +86,7 @@ def wins(losses: Array) -> Array:
         Shape (n, k, k); the second axis has the method that wins.
     """
     mine, others = losses[:, :, None], losses[:, None, :]
-    won: Array = (mine < others) + 0.5 * (mine == others)
-    return won
+    return (mine < others) + 0.5 * (mine == others)
 
 
 def expected_ranks(win_frequencies: Array) -> Array:
@@ -117,8 +102,7 @@ def expected_ranks(win_frequencies: Array) -> Array:
         Shape (k,), with the sum k (k + 1) / 2.
     """
     lost = 1 - win_frequencies
-    ranks: Array = 1 + lost.sum(axis=1) - lost.diagonal()
-    return ranks
+    return 1 + lost.sum(axis=1) - lost.diagonal()
 
 
 def sign_test(n_won: int, n_lost: int) -> float:

@@ -37,8 +37,6 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import is_user_space
 
-__all__ = ["HANDOVER", "prepare_comparison"]
-
 HANDOVER: Handover[Comparison] = Handover()
 """From the command `compare` to its flow."""
 

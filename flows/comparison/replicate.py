@@ -26,8 +26,6 @@ from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed, refit
 from prefect_tune.tasks.problem import StudyContext
 
-__all__ = ["CheckedObserver", "Interrupted", "replicate_context", "run_replicate"]
-
 
 class Interrupted(Exception):  # noqa: N818 - it says what happened
     """Another replicate has failed, or the flow is to end."""

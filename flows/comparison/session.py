@@ -31,8 +31,6 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.threads import one_thread
 
-__all__ = ["run_replicates"]
-
 _TICK_SECONDS = 0.5
 
 

@@ -26,8 +26,6 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["FlowRunPage", "shown_on_page"]
-
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 30.0
 _SHARE = 0.01
 """Of the time since the start, between two updates."""

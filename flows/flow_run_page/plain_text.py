@@ -8,8 +8,6 @@ import re
 from prefect_tune.flows import markdown
 from prefect_tune.flows.text import shown
 
-__all__ = ["cell", "escaped"]
-
 _MORE = re.compile(r"([()+\-.:/@])")
 """Characters that mean something at the start of a line or in an address."""
 _NOTHING = "\N{ZERO WIDTH SPACE}"

@@ -20,8 +20,6 @@ from prefect.client.schemas.filters import (
 )
 from prefect.exceptions import PrefectHTTPStatusError
 
-__all__ = ["Page", "Publisher", "artifact_key"]
-
 _DIGEST = 6
 _TIMEOUT_SECONDS = 20.0
 
@@ -113,7 +111,7 @@ class Publisher:
         return found[0].id if found else None
 
     def _create(self, client: Any, page: Page) -> UUID:
-        created: UUID = client.create_artifact(
+        return client.create_artifact(
             ArtifactCreate(
                 key=page.key,
                 type=page.kind,
@@ -122,7 +120,6 @@ class Publisher:
                 flow_run_id=self.flow_run_id,
             )
         ).id
-        return created
 
 
 def _update(client: Any, artifact_id: UUID, page: Page) -> bool:

@@ -14,8 +14,6 @@ from prefect_tune.tasks.objective.constraint import check_measurable
 from prefect_tune.tasks.objective.quantities import absent_groups
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
-__all__ = ["check_constraints", "constraint_notes", "quantity_digests"]
-
 _SHOWN_GROUPS = 5
 
 

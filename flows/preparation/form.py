@@ -14,8 +14,6 @@ from pydantic_core import CoreSchema
 
 from prefect_tune.flows.preparation.options import OPTIONS, Option
 
-__all__ = ["documented"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -12,8 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from prefect_tune.flows.interrupts import retake_interrupts
 
-__all__ = ["Handover"]
-
 Prepared = TypeVar("Prepared")
 
 

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
-__all__ = ["COMPARE_OPTIONS", "OPTIONS", "Option", "flag_of"]
-
 Kind = Literal["argument", "text", "texts", "whole", "number", "switch", "choice", "assignments"]
 
 

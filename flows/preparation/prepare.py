@@ -39,15 +39,6 @@ from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import find_space
 
-__all__ = [
-    "HANDOVER",
-    "PreparedStudy",
-    "check_names",
-    "prepare",
-    "prepare_retry",
-    "study_name_from",
-]
-
 
 @dataclass(frozen=True)
 class PreparedStudy:

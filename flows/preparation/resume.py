@@ -24,8 +24,6 @@ from prefect_tune.tasks.objective.constraint import kept_aside
 from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.user_space import find_space, is_user_space
 
-__all__ = ["CannotContinue", "check_options_known", "resume"]
-
 _ANOTHER = "choose another --study name"
 
 

@@ -13,8 +13,6 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 
-__all__ = ["known_configurations"]
-
 _BEST = 10
 """Configurations of an earlier study that are begun with."""
 _SHOWN = 60
@@ -89,8 +87,7 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
 def _configuration_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the configuration of an entry, which may be that of a trial."""
     query = entry.get("query", entry)
-    configuration: Mapping[str, Any] = query.get("configuration", query)
-    return configuration
+    return query.get("configuration", query)
 
 
 def _best_of(trials: Sequence[Mapping[str, Any]], start: str, space: Space) -> list[Configuration]:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.comparison.standings import finite, quartiles
 
-__all__ = ["ComparisonReport", "DataSetCurves", "MethodCurve", "MethodWork", "comparison_report"]
-
 _N_STAGES = 60
 """Points of a curve; evenly over the budget."""
 

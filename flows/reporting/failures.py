@@ -8,8 +8,6 @@ from prefect_tune.flows.study.explanations import alike
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["FailureGroup", "FailuresPass"]
-
 _LONGEST_MESSAGE = 2_000
 """Characters; `show` has the whole of a longer one."""
 _LONGEST_TRACEBACK = 20_000

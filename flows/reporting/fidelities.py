@@ -9,8 +9,6 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 
-__all__ = ["Fidelities", "FidelitiesPass", "Level", "TrainingCurve"]
-
 _MOST_CURVES = 120
 
 

@@ -12,8 +12,6 @@ from prefect_tune.optimizers.importance.importance import Importance, importance
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 
-__all__ = ["ImportancePass"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Known:

@@ -6,8 +6,6 @@ from typing import Any
 
 from prefect_tune.flows.study.documents import TrialDocument
 
-__all__ = ["Member", "MembersPass"]
-
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMember:

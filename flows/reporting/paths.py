@@ -8,8 +8,6 @@ from typing import TypeVar
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.optimizers.trials.outcome import TrialState
 
-__all__ = ["PathsPass", "PathsTried", "StepUse", "Use"]
-
 K = TypeVar("K")
 _BEST_PATHS = 15
 

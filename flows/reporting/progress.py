@@ -11,8 +11,6 @@ from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 
-__all__ = ["Lead", "Progress", "ProgressPass"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lead:

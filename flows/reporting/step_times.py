@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, field
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.storage.cache.index import ArtifactIndex
 
-__all__ = ["StepTime", "StepTimesPass"]
-
 
 @dataclass(slots=True)
 class StepTime:

@@ -7,8 +7,6 @@ from math import inf, isfinite
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 
-__all__ = ["TradeOff", "TradeOffsPass"]
-
 
 @dataclass(slots=True)
 class TradeOff:

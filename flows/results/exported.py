@@ -19,8 +19,6 @@ from prefect_tune.tasks.exporting.portable import is_ours, portable
 from prefect_tune.tasks.exporting.skops_file import skops_file
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["FORMATS", "Exported", "export", "exported_model"]
-
 _MOST_ROWS = 1_000
 """Rows that the model read back predicts once more."""
 

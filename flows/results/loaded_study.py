@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from sklearn.pipeline import Pipeline
 
-__all__ = ["LoadedStudy", "load_study"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedStudy:

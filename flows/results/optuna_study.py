@@ -33,8 +33,6 @@ from prefect_tune.optimizers.space.unit_interval import plain_value
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
-__all__ = ["distributions_of", "optuna_study"]
-
 
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     """Return a study as one of Optuna's that minimises, with its trials, in memory.

@@ -14,8 +14,6 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
-__all__ = ["OPTUNA_STATES", "attributes_of", "trial_table", "writable"]
-
 OPTUNA_STATES: Mapping[TrialState, str] = {
     TrialState.COMPLETE: "COMPLETE",
     TrialState.STOPPED: "PRUNED",

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 
-__all__ = ["DEFAULT_SPACES", "continue_command", "run_command"]
-
 DEFAULT_SPACES = frozenset({"modern", "modern_regression", "healthcare"})
 """Each is the default for the only kind of data and target that it takes."""
 _DEFAULT_METRICS = frozenset({"error", "r2"})

@@ -16,8 +16,6 @@ from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.storage.database import as_written
 
-__all__ = ["Standing", "TrialDocument", "documents_of"]
-
 
 def documents_of(study: str) -> AbstractContextManager[None]:
     """Read documents of a study in the body, which fails only where they are damaged.
@@ -67,8 +65,7 @@ class TrialDocument:
     @property
     def configuration(self) -> Mapping[str, Any]:
         """Algorithm and hyperparameters by step."""
-        configuration: Mapping[str, Any] = self.document["query"]["configuration"]
-        return configuration
+        return self.document["query"]["configuration"]
 
     @property
     def configuration_text(self) -> bytes:
@@ -83,14 +80,12 @@ class TrialDocument:
     @property
     def quantities(self) -> Mapping[str, float]:
         """Quantities measured besides the loss, by name."""
-        quantities: Mapping[str, float] = (self.document["evaluation"] or {}).get("constraints", {})
-        return quantities
+        return (self.document["evaluation"] or {}).get("constraints", {})
 
     @property
     def steps(self) -> Sequence[Mapping[str, Any]]:
         """The cost of each step of each fold."""
-        steps: Sequence[Mapping[str, Any]] = (self.document["evaluation"] or {}).get("steps", ())
-        return steps
+        return (self.document["evaluation"] or {}).get("steps", ())
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:

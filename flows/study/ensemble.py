@@ -29,8 +29,6 @@ from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["ChosenEnsemble", "choose_ensemble"]
-
 _STREAM = 0x656E7365
 """Of the study's seed, apart from all other draws."""
 _MOST_REFITS = 3.0

@@ -6,8 +6,6 @@ Light to import: it is a part of a study's plan.
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-__all__ = ["ENSEMBLE_KINDS", "EnsembleKind", "EnsembleRule"]
-
 EnsembleKind = Literal["single", "greedy", "agnostic", "auto"]
 ENSEMBLE_KINDS: tuple[EnsembleKind, ...] = get_args(EnsembleKind)
 

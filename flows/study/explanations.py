@@ -8,7 +8,6 @@ from prefect_tune.flows.text import counted
 if TYPE_CHECKING:
     from prefect_tune.flows.study.study import Study
 
-__all__ = ["alike", "most_frequent_failure", "nearest_miss"]
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.optimizer import Optimizer
     from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["chosen_look", "ends_in_one", "finalists_of", "look_seconds", "mean_loss"]
 
 Look = Mapping[str, Any]
 """A finalist as JSON values: `trial`, its `loss`, and that on another split, `again`; None if it

@@ -9,8 +9,6 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["StudyBusy", "StudyClock", "check_not_busy", "held_study", "is_being_run", "study_lease"]
-
 _BEAT_SECONDS = 5.0
 """At most this much of a session's time is forgotten when its process is killed."""
 

@@ -11,16 +11,6 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 
-__all__ = [
-    "failed_trials",
-    "find_study",
-    "keys_of",
-    "list_trials",
-    "load_code_of",
-    "remove_study",
-    "trials_using",
-]
-
 
 def find_study(store: ArtifactStore, name: str) -> StoredStudy:
     """Return the study of that name.

@@ -15,8 +15,6 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.final_model import RefitFailed
 
-__all__ = ["NextBest", "ranked_trials"]
-
 _MOST_FAILURES = 3
 """Failures of an algorithm after which its other trials are put off."""
 _SHARE, _LEAST_SECONDS = 0.1, 60.0

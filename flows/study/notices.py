@@ -13,8 +13,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.privacy.masking import masked
 
-__all__ = ["NOTES", "StudyNotices"]
-
 NOTES = "notes"
 """Field of a study's result that has its warnings."""
 

@@ -17,7 +17,6 @@ from prefect_tune.tasks.problem import Problem
 if TYPE_CHECKING:
     from prefect_tune.tasks.problem import TrialLimits
 
-__all__ = ["Execution", "StopRule", "StudyPlan", "TaskRuns"]
 
 TaskRuns = Literal["auto", "steps", "misses", "trial"]
 

@@ -19,8 +19,6 @@ from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.objective.predictions import predictions_of
 
-__all__ = ["final_model", "predict"]
-
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study, which trials it comes from, and its test loss.

@@ -29,8 +29,6 @@ from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
-__all__ = ["Study", "StudyFailed"]
-
 _PIN_SECONDS = 86_400.0
 """Longest time that artifacts in use stay pinned after a session was killed."""
 

@@ -18,8 +18,6 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 
-__all__ = ["summarize"]
-
 
 def summarize(
     store: ArtifactStore, name: str, also: Callable[[TrialDocument], None] = lambda _: None

@@ -8,8 +8,6 @@ from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["TimeLimit"]
-
 _LEAST_FINISHED = 5
 """Trials that must have finished before their median says anything."""
 _TIMES_MEDIAN = 20.0

@@ -13,8 +13,6 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.records import Records
 from prefect_tune.tasks.worker.printed_output import Printed
 
-__all__ = ["keep_output", "last_lines"]
-
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
 """Length of the end of an output that a failure quotes."""
 _MOST_BYTES = 2_000_000

@@ -20,7 +20,6 @@ from prefect_tune.tasks.worker.readiness import worker_environment
 if TYPE_CHECKING:
     from prefect_tune.flows.workers.local_nanny import LocalCluster
 
-__all__ = ["started_pool", "workers_started_early"]
 
 _CONNECT_SECONDS = 10
 """How long a scheduler elsewhere may take to answer."""

@@ -13,8 +13,6 @@ from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 
-__all__ = ["WorkerCheck", "connected"]
-
 _CONNECT_SECONDS = 30
 """How long to wait for the first worker of a scheduler."""
 _LISTED_SECONDS = 5.0

@@ -25,16 +25,6 @@ from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
-__all__ = [
-    "METHOD",
-    "PRELOAD",
-    "end_stopped_fork_server",
-    "environment",
-    "fork_server_pid",
-    "start_fork_server",
-    "warmed_up",
-]
-
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 PRELOAD = (
     "prefect_tune.tasks.worker.orphans",

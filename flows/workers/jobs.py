@@ -18,8 +18,6 @@ from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
-__all__ = ["Job", "run_jobs"]
-
 _ATTEMPTS = 2
 """How often a job is started whose worker dies."""
 _CHECK_SECONDS = 0.5

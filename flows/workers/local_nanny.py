@@ -23,8 +23,6 @@ from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.worker.start_log import log_size
 from prefect_tune.tasks.worker.trial_note import note_path, read_text
 
-__all__ = ["LocalCluster", "LocalNanny"]
-
 _TICK_SECONDS = 0.1
 _CLOSED = (Status.closing, Status.closed, Status.closing_gracefully, Status.failed)
 _FAILED_START = "nanny-instantiate-failed"

@@ -19,8 +19,6 @@ from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import LimitKeeper, take_back
 
-__all__ = ["NannyReport", "NannyReports", "StepReport", "limits_kept"]
-
 _STEP_SECONDS = 0.5
 """Least time between two reports of a nanny on the step of its trial."""
 _STEPS_A_SECOND = 64

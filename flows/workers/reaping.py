@@ -27,8 +27,6 @@ from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.tasks.worker.dask_runner import drain_events
 
-__all__ = ["end_former_run", "end_task_run", "reap", "settle_task_runs"]
-
 _LOGGER = logging.getLogger(__name__)
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 

@@ -17,8 +17,6 @@ from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["NoWorkers", "Roster"]
-
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _RETURN_SECONDS = 30.0

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from prefect_tune.storage.private_folder import make_own
 
-__all__ = ["scratch_folder"]
-
 _LOCK = "lock"
 _AFTER_ALL_OTHERS = -1_000
 """When to remove it: `multiprocessing` removes what it has in there before."""

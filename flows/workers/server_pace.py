@@ -15,8 +15,6 @@ from prefect.client.schemas.objects import StateType
 from prefect_tune.flows.progress import Observer
 from prefect_tune.tasks.trial.evaluate import Report
 
-__all__ = ["OutageNote", "ServerPace"]
-
 _LAG_ALLOWED = 1_000
 """Most task runs reported and not yet recorded: three events each, in a queue of 10,000."""
 _LAG_RESUMED = 200

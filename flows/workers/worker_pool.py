@@ -23,8 +23,6 @@ from prefect_tune.flows.workers.worker_starts import WorkerStarts
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker, end_worker
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, take_printed
 
-__all__ = ["WorkerPool"]
-
 _LEAVE_SECONDS = 1.0
 """How long to wait until the scheduler notices that a worker is gone."""
 _RETURN_SECONDS = 60.0
@@ -225,8 +223,7 @@ class WorkerPool:
         answers = self._runner.client.run(
             take_printed, str(task_run_id), workers=[nanny], on_error="ignore"
         )
-        printed: Printed = answers.get(nanny, NOTHING)
-        return printed
+        return answers.get(nanny, NOTHING)
 
     def bench(self, address: str) -> int:
         """Use a worker no more, nor any that its nanny starts; return how many are left.
@@ -364,5 +361,4 @@ class WorkerPool:
 
     def _describe_workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of its workers, by their addresses."""
-        workers: Mapping[str, Any] = self._runner.client.scheduler_info(n_workers=-1)["workers"]
-        return workers
+        return self._runner.client.scheduler_info(n_workers=-1)["workers"]

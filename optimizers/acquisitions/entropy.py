@@ -198,8 +198,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     rest = np.maximum(variance - weights @ known, noise[:, None])
     within, shares = _within_winners(minimiser, P, r)
     left = (weights @ within.reshape(len(a), -1)).reshape(len(basis), n, -1) + rest[:, :, None]
-    gain: Array = 0.5 * (np.log(variance) - np.log(left) @ shares).T
-    return gain
+    return 0.5 * (np.log(variance) - np.log(left) @ shares).T
 
 
 def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
@@ -208,8 +207,7 @@ def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
     Its constant decides as soon as it is divided by cost; only the paper's variant does that.
     """
     constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
-    divergence: Array = constant + gain
-    return divergence
+    return constant + gain
 
 
 def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Array]:

@@ -35,8 +35,7 @@ def log_standard_improvement(u: ArrayLike) -> NDArray[np.float64]:
     scaled = np.log1p(middle * np.sqrt(np.pi / 2) * erfcx(-middle / np.sqrt(2)))
     tail = np.where(u < -1e4, -2 * np.log(-far), scaled)
     below = -(np.minimum(u, -1.0) ** 2) / 2 - _LOG_ROOT_TAU + tail
-    log_h: NDArray[np.float64] = np.where(u > -1, plain, below)
-    return log_h
+    return np.where(u > -1, plain, below)
 
 
 def log_expected_improvement(
@@ -53,10 +52,7 @@ def log_expected_improvement(
         best: Smallest loss observed.
         xi: Improvement that does not count yet, in the unit of the loss.
     """
-    log_ei: NDArray[np.float64] = np.log(deviation) + log_standard_improvement(
-        (best - xi - mean) / deviation
-    )
-    return log_ei
+    return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
 
 def log_standard_improvement_slope(u: ArrayLike) -> NDArray[np.float64]:
@@ -65,10 +61,7 @@ def log_standard_improvement_slope(u: ArrayLike) -> NDArray[np.float64]:
     near, middle, far = np.maximum(u, -1.0), np.clip(u, -1e4, -1.0), np.minimum(u, -1e4)
     plain = ndtr(near) / (np.exp(-(near**2) / 2 - _LOG_ROOT_TAU) + near * ndtr(near))
     c = np.sqrt(np.pi / 2) * erfcx(-middle / np.sqrt(2))
-    slope: NDArray[np.float64] = np.where(
-        u > -1, plain, np.where(u < -1e4, -far, c / (1 + middle * c))
-    )
-    return slope
+    return np.where(u > -1, plain, np.where(u < -1e4, -far, c / (1 + middle * c)))
 
 
 def expected_improvement(
@@ -100,10 +93,7 @@ def log_expected_improvement_gradient(
     u = (best - mean) / deviation
     slope = log_standard_improvement_slope(u)
     by_mean, by_deviation = -slope / deviation, (1 - slope * u) / deviation
-    gradient: NDArray[np.float64] = (
-        by_mean[:, None] * mean_gradient + by_deviation[:, None] * deviation_gradient
-    )
-    return gradient
+    return by_mean[:, None] * mean_gradient + by_deviation[:, None] * deviation_gradient
 
 
 def log_normal_improvement(
@@ -132,8 +122,7 @@ def log_normal_improvement(
     above = np.log(ndtr(high) - np.exp(kept))
     ratio = erfcx(-low / np.sqrt(2)) - erfcx((deviation - low) / np.sqrt(2))
     below = -(low**2) / 2 + np.log(np.maximum(ratio, 1e-300) / 2)
-    improvement: NDArray[np.float64] = best + np.where(v > 1, above, below)
-    return improvement
+    return best + np.where(v > 1, above, below)
 
 
 Array = NDArray[np.floating[Any]]

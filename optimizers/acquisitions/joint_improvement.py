@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-__all__ = ["JointImprovement", "sobol_normals"]
-
 Array = NDArray[np.floating[Any]]
 
 _JITTER = 1e-8
@@ -23,8 +21,7 @@ _LEAST_VARIANCE = 1e-10
 def sobol_normals(n: int, d: int, rng: np.random.Generator) -> Array:
     """Return scrambled Sobol points of d normals, shape (n, d); n is a power of two."""
     points = qmc.Sobol(d, rng=rng).random(n)
-    normals: Array = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
-    return normals
+    return ndtri(np.clip(points, 1e-9, 1 - 1e-9))
 
 
 class JointImprovement:
@@ -60,8 +57,7 @@ class JointImprovement:
         n = len(self._normals) if self._rows else 1  # before anything is chosen all draws agree
         u = (self._mean + self._shift[:n] - self._best[:n, None]) / deviation
         density = np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi)
-        gains: Array = (deviation * (u * ndtr(u) + density)).mean(axis=0)
-        return gains
+        return (deviation * (u * ndtr(u) + density)).mean(axis=0)
 
     @property
     def variance(self) -> Array:

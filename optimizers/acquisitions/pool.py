@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
-__all__ = ["drawn_evenly", "moved", "pool_around"]
-
 Array = NDArray[np.floating[Any]]
 
 _SWITCHED = 0.25

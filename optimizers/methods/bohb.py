@@ -91,8 +91,7 @@ class KernelDensity:
             same = candidates.algorithms[:, None, k] == self.points.algorithms[None, :, k]
             logs += _log_of_choice(same, self.leaving[k], n_algorithms)
         total = np.logaddexp(logsumexp(logs, axis=1), 0.0)
-        relative: NDArray[np.float64] = total - np.log(len(self.points) + 1)
-        return relative
+        return total - np.log(len(self.points) + 1)
 
     def sample(self, n: int, widening: float, rng: np.random.Generator) -> Candidates:
         """Return up to n draws that can run, from kernels so many times as wide, and the prior."""
@@ -138,8 +137,7 @@ def _log_of_choice(
     """Return the logarithm of a choice's kernel times the number of its values."""
     other = leaving / n_values
     chosen = np.where(same, 1 - leaving + other, other)
-    log: NDArray[np.float64] = np.log(chosen * n_values)
-    return log
+    return np.log(chosen * n_values)
 
 
 def _impurity(values: NDArray[np.float64] | NDArray[np.intp]) -> float:

@@ -45,8 +45,7 @@ class Rungs:
         """Return at which level a query is."""
         if query.is_full:
             return self.levels[-1]
-        level: float = getattr(query, self.fidelity)
-        return level
+        return getattr(query, self.fidelity)
 
 
 def highest_s(total: int, eta: int) -> int:

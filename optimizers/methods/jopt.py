@@ -23,8 +23,6 @@ from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Jopt"]
-
 Array = NDArray[np.float64]
 
 _START = Reason("random start", "too few results for a Gaussian process")

@@ -11,8 +11,6 @@ from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 
-__all__ = ["RandomSearch"]
-
 
 class RandomSearch(Optimizer):
     """Draws configurations from the prior, never one that was asked for before.

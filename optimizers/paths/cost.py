@@ -211,8 +211,7 @@ class PathCost:
             else:
                 done = self._step_seconds.done_before_failure(trial)
                 known.update(of_trial[k] for k in done if k in of_trial)
-        held: NDArray[np.bool_] = np.isin(self._codes, list(known))
-        return held
+        return np.isin(self._codes, list(known))
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
         """Yield steps and codes of the prefixes of a configuration as long as it has defaults."""

@@ -32,8 +32,6 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Racing"]
-
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
 many as that share of the seconds holds."""

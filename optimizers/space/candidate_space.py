@@ -274,8 +274,7 @@ class CandidateSpace:
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which rows use only algorithms of the part that may be proposed, shape (n,)."""
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
-        inside: NDArray[np.bool_] = np.all([known[column] for known, column in columns], axis=0)
-        return inside
+        return np.all([known[column] for known, column in columns], axis=0)
 
     def settled(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the canonical paths nearest to paths put together step by step, shape (n, K)."""
@@ -371,5 +370,4 @@ def _moved(
     away = 1 + np.minimum(np.floor(rng.random(before.shape) * others), others - 1)
     with_size = np.maximum(sizes, 1)
     redrawn = (np.floor(before * with_size) + away) % with_size
-    changed: NDArray[np.float64] = np.where(sizes > 0, (redrawn + 0.5) / with_size, moved)
-    return changed
+    return np.where(sizes > 0, (redrawn + 0.5) / with_size, moved)

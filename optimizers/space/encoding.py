@@ -17,8 +17,6 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 
-__all__ = ["Encoding"]
-
 Column = tuple[str, str, str]
 """Step, algorithm and hyperparameter that a column of the unit cube stands for."""
 

@@ -12,17 +12,6 @@ from itertools import permutations
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.wording import UnknownName
 
-__all__ = [
-    "check_ignored",
-    "check_order",
-    "in_chosen_order",
-    "is_first_of_equal_orders",
-    "n_canonical",
-    "order_step",
-    "with_idle_steps",
-    "with_ignored_idle",
-]
-
 _MOST_ORDERED = 4
 """Steps that may change places with each other: 24 orders."""
 

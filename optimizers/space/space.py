@@ -21,8 +21,6 @@ from prefect_tune.optimizers.space.equal_paths import (
 )
 from prefect_tune.optimizers.space.wording import UnknownName
 
-__all__ = ["Path", "Space"]
-
 Path = tuple[str, ...]
 """The ids of the algorithms chosen, one per searched step, in order."""
 

@@ -63,10 +63,7 @@ def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDAr
     lower, upper = _ends(hyperparameter)
     scaled = lower + np.asarray(units, dtype=np.float64) * (upper - lower)
     rounded = np.floor((np.exp(scaled) if hyperparameter.log else scaled) + 0.5)
-    integers: NDArray[np.int64] = np.clip(
-        rounded, hyperparameter.lower, hyperparameter.upper
-    ).astype(np.int64)
-    return integers
+    return np.clip(rounded, hyperparameter.lower, hyperparameter.upper).astype(np.int64)
 
 
 def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> NDArray[np.float64]:
@@ -74,8 +71,7 @@ def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> ND
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
     scaled = np.log(numbers) if hyperparameter.log else numbers
-    position: NDArray[np.float64] = (scaled - lower) / (upper - lower)
-    return position
+    return (scaled - lower) / (upper - lower)
 
 
 def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:
@@ -94,8 +90,7 @@ def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
 
 def plain_value(value: Any) -> Value:
     """Return a Python value in place of numpy's: JSON and equality are plain then."""
-    plain: Value = value.item() if isinstance(value, np.generic) else value
-    return plain
+    return value.item() if isinstance(value, np.generic) else value
 
 
 Array = NDArray[np.floating[Any]]
@@ -141,8 +136,7 @@ class Grid:
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders + _INSIDE])
         upper = np.concatenate([borders - _INSIDE, [1.0]])
-        nearest: Array = np.clip(target, lower, upper)
-        return nearest
+        return np.clip(target, lower, upper)
 
 
 def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:

@@ -10,8 +10,6 @@ import numpy as np
 
 from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
 
-__all__ = ["CurveKernel", "Decay"]
-
 
 def _log_parameter(name: str, prior: tuple[float, float], lower: float, upper: float) -> Parameter:
     return Parameter(f"ln of {name}", prior[0], float(np.log(lower)), float(np.log(upper)), prior)
@@ -44,28 +42,24 @@ class Decay:
     def covariance(self, theta: Array, t: Array, u: Array) -> Array:
         """Return k(t, u), shape (n, m), for t (n,) and u (m,)."""
         level, varying, alpha, beta = np.exp(theta)
-        K: Array = level + varying * (1 + np.add.outer(t, u) / beta) ** -alpha
-        return K
+        return level + varying * (1 + np.add.outer(t, u) / beta) ** -alpha
 
     def variance(self, theta: Array, t: Array) -> Array:
         """Return k(t, t) of each, shape (n,)."""
         level, varying, alpha, beta = np.exp(theta)
-        diagonal: Array = level + varying * (1 + 2 * t / beta) ** -alpha
-        return diagonal
+        return level + varying * (1 + 2 * t / beta) ** -alpha
 
     def slope(self, theta: Array, t: Array, u: Array) -> Array:
         """Return dk/du, shape (n, m) (eq. 23)."""
         _, varying, alpha, beta = np.exp(theta)
         v = 1 + np.add.outer(t, u) / beta
-        slope: Array = -varying * alpha / beta * v ** (-alpha - 1)
-        return slope
+        return -varying * alpha / beta * v ** (-alpha - 1)
 
     def slope_slope(self, theta: Array, t: Array, u: Array) -> Array:
         """Return d^2 k / dt du, shape (n, m) (eq. 24)."""
         _, varying, alpha, beta = np.exp(theta)
         v = 1 + np.add.outer(t, u) / beta
-        second: Array = varying * alpha * (alpha + 1) / beta**2 * v ** (-alpha - 2)
-        return second
+        return varying * alpha * (alpha + 1) / beta**2 * v ** (-alpha - 2)
 
     def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Return k(t, t), and a function of W, (n, n), to sum_ij W_ij dk_ij/dtheta."""
@@ -108,8 +102,7 @@ class CurveKernel(Kernel):
         diagonal = self.of_time.variance(theta[self._n_within :], self._t(inputs))
         if self.within is None:
             return diagonal
-        total: Array = diagonal * self.within.variance(theta[: self._n_within], inputs)
-        return total
+        return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -162,9 +155,7 @@ class CurveKernel(Kernel):
         diagonal = np.diag(self.of_time.slope_slope(theta[self._n_within :], t, t))[place]
         if self.within is None:
             return diagonal
-        total: Array = diagonal * self.within.variance(theta[: self._n_within], inputs)
-        return total
+        return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
     def _t(self, inputs: Array) -> Array:
-        t: Array = inputs[:, self.column]
-        return t
+        return inputs[:, self.column]

@@ -81,8 +81,7 @@ class FidelityKernel(Kernel):
         inner, outer = self._split(theta)
         phi = self.functions(inputs)
         varying = self.within.variance(inner, inputs) * _quadratic(phi, self.weights(outer))
-        total: Array = varying + _quadratic(phi, self._trend)
-        return total
+        return varying + _quadratic(phi, self._trend)
 
     def variance_gradient(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance_gradient`."""
@@ -136,23 +135,20 @@ class FidelityKernel(Kernel):
             root[1, 0], root[1, 1] = outer[1], np.exp(outer[2])
         if self.rank > 2:
             root[2, 2] = np.exp(outer[3])
-        covariance: Array = root @ root.T
-        return covariance
+        return root @ root.T
 
     def latent_covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """Return Cov(f(a), g_k(b)) of the functions g of the inputs, shape (r, n, m)."""
         inner, outer = self._split(theta)
         within, phi = self.within.covariance(inner, a, b), self.functions(a)
         shared = phi @ self._trend
-        latent: Array = (phi @ self.weights(outer)).T[:, :, None] * within + shared.T[:, :, None]
-        return latent
+        return (phi @ self.weights(outer)).T[:, :, None] * within + shared.T[:, :, None]
 
     def latent_variance(self, theta: Array, inputs: Array) -> Array:
         """Return Cov(g(x), g(x)) of each row, shape (n, r, r)."""
         inner, outer = self._split(theta)
         varying = self.within.variance(inner, inputs)[:, None, None] * self.weights(outer)
-        total: Array = varying + self._trend
-        return total
+        return varying + self._trend
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
         return theta[: self._n_within], theta[self._n_within :]
@@ -175,8 +171,7 @@ class FidelityKernel(Kernel):
 
 def _quadratic(phi: Array, matrix: Array) -> Array:
     """phi_i' M phi_i of each row, shape (n,)."""
-    quadratic: Array = np.einsum("ij,ij->i", phi @ matrix, phi)
-    return quadratic
+    return np.einsum("ij,ij->i", phi @ matrix, phi)
 
 
 @dataclass(frozen=True, slots=True)

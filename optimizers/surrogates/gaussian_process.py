@@ -26,8 +26,6 @@ from prefect_tune.optimizers.surrogates.log_posterior import (
 )
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
-__all__ = ["GaussianProcess"]
-
 Array = NDArray[np.floating[Any]]
 Mean = float | Callable[[Array], Array] | None
 """A number, a function of the inputs, or None for a constant by generalised least squares."""
@@ -191,8 +189,7 @@ class GaussianProcess:
         """
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         prior = self.kernel.covariance(self.kernel_theta, a, b)
-        joint: Array = prior - self.half(a).T @ self.half(b)
-        return joint
+        return prior - self.half(a).T @ self.half(b)
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
         """Return means, (m, t), and covariance, (m, m), of the function together, standardised."""
@@ -310,8 +307,7 @@ class GaussianProcess:
 
     def _floored(self, half: Array, inputs: Array) -> Array:
         prior = self.kernel.variance(self.kernel_theta, inputs)
-        floored: Array = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
-        return floored
+        return np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
 
     def centred(self) -> tuple[Array, Array]:
         """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t)."""
@@ -323,8 +319,7 @@ class GaussianProcess:
         if self.mean is not None:
             return np.zeros(len(self.scale))
         ones = self.whitened[:, 0]
-        constant: Array = ones @ self.whitened[:, 1:] / (ones @ ones)
-        return constant
+        return ones @ self.whitened[:, 1:] / (ones @ ones)
 
     def _weights(self) -> tuple[Array, Array]:
         """Return the constant, and K^-1 (y - constant), shape (n, t)."""

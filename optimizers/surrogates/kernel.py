@@ -15,16 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Array",
-    "Constant",
-    "Kernel",
-    "Parameter",
-    "Product",
-    "Pullback",
-    "Sum",
-]
-
 Array = NDArray[np.floating[Any]]
 Pullback = Callable[[Array], Array]
 
@@ -141,19 +131,16 @@ class Sum(_Composite):
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
-        total: Array = np.sum([part.covariance(t, a, b) for part, t in self._each(theta)], axis=0)
-        return total
+        return np.sum([part.covariance(t, a, b) for part, t in self._each(theta)], axis=0)
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        total: Array = np.sum([part.variance(t, inputs) for part, t in self._each(theta)], axis=0)
-        return total
+        return np.sum([part.variance(t, inputs) for part, t in self._each(theta)], axis=0)
 
     def variance_gradient(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance_gradient`."""
         parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
-        total: Array = np.sum(parts, axis=0)
-        return total
+        return np.sum(parts, axis=0)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -183,10 +170,7 @@ class Product(_Composite):
         """See `Kernel.variance_gradient`."""
         others = _others([part.variance(t, inputs) for part, t in self._each(theta)])
         parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
-        total: Array = np.sum(
-            [o[:, None] * part for o, part in zip(others, parts, strict=True)], axis=0
-        )
-        return total
+        return np.sum([o[:, None] * part for o, part in zip(others, parts, strict=True)], axis=0)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -207,8 +191,7 @@ class Product(_Composite):
         def pull(weights: Array) -> Array:
             others = _others(factors)
             parts = [p(weights * o) for (_, p), o in zip(pairs, others, strict=True)]
-            total: Array = np.sum(parts, axis=0)
-            return total
+            return np.sum(parts, axis=0)
 
         return _product(factors), pull
 

@@ -33,8 +33,7 @@ def cholesky(K: Array, diagonal: float | Array) -> Array:
         shifted[np.diag_indices_from(shifted)] += diagonal + jitter * typical
         L, info = dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
         if info == 0:
-            factor: Array = L
-            return factor
+            return L
     raise ValueError(
         f"a covariance matrix of {len(K)} rows is not positive definite with jitter "
         f"{_JITTERS[-1]:g} of its diagonal"
@@ -44,8 +43,7 @@ def cholesky(K: Array, diagonal: float | Array) -> Array:
 def solve_triangular(L: Array, sides: Array, *, transposed: bool = False) -> Array:
     """Return L^-1 or L^-T times the sides, shape (n, m)."""
     solution, _ = dtrtrs(L, sides, lower=1, trans=int(transposed))
-    solved: Array = solution
-    return solved
+    return solution
 
 
 def log_posterior(

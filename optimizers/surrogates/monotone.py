@@ -206,8 +206,7 @@ class MonotoneProcess:
     def covariance(self, a: Array, b: Array) -> Array:
         """Return the posterior covariance of the function between rows, (m, k), standardised."""
         prior = self.process.kernel.covariance(self.process.kernel_theta, a, b)
-        joint: Array = prior - self.half(a).T @ self.half(b)
-        return joint
+        return prior - self.half(a).T @ self.half(b)
 
     def predict_half(self, inputs: Array) -> tuple[Array, Array]:
         """Return means, (m,), and what `half` returns, together at the price of one."""

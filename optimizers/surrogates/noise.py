@@ -6,8 +6,6 @@ import numpy as np
 
 from prefect_tune.optimizers.surrogates.kernel import Array, Parameter, Pullback
 
-__all__ = ["NOISE", "ConstantNoise", "FallingNoise", "Noise"]
-
 NOISE = Parameter(
     "noise variance",
     start=float(np.log(1e-2)),
@@ -77,8 +75,7 @@ class FallingNoise(Noise):
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Noise.variance`."""
         everywhere, small = np.exp(theta)
-        falling: Array = everywhere + small * (1 - inputs[:, self.column]) ** 2 + _FLOOR
-        return falling
+        return everywhere + small * (1 - inputs[:, self.column]) ** 2 + _FLOOR
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Noise.pullback`."""

@@ -13,8 +13,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PathLinear", "guarded_log_seconds"]
-
 _SMALLEST_VARIANCE = 1e-8
 _SMALLEST_SHARE = 1e-3
 """Least deviation of the residuals, as a share of the range of the targets."""
@@ -56,18 +54,15 @@ class PathLinear:
 
     def mean(self, paths: Array) -> Array:
         """mu(p) = c + p'beta, shape (n,)."""
-        predicted: Array = self.intercept + paths @ self.coefficients
-        return predicted
+        return self.intercept + paths @ self.coefficients
 
     def leverage(self, paths: Array) -> Array:
         """q(p) = p'A p, shape (n,): how little is known of a path; never rises with more runs."""
-        quadratic: Array = np.einsum("ij,ij->i", paths @ self.inverse, paths)
-        return quadratic
+        return np.einsum("ij,ij->i", paths @ self.inverse, paths)
 
     def deviation(self, paths: Array) -> Array:
         """sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""
-        deviation: Array = np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
-        return deviation
+        return np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
 
     def imagining(self, path: Array) -> Self:
         """Return the model had `path`, shape (N,), returned exactly its mean.
@@ -85,5 +80,4 @@ def guarded_log_seconds(seconds: Array) -> Array:
 
     The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
     """
-    logarithms: Array = np.log(np.e + seconds)
-    return logarithms
+    return np.log(np.e + seconds)

@@ -23,8 +23,6 @@ from prefect_tune.optimizers.surrogates.stationary import (
     lengthscale_parameter,
 )
 
-__all__ = ["KernelKind", "PipelineInputs", "Priors"]
-
 Array = NDArray[np.floating[Any]]
 KernelKind = Literal["one_hot", "conditional"]
 """One Matern kernel over all inputs, or a product over the steps of what their choices share."""

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 
-__all__ = ["RandomForest"]
-
 
 class RandomForest:
     """A fitted forest; `fit` makes it.

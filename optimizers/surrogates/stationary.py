@@ -86,8 +86,7 @@ class Stationary(Kernel):
         return K, pull
 
     def _scale(self, theta: Array) -> Array:
-        scale: Array = np.exp(theta)[self.groups]
-        return scale
+        return np.exp(theta)[self.groups]
 
 
 class Matern52(Stationary):
@@ -112,8 +111,7 @@ class RBF(Stationary):
 def _squared(a: Array, b: Array) -> Array:
     """Return squared distances of rows, shape (n, m), never below 0."""
     lengths = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)
-    squared: Array = np.maximum(lengths - 2 * (a @ b.T), 0.0)
-    return squared
+    return np.maximum(lengths - 2 * (a @ b.T), 0.0)
 
 
 CORRELATION = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
@@ -143,16 +141,14 @@ class Conditional(Kernel):
         """See `Kernel.covariance`."""
         rho, same = _expit(theta[0]), self._same(a, b)
         inside = same if self.within is None else same * self.within.covariance(theta[1:], a, b)
-        K: Array = rho + (1 - rho) * inside
-        return K
+        return rho + (1 - rho) * inside
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
         rho = _expit(theta[0])
         if self.within is None:
             return np.ones(len(inputs))
-        total: Array = rho + (1 - rho) * self.within.variance(theta[1:], inputs)
-        return total
+        return rho + (1 - rho) * self.within.variance(theta[1:], inputs)
 
     def variance_gradient(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance_gradient`."""
@@ -184,8 +180,7 @@ class Conditional(Kernel):
         return rho + (1 - rho) * same * K, lambda weights: inner((1 - rho) * weights * same)
 
     def _same(self, a: Array, b: Array) -> Array:
-        same: Array = np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)
-        return same
+        return np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)
 
 
 def _expit(logit: float) -> float:

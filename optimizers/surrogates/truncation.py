@@ -15,8 +15,6 @@ from scipy.special import erfcx, log_ndtr
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
 
-__all__ = ["LEAST_VARIANCE", "Sites", "propagate", "truncation_ratio"]
-
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
@@ -72,8 +70,7 @@ class Sites:
         root = np.sqrt(self.precision)
         gap = self.shift - self.precision * mean
         moved = solve_triangular(factor, root * (covariance @ gap))
-        pulled: Array = gap - root * solve_triangular(factor, moved, transposed=True)
-        return pulled
+        return gap - root * solve_triangular(factor, moved, transposed=True)
 
 
 def propagate(

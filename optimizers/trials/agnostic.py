@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.losses import is_least, rounding_of
 
-__all__ = ["best_frequencies", "frequencies_of_few"]
-
 
 def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return p_h*: the share of the bootstraps in which each model has the least risk.
@@ -21,8 +19,7 @@ def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
         Shape (n,), together 1.
     """
     is_best = is_least(risks)
-    frequencies: NDArray[np.float64] = (is_best / is_best.sum(axis=0)).mean(axis=1)
-    return frequencies
+    return (is_best / is_best.sum(axis=0)).mean(axis=1)
 
 
 def frequencies_of_few(risks: NDArray[np.float64], most: int) -> NDArray[np.float64]:

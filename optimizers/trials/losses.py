@@ -55,8 +55,7 @@ def is_least(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     Args:
         losses: Of n models, shape (n,) or (n, N), in any unit.
     """
-    least: NDArray[np.bool_] = losses <= losses.min(axis=0) + rounding_of(losses)
-    return least
+    return losses <= losses.min(axis=0) + rounding_of(losses)
 
 
 def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -68,5 +67,4 @@ def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns:
         Shape () or (N,).
     """
-    rounding: NDArray[np.float64] = np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
-    return rounding
+    return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))

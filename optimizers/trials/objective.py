@@ -36,8 +36,7 @@ class Bootstraps:
 
 def bootstraps_of(options: Any) -> Bootstraps | None:
     """Return the bootstraps that the options of a method ask for; None if they speak of none."""
-    found: Bootstraps | None = getattr(options, "bootstraps", None)
-    return found
+    return getattr(options, "bootstraps", None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 
-__all__ = ["Trial"]
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:

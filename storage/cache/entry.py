@@ -25,8 +25,6 @@ from sqlalchemy.engine import Row
 from prefect_tune.storage.database import Document, as_written, metadata
 from prefect_tune.storage.files import Part
 
-__all__ = ["ENTRY_COLUMNS", "SORTS", "Entry", "Selection", "artifact_table", "entry_of", "row_of"]
-
 artifact_table = Table(
     "artifacts",
     metadata,

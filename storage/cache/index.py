@@ -20,8 +20,6 @@ from prefect_tune.storage.database import Database, in_chunks, store_table
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder
 
-__all__ = ["LOCKED_STORE", "ArtifactIndex", "Totals"]
-
 LOCKED_STORE = select(store_table).with_for_update()
 """Reads the store's row and locks it until the transaction ends."""
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))

@@ -9,8 +9,6 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-__all__ = ["DEFAULT_MEMORY_BYTES", "MemoryTier"]
-
 DEFAULT_MEMORY_BYTES = 256 * 1000**2
 """Byte budget of a worker's memory tier."""
 

@@ -7,8 +7,6 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
 
-__all__ = ["Pins", "pinned_keys"]
-
 pin_table = Table(
     "pins",
     metadata,

@@ -2,8 +2,6 @@
 
 from prefect.blocks.system import Secret
 
-__all__ = ["secret"]
-
 
 def secret(name: str) -> str:
     """Return the value of a Prefect secret block.

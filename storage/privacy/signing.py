@@ -9,8 +9,6 @@ import hmac
 import os
 from functools import cache
 
-__all__ = ["KEY_BLOCK_VARIABLE", "KEY_VARIABLE", "key_fingerprint", "sign", "signing_key"]
-
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
 """Environment variable of the key, for the flow and for every worker."""
 KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"

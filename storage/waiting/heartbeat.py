@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 from prefect_tune.storage.notices import warn
 
-__all__ = ["Heartbeat"]
-
 _MOST_RETRY_SECONDS = 1.0
 """Pause after a failed beat; it is short, as a lease may be about to expire."""
 

@@ -11,8 +11,6 @@ from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 
-__all__ = ["BOOSTED_TREES", "BOOSTED_TREES_OF_NUMBERS", "is_installed"]
-
 _BOOSTING = "prefect_tune.tasks.catalogue.boosting"
 _IGNORED = ("impute", "encode", "rescale", "preprocess")
 _FLAGS = Flags(accepts_sparse=False, weights="sample_weight", stochastic=True)

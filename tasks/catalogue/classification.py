@@ -18,25 +18,6 @@ from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue.shared_spaces import C, forest_space, kernel_svm_space, sgd_space
 
-__all__ = [
-    "ADA_BOOST",
-    "CLASSIFY",
-    "DECISION_TREE",
-    "EXTRA_TREES",
-    "GAUSSIAN_NB",
-    "GRADIENT_BOOSTING",
-    "KERNEL_SVM",
-    "K_NEAREST",
-    "LINEAR_DISCRIMINANT",
-    "LINEAR_SVM",
-    "LOGISTIC_REGRESSION",
-    "MULTINOMIAL_NB",
-    "PASSIVE_AGGRESSIVE",
-    "QUADRATIC_DISCRIMINANT",
-    "RANDOM_FOREST",
-    "SGD",
-]
-
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 

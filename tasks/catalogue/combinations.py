@@ -17,8 +17,6 @@ from sklearn.feature_selection import f_classif, f_regression
 from sklearn.metrics import mutual_info_score
 from sklearn.utils.validation import validate_data
 
-__all__ = ["ArithmeticCombinations", "CategoryInteractions", "is_number"]
-
 _MOST_ROWS = 10_000
 """Training rows that pairs are judged on at most, evenly spaced."""
 _MOST_NUMBERS = 16
@@ -41,8 +39,7 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    made: Array = np.divide(a, b, out=np.full(len(a), np.nan), where=b != 0)
-    return made
+    return np.divide(a, b, out=np.full(len(a), np.nan), where=b != 0)
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -130,8 +127,7 @@ class ArithmeticCombinations(_Combinations):
                 scores[varied] = f_regression(ranks[:, varied], rankdata(y))[0]
             else:
                 scores[varied] = f_classif(ranks[:, varied], y)[0]
-        finite: Array = np.nan_to_num(scores, nan=0.0, posinf=np.finfo(np.float64).max)
-        return finite
+        return np.nan_to_num(scores, nan=0.0, posinf=np.finfo(np.float64).max)
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> Array:
         a, b = (X[name].to_numpy(dtype=np.float64) for name in (first, second))

@@ -15,8 +15,6 @@ from prefect_tune.tasks.data.events import positions
 if TYPE_CHECKING:
     from prefect_tune.tasks.data.events import EventRows
 
-__all__ = ["CONSTRUCT_FEATURES", "DENSIFY", "EventAggregation", "ToDense"]
-
 
 class EventAggregation(TransformerMixin, BaseEstimator):
     """One column per code that enough patients of the training rows have.
@@ -161,8 +159,7 @@ class ToDense(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Shape as it was."""
-        dense: NDArray[np.float64] = X.toarray() if sparse.issparse(X) else np.asarray(X)
-        return dense
+        return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
 CONSTRUCT_FEATURES = Step(

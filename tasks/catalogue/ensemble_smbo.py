@@ -9,16 +9,6 @@ from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 
-__all__ = [
-    "GRADIENT_BOOSTING",
-    "GRADIENT_BOOSTING_REGRESSOR",
-    "MLP",
-    "RANDOM_FOREST",
-    "RANDOM_FOREST_REGRESSOR",
-    "SVM",
-    "SVR",
-]
-
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 

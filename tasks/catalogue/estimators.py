@@ -119,8 +119,7 @@ class SelectByModel(_KeepsOneColumn, SelectFromModel):
 
     def _column_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         score = f_classif if is_classifier(self.estimator) else f_regression
-        scores: NDArray[np.float64] = score(X, y)[0]
-        return scores
+        return score(X, y)[0]
 
 
 class SelectByPercentile(_KeepsOneColumn, SelectPercentile):
@@ -205,8 +204,7 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
         is_flat = smallest <= X.shape[1] and hasattr(self, "solver")
         if is_flat:
             self.solver, self.shrinkage = "eigen", self.reg_param
-        fitted: Self = super().fit(X, y)
-        return fitted
+        return super().fit(X, y)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - as its parent's
         """Return only what is searched."""

@@ -17,14 +17,6 @@ from sklearn.preprocessing import (
     TargetEncoder,
 )
 
-__all__ = [
-    "OutOfFoldEncoder",
-    "imputer_with_indicators",
-    "one_hot_encoder",
-    "ordinal_encoder",
-    "target_encoder",
-]
-
 _MAX_CATEGORIES = 100
 """Categories of a column beyond this many, the rarest, become one."""
 _PARTS = 5
@@ -99,13 +91,11 @@ class OutOfFoldEncoder(TargetEncoder):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the encodings of new rows."""
-        fitted: Self = super().fit(X, self._targets(y))
-        return fitted
+        return super().fit(X, self._targets(y))
 
     def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Learn the same, and return training rows encoded without their own targets."""
-        encoded: NDArray[np.float64] = super().fit_transform(X, self._targets(y))
-        return encoded
+        return super().fit_transform(X, self._targets(y))
 
     def _targets(self, y: Any) -> NDArray[Any]:
         """Return numbers as they are and classes as positions; have parts that the rows allow."""

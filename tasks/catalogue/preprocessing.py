@@ -19,24 +19,6 @@ from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparam
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
 
-__all__ = [
-    "AGGLOMERATE",
-    "EXTRA_TREES",
-    "FAST_ICA",
-    "KERNEL_PCA",
-    "KITCHEN_SINKS",
-    "LINEAR_SVM",
-    "NONE",
-    "NYSTROEM",
-    "PCA",
-    "POLYNOMIAL",
-    "PREPROCESS",
-    "SELECT_PERCENTILE",
-    "SELECT_UNIVARIATE",
-    "TREES_EMBEDDING",
-    "kernel_space",
-]
-
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
 

@@ -22,8 +22,6 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     sgd_space,
 )
 
-__all__ = ["PREPROCESS_NUMBERS", "REGRESS"]
-
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 _SEEDED = Flags(stochastic=True)
 

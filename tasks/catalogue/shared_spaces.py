@@ -15,8 +15,6 @@ from ConfigSpace.hyperparameters import (
     UniformFloatHyperparameter,
 )
 
-__all__ = ["GAMMA", "C", "fast_ica_space", "forest_space", "kernel_svm_space", "sgd_space"]
-
 C = (2.0**-5, 2.0**15)
 GAMMA = (2.0**-15, 8.0)
 

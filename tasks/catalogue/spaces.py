@@ -23,8 +23,6 @@ from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODER
 from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
 
-__all__ = ["DEFAULT_SPACES", "SPACES", "missing_libraries", "space_named"]
-
 _TABLE = (IMPUTE, ENCODE)
 _FLASH = (
     rescaling.RESCALE,

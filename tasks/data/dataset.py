@@ -18,8 +18,6 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.events import EventRows
 
-__all__ = ["Dataset", "import_dataset", "load_dataset"]
-
 _STRATA = 10
 _ROWS_PER_STRATUM = 20
 

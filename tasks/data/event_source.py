@@ -21,8 +21,6 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import check_apart, groups_of
 from prefect_tune.tasks.data.target import need_targets, target_of
 
-__all__ = ["events_dataset", "read_event_rows", "read_events_source", "refuse_columns"]
-
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
     """Read events in a format, and their labels.

@@ -12,17 +12,6 @@ from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.table_files import GAPS, columns_called, read_table
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 
-__all__ = [
-    "EVENT_TEXTS",
-    "LABEL_TEXTS",
-    "event_frame",
-    "events_table",
-    "has_event_columns",
-    "labels_table",
-    "name_columns",
-    "read_event_tables",
-]
-
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
     "code": ("code", "event_id", "event", "event_code", "concept"),

@@ -15,8 +15,6 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.ids import like_ids
 
-__all__ = ["EventRows", "positions"]
-
 _BIRTH = "MEDS_BIRTH"
 
 

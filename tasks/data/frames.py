@@ -13,16 +13,6 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import table_dataset
 
-__all__ = [
-    "FRAME",
-    "TEST_FRAME",
-    "checked_column",
-    "checked_frame",
-    "frame_dataset",
-    "frame_name",
-    "with_target",
-]
-
 FRAME = "dataframe:"
 """How a source is called that was a DataFrame, before the digest of its content."""
 TEST_FRAME = "the DataFrame of test rows"

@@ -11,8 +11,6 @@ import fsspec
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["SUFFIX_NAMES", "Location", "shards"]
-
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 ARFF = (".arff", ".arff.gz")

@@ -46,8 +46,7 @@ def bundled_table(name: str) -> pd.DataFrame:
         raise BadInput("sklearn:linnerud has three targets; a study predicts one")
     if name not in BUNDLED:
         raise UnknownName("data set of scikit-learn", name, BUNDLED)
-    frame: pd.DataFrame = getattr(datasets, f"load_{name}")(as_frame=True).frame
-    return frame
+    return getattr(datasets, f"load_{name}")(as_frame=True).frame
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -213,8 +213,7 @@ def _dealt_again(
 def _as_partition(fold: NDArray[np.int16]) -> NDArray[np.intp]:
     """Number parts by their first rows, so that equal parts are equal whatever their numbers."""
     _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
-    ranks: NDArray[np.intp] = np.argsort(np.argsort(first))[inverse]
-    return ranks
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _unevenness(fold: NDArray[np.int16], strata: NDArray[np.int32]) -> float:
@@ -302,10 +301,7 @@ def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> N
     """Draw a stratified share of rows; of groups, as near to it as equal parts allow."""
     if dataset.groups is None:
         y = dataset.strata[rows]
-        taken: NDArray[np.intp] = train_test_split(
-            rows, test_size=size, stratify=y, random_state=seed
-        )[1]
-        return taken
+        return train_test_split(rows, test_size=size, stratify=y, random_state=seed)[1]
     n_parts, n_taken = group_parts(dataset, rows, size)
     parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
     return np.concatenate(parts[:n_taken])

@@ -10,8 +10,6 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.ids import are_whole, without_point_zero
 
-__all__ = ["category_texts", "features_of", "like_training"]
-
 _LOGGER = logging.getLogger(__name__)
 
 TEXT_VALUES = 100
@@ -117,8 +115,7 @@ def like_training(
                 f"column {name!r} held numbers in training and holds {bad.iloc[0]!r} in {where}"
             )
         columns[str(name)] = numbers
-    converted: pd.DataFrame = canonical(pd.DataFrame(columns))
-    return converted
+    return canonical(pd.DataFrame(columns))
 
 
 def _as_known(texts: pd.Series, known: Collection[str]) -> pd.Series:

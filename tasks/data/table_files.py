@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, Location
 
-__all__ = ["GAPS", "column_names", "columns_called", "read_table"]
-
 GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Texts that are gaps, in any kind of file."""
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.ids import EXACT
 
-__all__ = ["need_targets", "target_of"]
-
 _CLASSES = 50
 _CLASSES_WITH_DECIMALS = 10
 """A target of more different numbers than this is no class."""

@@ -7,8 +7,6 @@ import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput
 
-__all__ = ["Times", "end_of_day", "utc_times"]
-
 _DATE = r"\d{4}-?\d{2}-?\d{2}"
 _CLOCK = r"\d{2}(?::?\d{2}(?::?\d{2}(?:\.\d+)?)?)?"
 _MIDNIGHT = r"00(?::?00(?::?00(?:\.0+)?)?)?"

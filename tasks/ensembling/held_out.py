@@ -29,8 +29,7 @@ def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
     if predictions.score is not None and predictions.are_probabilities:
         return predictions.score
-    votes: NDArray[np.float64] = np.eye(n_classes)[predictions.label]
-    return votes
+    return np.eye(n_classes)[predictions.label]
 
 
 def blend(mean: NDArray[np.float64], n_classes: int) -> Predictions:
@@ -48,8 +47,7 @@ def heaviest_class(mean: NDArray[np.float64]) -> NDArray[np.intp]:
     >>> heaviest_class(np.array([[0.3, 0.1 + 0.2, 0.4], [0.3, 0.1 + 0.2, 0.0]]))
     array([2, 0])
     """
-    found: NDArray[np.intp] = np.argmax(mean >= mean.max(axis=1, keepdims=True) - _TIE, axis=1)
-    return found
+    return np.argmax(mean >= mean.max(axis=1, keepdims=True) - _TIE, axis=1)
 
 
 Array = NDArray[np.float64]
@@ -87,8 +85,7 @@ class HeldOut:
     @cached_property
     def losses(self) -> Array:
         """Mean over the folds of each candidate's loss, shape (n,); nan if not defined."""
-        means: Array = np.array([self.fold_losses(p).mean() for p in self.predictions])
-        return means
+        return np.array([self.fold_losses(p).mean() for p in self.predictions])
 
     def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
         """Return the loss in each fold, shape (n_folds,); nan where it is not defined.

@@ -18,8 +18,6 @@ from prefect_tune.tasks.objective.predictions import (
     predicted_scores,
 )
 
-__all__ = ["ClassEnsemble", "NumberEnsemble"]
-
 
 class _Ensemble(BaseEstimator):
     """Members and weights, and how fitted ones become an ensemble."""
@@ -77,8 +75,7 @@ class _Ensemble(BaseEstimator):
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Names of the features, where the members know them."""
-        names: NDArray[Any] = self._of_first("feature_names_in_")
-        return names
+        return self._of_first("feature_names_in_")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
@@ -127,14 +124,12 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
             [weight * self._contributed(member, X) for member, weight in weighted], axis=0
         )
         # Rounding may make them a little more than 1.
-        rows: NDArray[np.float64] = mean / mean.sum(axis=1, keepdims=True)
-        return rows
+        return mean / mean.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class with the largest share, shape (n,); of equals, the lowest."""
         positions = heaviest_class(self.predict_proba(X))
-        found: NDArray[Any] = self.classes_[positions]
-        return found
+        return self.classes_[positions]
 
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of a member; its votes if it gives none, shape (n, c)."""
@@ -171,8 +166,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
         """Return predictions, shape (n,)."""
         check_is_fitted(self)
         numbers = [predicted_labels(member, X, np.empty(0)) for member in self.members_]
-        mean: NDArray[np.float64] = self.weights_ @ np.array(numbers)
-        return mean
+        return self.weights_ @ np.array(numbers)
 
 
 def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
@@ -188,8 +182,7 @@ def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.f
         raise ValueError(f"each of the {n_members} members has a weight; got {given.size} weights")
     if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
         raise ValueError(f"weights are not negative and not all 0; got {given.tolist()}")
-    normalised: NDArray[np.float64] = given / given.sum()
-    return normalised
+    return given / given.sum()
 
 
 def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:

@@ -15,8 +15,6 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.choosing import KINDS, FitLimit, Kind, choose, predict_held_out
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 
-__all__ = ["best_kind", "deal", "nested_losses"]
-
 N_PARTS = 5
 
 

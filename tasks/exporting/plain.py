@@ -26,8 +26,6 @@ from prefect_tune.tasks.catalogue.estimators import (
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
 
-__all__ = ["FALLBACK", "clip_at_zero", "estimator_classes", "plain", "without_idle_bounds"]
-
 Value = TypeVar("Value")
 Replace = Callable[[Any], Any]
 
@@ -51,8 +49,7 @@ def plain(model: Value) -> Value:
     >>> plain(Pipeline([("products", Polynomial(degree=3))]))[0]
     PolynomialFeatures(degree=3)
     """
-    found: Value = _replaced(model, _as_parent, {})
-    return found
+    return _replaced(model, _as_parent, {})
 
 
 def without_idle_bounds(model: Value) -> Value:
@@ -61,8 +58,7 @@ def without_idle_bounds(model: Value) -> Value:
     It predicts the same. A clone of it learns only from columns that pandas knows as categories,
     and refuses more of them than its last step has room for.
     """
-    found: Value = _replaced(model, _without_bound, {})
-    return found
+    return _replaced(model, _without_bound, {})
 
 
 def estimator_classes(model: Any) -> tuple[type[Any], ...]:

@@ -17,8 +17,6 @@ import cloudpickle
 
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["OURS", "Pickled", "is_ours", "portable"]
-
 OURS = "prefect_tune"
 _READ_BY = "cloudpickle"
 

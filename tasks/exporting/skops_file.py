@@ -14,8 +14,6 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.exporting.plain import without_idle_bounds
 from prefect_tune.tasks.user_code import is_user_code
 
-__all__ = ["SkopsFile", "skops_file"]
-
 _ALWAYS = ("numpy", "scipy", "sklearn", "skops")
 _REMEDY = "export to a file that ends in .pkl"
 

@@ -17,8 +17,6 @@ from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.user_code import exits_as_errors
 
-__all__ = ["LossOnTest", "loss_on_test", "predicted"]
-
 _MOST_CLASSES = 5
 """Missing classes that are named."""
 

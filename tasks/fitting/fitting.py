@@ -16,17 +16,6 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memo
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
-__all__ = [
-    "FoldData",
-    "check_fits",
-    "class_weights",
-    "fit_model",
-    "fit_transformer",
-    "n_rows",
-    "sample_weights",
-    "transformed",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FoldData:
@@ -153,8 +142,7 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
 
 def sample_weights(y: NDArray[Any]) -> NDArray[np.float64]:
     """Return the weight of each row, by inverse frequency of its class, shape (n,)."""
-    weights: NDArray[np.float64] = compute_sample_weight("balanced", y)
-    return weights
+    return compute_sample_weight("balanced", y)
 
 
 def class_weights(y: NDArray[Any]) -> dict[Any, float]:

@@ -31,8 +31,6 @@ from prefect_tune.tasks.fitting.iterative import (
 from prefect_tune.tasks.fitting.recipe import Recipe, build
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
-__all__ = ["Checkpoint", "EpochTraining", "Loss"]
-
 Loss = Callable[[Predictions], float]
 """Loss of the predictions of the held-out rows.
 

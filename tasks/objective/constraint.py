@@ -15,8 +15,6 @@ from prefect_tune.tasks.objective.quantities import QUANTITIES, groups_of
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
-__all__ = ["check_measurable", "given_constraints", "kept_aside", "parse_constraint"]
-
 _OPTION = "constraint"
 _MOST_NUMBERS = 20
 """A column of numbers with more values than this has no group for each."""

@@ -13,16 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = [
-    "InvalidPredictions",
-    "Predictions",
-    "ScoreMethod",
-    "checked_predictions",
-    "predicted_labels",
-    "predicted_scores",
-    "predictions_of",
-]
-
 Array = NDArray[np.float64]
 ScoreMethod = Literal["predict_proba", "decision_function"]
 
@@ -354,8 +344,7 @@ def _class_name(model: Any) -> str:
 
 def _as_array(values: Any) -> NDArray[Any]:
     if sparse.issparse(values):
-        dense: NDArray[Any] = values.toarray()
-        return dense
+        return values.toarray()
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
     if isinstance(values, np.ma.MaskedArray):  # `filled` would make up a value

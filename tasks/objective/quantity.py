@@ -10,8 +10,6 @@ from typing import Any, Self
 from prefect_tune.optimizers.trials.objective import Constraint
 from prefect_tune.storage.key import code_digest, content_digest
 
-__all__ = ["Quantity", "QuantityBound"]
-
 
 @dataclass(frozen=True, slots=True)
 class Quantity:

@@ -18,8 +18,6 @@ from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_losses
 
-__all__ = ["Resampling"]
-
 Array = NDArray[np.float64]
 
 _MOST_WEIGHTS = 4_000_000
@@ -84,8 +82,7 @@ class Resampling:
             self._of_fold(y, counts, predicted)
             for y, counts, predicted in zip(self.targets, self.counts, predictions, strict=True)
         ]
-        mean: Array = np.mean(by_fold, axis=0)
-        return mean
+        return np.mean(by_fold, axis=0)
 
     def _of_fold(
         self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions

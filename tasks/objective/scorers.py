@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-__all__ = ["OF_CLASSES", "OF_NUMBERS"]
-
 OF_NUMBERS: frozenset[str] = frozenset(
     {
         "d2_absolute_error_score",

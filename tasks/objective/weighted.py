@@ -48,8 +48,7 @@ def _shares(y: NDArray[Any], predictions: Predictions, n_classes: int, weights: 
 
 def _ratio(part: Array, whole: Array) -> Array:
     """Return shares of something; 0 of nothing, as scikit-learn says."""
-    found: Array = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
-    return found
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
 Rate = Callable[[Array, Array, Array], Array]
@@ -71,8 +70,7 @@ def _binary(rate: Rate, of: _Shares) -> Array:
 
 def _macro(rate: Rate, of: _Shares) -> Array:
     is_there = of.said + of.true > 0
-    mean: Array = (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
-    return mean
+    return (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
 
 
 def _micro(rate: Rate, of: _Shares) -> Array:
@@ -80,8 +78,7 @@ def _micro(rate: Rate, of: _Shares) -> Array:
 
 
 def _weighted(rate: Rate, of: _Shares) -> Array:
-    mean: Array = (rate(of.hit, of.said, of.true) * of.true).sum(axis=1)
-    return mean
+    return (rate(of.hit, of.said, of.true) * of.true).sum(axis=1)
 
 
 _AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = MappingProxyType(
@@ -90,8 +87,7 @@ _AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = MappingProxyType(
 
 
 def _balanced_accuracy(of: _Shares) -> Array:
-    mean: Array = _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1)
-    return mean
+    return _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1)
 
 
 def _matthews(of: _Shares) -> Array:
@@ -99,8 +95,7 @@ def _matthews(of: _Shares) -> Array:
     spread = (1 - (of.said**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
     shared = of.hit.sum(axis=1) - (of.said * of.true).sum(axis=1)
     is_constant = spread <= _ZERO
-    scores: Array = np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
-    return scores
+    return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
 
 
 _SCORES: Mapping[str, Callable[[_Shares], Array]] = MappingProxyType(
@@ -138,30 +133,25 @@ Weighted = Callable[[NDArray[Any], Predictions, int, Array], Array]
 
 
 def _is_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
-    wrong: Array = (predictions.label != y).astype(np.float64)
-    return wrong
+    return (predictions.label != y).astype(np.float64)
 
 
 def _squared(y: NDArray[Any], predictions: Predictions) -> Array:
-    errors: Array = (predictions.label - y) ** 2
-    return errors
+    return (predictions.label - y) ** 2
 
 
 def _squared_log(y: NDArray[Any], predictions: Predictions) -> Array:
-    errors: Array = (np.log1p(predictions.label) - np.log1p(y)) ** 2
-    return errors
+    return (np.log1p(predictions.label) - np.log1p(y)) ** 2
 
 
 def _relative(y: NDArray[Any], predictions: Predictions) -> Array:
-    errors: Array = np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
-    return errors
+    return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
 
 
 def _surprise(y: NDArray[Any], predictions: Predictions) -> Array:
     score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
-    losses: Array = -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
-    return losses
+    return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
 
 
 def _brier(y: NDArray[Any], predictions: Predictions) -> Array:

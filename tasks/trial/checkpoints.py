@@ -21,8 +21,6 @@ from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.fitting.training import Checkpoint
 from prefect_tune.tasks.objective.metric import Predictions
 
-__all__ = ["Checkpoints"]
-
 
 class Checkpoints:
     """Checkpoints of one training.

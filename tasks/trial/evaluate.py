@@ -67,7 +67,7 @@ def run_step(
 @cache
 def step_task(step: str) -> Callable[..., State[Any]]:
     """Return the Prefect task of a step, which bears its name."""
-    return task(  # type: ignore[no-any-return, call-overload]
+    return task(
         run_step,
         name=step,
         task_run_name=f"{step}: {{algorithm}}",
@@ -307,5 +307,4 @@ class ReportedSteps:
         self.n_task_runs += 1
         step, algorithm, _ = path_run.steps[position]
         state = step_task(step.name)(path_run, position, algorithm.id, before, return_state=True)
-        outcome: StepOutcome = state.result()
-        return outcome
+        return state.result()

@@ -25,8 +25,6 @@ from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_code import exits_as_errors
 
-__all__ = ["QuantityFailed", "measure", "measure_risks", "study_resampling"]
-
 _BOOTSTRAPS = 0x626F6F74
 """Their stream of the study's seed, apart from all other draws."""
 

@@ -28,8 +28,6 @@ from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 
-__all__ = ["Fold", "FoldRows", "Node"]
-
 
 @dataclass(frozen=True)
 class Fold:

@@ -39,15 +39,6 @@ from prefect_tune.tasks.worker.standard_streams import (
     streams_restored,
 )
 
-__all__ = [
-    "NOTHING",
-    "Printed",
-    "capture_fork_server",
-    "dask_setup",
-    "take_printed",
-    "trial_captured",
-]
-
 _ANSWER_SECONDS = 10.0
 """Longest wait for the keeper, on a machine that is very busy."""
 _END_SECONDS = 2.0

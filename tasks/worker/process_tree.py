@@ -9,8 +9,6 @@ from time import monotonic
 
 import psutil
 
-__all__ = ["ProcessTree", "descendants"]
-
 _HAS_LISTS = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 """Whether each thread has the list of its children: then a look is cheap."""
 _LOOK_SECONDS = 1.0

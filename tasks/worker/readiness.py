@@ -15,8 +15,6 @@ from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import prepare_note
 
-__all__ = ["INDEX_MACHINE", "make_ready", "worker_environment"]
-
 _LIBRARIES = "the libraries of the space's algorithms:"
 """Those that the space has algorithms of and that need not be installed, with their versions."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from prefect_tune.storage.notices import Notice, noticed_by
 
-__all__ = ["notice_topic", "notices_sent"]
-
 
 def notice_topic(flow_run: str) -> str:
     """Return the topic of the warnings that belong to a flow run."""

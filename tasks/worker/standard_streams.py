@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any
 
-__all__ = ["buffer_lines", "flush_streams", "keep_streams_open", "open_streams", "streams_restored"]
-
 _LIBRARY = ctypes.CDLL(None)
 _LINE_BUFFERED = 1
 """`_IOLBF` of C's standard library, on Linux and macOS."""

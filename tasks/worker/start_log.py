@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG_VARIABLE", "begin_log", "dask_setup", "log_path", "log_size", "log_text"]
-
 LOG_VARIABLE = "PREFECT_TUNE_START_LOG"
 """Environment variable that holds the path of the log."""
 _STANDARD_ERROR = 2

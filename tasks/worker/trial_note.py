@@ -250,8 +250,7 @@ def read_note(path: Path) -> Mapping[str, Any]:
 
     Empty if it runs no trial.
     """
-    note: Mapping[str, Any] = json.loads(read_text(path) or "{}")
-    return note
+    return json.loads(read_text(path) or "{}")
 
 
 @cache

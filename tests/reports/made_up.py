@@ -109,7 +109,10 @@ def full(n: int = N) -> StudyReport:
             [TrainingCurve(k, [k - 1, k], [5], [30.0 / (e + 1) for e in range(10)], k % 2 == 0,
                            "tree" if k % 3 else NASTY) for k in range(1, 40)],
         ),
-        members=[EnsembleMember(1, 0.7, 12.5, CONFIGURATION), EnsembleMember(2, 0.3, 12.75, CONFIGURATION)],
+        members=[
+            EnsembleMember(1, 0.7, 12.5, CONFIGURATION),
+            EnsembleMember(2, 0.3, 12.75, CONFIGURATION),
+        ],
         importance=Importance(
             90, 40.0, 0.6,
             (Effect(Input("fit model"), 0.5, 0.1, 0.6, 0.1),

@@ -12,8 +12,6 @@ from prefect_tune.flows.reporting.members import EnsembleMember
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
-__all__ = ["alert_of", "answers_of"]
-
 _MOST_REASONS = 3
 _LONGEST_REASON = 150
 

@@ -10,8 +10,6 @@ from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_seconds
 
-__all__ = ["failures_section", "reason_text", "retry_command"]
-
 _WHAT_HAPPENED = {
     "error": "raised an error",
     "timeout": "timed out",

@@ -19,8 +19,6 @@ from prefect_tune.flows.reporting.fidelities import Fidelities, TrainingCurve
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_seconds
 
-__all__ = ["fidelities_section"]
-
 _MOST_EPOCHS = 100
 """Points of a curve that are shown, its stops besides."""
 

@@ -11,8 +11,6 @@ from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
 
-__all__ = ["importance_section", "input_names"]
-
 _MOST_BARS = 14
 _LEAST_SHARE = 0.002
 """Shares below are left out of the figure."""

@@ -9,8 +9,6 @@ from prefect_tune.flows.reporting.members import EnsembleMember
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted
 
-__all__ = ["model_section", "path_text"]
-
 
 def model_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if there is more to say of the model than the first screen does."""

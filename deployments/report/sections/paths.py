@@ -9,8 +9,6 @@ from prefect_tune.flows.reporting.paths import StepUse, Use
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted
 
-__all__ = ["paths_section"]
-
 _MOST_ROWS = 60
 
 

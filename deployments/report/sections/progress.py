@@ -20,8 +20,6 @@ from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 
-__all__ = ["progress_section"]
-
 _MOST_LEADS = 300
 _PARTIAL = "Partial losses (first folds, fewer rows or epochs) are not comparable with full ones."
 

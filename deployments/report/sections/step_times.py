@@ -7,8 +7,6 @@ from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
-__all__ = ["step_times_section"]
-
 
 def step_times_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if any step ran."""

@@ -10,8 +10,6 @@ from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
 from prefect_tune.flows.text import counted
 
-__all__ = ["trade_offs_section"]
-
 _MOST_ON_FRONT = 300
 
 _WIDE = 30.0

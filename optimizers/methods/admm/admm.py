@@ -164,8 +164,7 @@ class Admm(Optimizer):
         """Return I + t F, at most the largest (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(capacity(budget, self.history))
         most: int = self.options.max_effort
-        effort: int = min(first + step * self._state.iteration, most)
-        return effort
+        return min(first + step * self._state.iteration, most)
 
     def _begin_theta(self, path: Path) -> None:
         state = self._state

@@ -21,8 +21,6 @@ from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
-__all__ = ["Counts", "LinearPaths", "PathArms"]
-
 Array = NDArray[np.floating[Any]]
 Counts = dict[str, list[int]]
 """By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""

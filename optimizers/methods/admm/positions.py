@@ -18,8 +18,6 @@ from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import grid_of, to_unit
 
-__all__ = ["Positions"]
-
 Array = NDArray[np.floating[Any]]
 
 

@@ -13,15 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from prefect_tune.optimizers.space.unit_interval import Grid
 
-__all__ = [
-    "constraint_penalty",
-    "distances",
-    "integer_update",
-    "next_multiplier",
-    "reward",
-    "slack",
-]
-
 Array = NDArray[np.floating[Any]]
 
 
@@ -55,16 +46,14 @@ def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Ar
     The paper's u is at most the bound, which is the same for quantities `>= 0`; a negative one must
     not count as a violation.
     """
-    optimum: Array = np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
-    return optimum
+    return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 
 
 def constraint_penalty(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """(rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
     u = slack(value, bound, multiplier, rho_g)
     residual = np.asarray(value) - bound + u + multiplier / rho_g
-    penalty: Array = 0.5 * rho_g * residual**2
-    return penalty
+    return 0.5 * rho_g * residual**2
 
 
 def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float) -> float:
@@ -75,5 +64,4 @@ def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float)
 
 def reward(loss: ArrayLike, f_hat: float) -> Array:
     """1 - clip(f / f_hat, 0, 1): the probability that a pull counts as a success (eq. A39)."""
-    probability: Array = 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)
-    return probability
+    return 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)

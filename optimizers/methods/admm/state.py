@@ -15,8 +15,6 @@ from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["AdmmState", "Observations", "observations"]
-
 Array = NDArray[np.floating[Any]]
 _UNKNOWN = 2.0
 """A quantity that was not measured counts as twice its bound."""

@@ -24,8 +24,6 @@ from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["ThetaMin"]
-
 Array = NDArray[np.floating[Any]]
 
 _N_INITIAL = 4

@@ -16,8 +16,6 @@ from prefect_tune.optimizers.space.configuration import Configuration, is_allowe
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
 
-__all__ = ["ZMin"]
-
 Array = NDArray[np.floating[Any]]
 Draw = Callable[[Collection[Path]], Path]
 """Draws a path, given those drawn before in this ask."""

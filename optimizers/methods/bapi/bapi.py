@@ -37,8 +37,6 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Bapi"]
-
 _LEAST_EPOCHS = 5
 _N_NEW = 512
 _N_NEAR = 160

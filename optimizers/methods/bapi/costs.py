@@ -16,8 +16,6 @@ from prefect_tune.optimizers.surrogates.noise import ConstantNoise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
-__all__ = ["CostKind", "CostModel", "Overheads", "Rates", "rate_inputs"]
-
 CostKind = Literal["log_rate", "linear"]
 """ln of seconds per epoch, or the paper's kernel: linear in epochs, of mean 0."""
 
@@ -63,12 +61,10 @@ class Rates:
         """
         mean, deviation = self.process.predict(inputs)
         if self.kind == "linear":
-            floored: Array = np.maximum(mean, _LEAST_SHARE * self.least)
-            return floored
+            return np.maximum(mean, _LEAST_SHARE * self.least)
         scale = float(self.process.scale[0])
         variance = np.minimum(deviation**2, _MOST_VARIANCE * scale**2)
-        rates: Array = np.exp(mean + 0.5 * variance)
-        return rates
+        return np.exp(mean + 0.5 * variance)
 
 
 class CostModel:

@@ -15,8 +15,6 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["LearningCurve", "curves_of", "prefix_of", "trains_in_epochs"]
-
 _LEAST_SECONDS = 1e-6
 
 

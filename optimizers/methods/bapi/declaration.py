@@ -105,8 +105,7 @@ class Settings:
     def of(cls, options: BapiOptions) -> Self:
         """Return the settings of a variant with the options that were given."""
         given = {k: v for k, v in asdict(options).items() if v is not None and k != "variant"}
-        settings: Self = replace(cls(), **{**_VARIANTS[options.variant], **given})
-        return settings
+        return replace(cls(), **{**_VARIANTS[options.variant], **given})
 
 
 _VARIANTS: dict[Variant, dict[str, Any]] = {

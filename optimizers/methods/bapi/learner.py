@@ -75,8 +75,7 @@ class CurveBelief:
             sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
             process = process.with_sites(sites, only_falling=self.sites == "falling")
         mean, _ = process.predict(rows)
-        falling: Array = np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
-        return falling
+        return np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
 
     def predict(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
         """Return means and deviations of scores, shape (m,)."""
@@ -199,8 +198,7 @@ class CurveLearner:
         is_iterative = np.array([a.id in self._objective.iterative for a in last.algorithms])
         if last.fixed:
             return np.full(len(candidates), is_iterative[0])
-        found: NDArray[np.bool_] = is_iterative[candidates.algorithms[:, -1]]
-        return found
+        return is_iterative[candidates.algorithms[:, -1]]
 
     def _fitted(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator

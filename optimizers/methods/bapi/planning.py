@@ -114,8 +114,7 @@ class Horizon:
         Near its end that is few of them, and t_opt of all others need not be known.
         """
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
-        fits: NDArray[np.bool_] = self.rates * least <= min(budget, self.longest)
-        return fits
+        return self.rates * least <= min(budget, self.longest)
 
     def _entry(self, j: int) -> PlannedTraining | None:
         """Return what to train of a candidate; None if it has had enough."""
@@ -301,8 +300,7 @@ class Planning:
 
         def covariance(j: int) -> Array:
             column: Array = kernel.covariance(theta, rows, rows[j : j + 1])[:, 0]
-            posterior: Array = (column - half.T @ half[:, j]) * scale**2
-            return posterior
+            return (column - half.T @ half[:, j]) * scale**2
 
         improvement = JointImprovement(mean, variance, covariance, self.best, self.normals)
         for j in np.flatnonzero(self.prospects.targets)[-MOST_PENDING:]:

@@ -9,8 +9,6 @@ import numpy as np
 from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["ScoreKind", "Scores"]
-
 ScoreKind = Literal["auto", "log", "raw"]
 """Minus the logarithm of the distance from the least loss possible, minus the loss, or of these
 the one under which what was told is likelier."""
@@ -58,15 +56,13 @@ class Scores:
         """Return ln |d score / d loss|, of the losses' shape."""
         if self.offset is None:
             return np.zeros_like(losses)
-        slopes: Array = -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
-        return slopes
+        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
 
     def of_losses(self, losses: Array) -> Array:
         """Return scores, of the losses' shape."""
         if self.offset is None:
             return -losses
-        scores: Array = -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
-        return scores
+        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
 
     def of_loss(self, loss: float) -> float:
         """Return the score of one loss."""
@@ -76,8 +72,7 @@ class Scores:
         """Return the losses that scores stand for, not below the least one possible."""
         if self.offset is None:
             return -scores
-        losses: Array = self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
-        return losses
+        return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
 
     def loss_of_gain(self, gain: Array, score: float) -> Array:
         """Return about how much less loss a small gain over a score is, of the gain's shape."""

@@ -10,8 +10,6 @@ from typing import Self
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.space.configuration import Configuration
 
-__all__ = ["Begin", "Design", "Done", "GoOn", "Wait", "clipped", "size_of_start"]
-
 _ETA = 3
 _SIZES = (27, 15, 9, 6, 3)
 """Of a start, the larger the budget; the first is the sheet's."""

@@ -30,8 +30,6 @@ from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["Order", "Turn"]
-
 _LEAST_CURVES = 4
 """With scores, before anything can be planned."""
 _N_BEST = 4

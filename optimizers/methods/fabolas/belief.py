@@ -22,8 +22,6 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, P
 from prefect_tune.optimizers.surrogates.stationary import CORRELATION
 from prefect_tune.optimizers.trials.objective import Objective
 
-__all__ = ["Belief", "Learner", "pipeline_inputs"]
-
 Array = NDArray[np.floating[Any]]
 
 _ONE_PROCESS = 300
@@ -82,8 +80,7 @@ class SubsetBelief:
 
     def noise(self, inputs: Array) -> Array:
         """Return the mean variance of outcomes around the function, shape (n,)."""
-        noise: Array = np.mean([sample.noise(inputs) for sample in self.samples], axis=0)
-        return noise
+        return np.mean([sample.noise(inputs) for sample in self.samples], axis=0)
 
     def outcome(self, row: Array) -> tuple[float, float]:
         """Return mean and deviation of an outcome at a row, (1, d), before it is standardised."""
@@ -107,10 +104,9 @@ class SubsetBelief:
         log_seconds = mean + deviation * self.costs.predict(inputs)[0]
         of_small, of_others = self.folds
         folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
-        seconds: Array = folds * np.exp(np.clip(log_seconds, least - 1, most + 3))
-        return seconds
+        return folds * np.exp(np.clip(log_seconds, least - 1, most + 3))
 
-    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "Belief":
+    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "SubsetBelief":
         """Return it with outcomes of rows under way, drawn by each sample.
 
         One sample draws a few: a single lucky outcome would draw all that follows to itself.

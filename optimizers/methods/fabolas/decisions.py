@@ -49,7 +49,7 @@ class AnswerStanding:
         inputs: PipelineInputs,
         history: History,
         kappa: float,
-    ) -> "Standing":
+    ) -> "AnswerStanding":
         """Rank by predicted mean plus kappa deviations (Fabolas sheet, 1.11)."""
         rows = _of_each(seen, history)
         at_one = inputs.at(seen.candidates[rows], 1.0)

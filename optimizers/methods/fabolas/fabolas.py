@@ -56,8 +56,6 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Fabolas"]
-
 _LEAST_LOSSES = 3
 """Before there are so many, nothing can be learned."""
 _PATH_DRAWS = 20

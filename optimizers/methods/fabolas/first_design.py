@@ -13,8 +13,6 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["Begin", "Done", "FirstDesign", "GoOn", "ScatteredDesign", "Step", "Wait"]
-
 _SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 """Of the rungs, where the smallest subset allows it (Klein et al. 2017, section 4.1)."""
 _SIXTHS = (0, 1, 2, 3)

@@ -41,8 +41,7 @@ def scattered(
     lower, upper = (np.array([getattr(q, at) for q in parameters]) for at in ("lower", "upper"))
     # Walkers on a bound in one plane could not leave it.
     margin = 1e-6 * (upper - lower) * (1 + rng.random((n, p)))
-    walkers: Array = np.clip(near, lower + margin, upper - margin)
-    return walkers
+    return np.clip(near, lower + margin, upper - margin)
 
 
 def advanced(
@@ -63,8 +62,7 @@ def advanced(
     sampler = EnsembleSampler(n, p, log_density)
     state = State(walkers, random_state=np.random.RandomState(rng.integers(2**32)).get_state())
     last = sampler.run_mcmc(state, n_sweeps, skip_initial_state_check=True, store=False)
-    moved: Array = last.coords
-    return moved
+    return last.coords
 
 
 Inference = Literal["ensemble", "map"]

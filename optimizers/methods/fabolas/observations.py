@@ -14,8 +14,6 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-__all__ = ["LossScale", "Observations"]
-
 Array = NDArray[np.floating[Any]]
 
 _GROWING = frozenset({"timeout", "memory"})
@@ -62,8 +60,7 @@ class LossScale:
 
     def learned(self, losses: Array) -> Array:
         """Return losses as they are learned, shape (n,)."""
-        standardised: Array = (self.flat(losses) - self.mean) / self.deviation
-        return standardised
+        return (self.flat(losses) - self.mean) / self.deviation
 
     def flat(self, losses: Array) -> Array:
         """Return losses before they are standardised, shape (n,)."""
@@ -73,8 +70,7 @@ class LossScale:
     def loss(self, mean: Array) -> Array:
         """Return the losses that learned values stand for, shape (n,)."""
         flat = self.mean + self.deviation * mean
-        losses: Array = flat if self.floor is None else np.exp(flat)
-        return losses
+        return flat if self.floor is None else np.exp(flat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ class SubsetObservations:
     @classmethod
     def of(
         cls, history: History, sizes: Sizes, inputs: PipelineInputs, n_folds: int
-    ) -> "Observations":
+    ) -> "SubsetObservations":
         """Return those of a study, of so many folds."""
         trials = tuple(t for t in history if t.is_told)
         candidates = inputs.encode(t.query.configuration for t in trials)
@@ -122,7 +118,7 @@ class SubsetObservations:
     def __len__(self) -> int:
         return len(self.trials)
 
-    def __getitem__(self, rows: Any) -> "Observations":
+    def __getitem__(self, rows: Any) -> "SubsetObservations":
         places = np.arange(len(self))[rows]
         return SubsetObservations(
             tuple(self.trials[i] for i in places),
@@ -137,7 +133,7 @@ class SubsetObservations:
         """Sizes, shape (n,)."""
         return self.inputs[:, -1]
 
-    def thinned(self, most: int) -> "Observations":
+    def thinned(self, most: int) -> "SubsetObservations":
         """Return at most so many: the large subsets, the best hundred, and the newest others."""
         if len(self) <= most:
             return self

@@ -17,8 +17,6 @@ from prefect_tune.optimizers.acquisitions.entropy import Minimiser, information_
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, latents_of
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
-__all__ = ["EVERYTHING", "Posterior", "model_keys"]
-
 Array = NDArray[np.floating[Any]]
 
 EVERYTHING = -1

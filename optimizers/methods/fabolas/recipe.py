@@ -99,7 +99,7 @@ class SearchRecipe:
         return self.is_log and objective.unit == "percent"
 
     @classmethod
-    def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "Recipe":
+    def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "SearchRecipe":
         """Return one that asks for full evaluations alone.
 
         Args:

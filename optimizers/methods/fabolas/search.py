@@ -25,8 +25,6 @@ from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
-__all__ = ["Scored", "Search"]
-
 Array = NDArray[np.floating[Any]]
 
 _N_REPRESENTERS, _N_DRAWS = 50, 512
@@ -101,8 +99,7 @@ class Search:
     @property
     def probabilities(self) -> Array:
         """p_min of the representers, the mean over the samples, shape (R,)."""
-        mean: Array = np.mean([m.probabilities for m in self._minimisers], axis=0)
-        return mean
+        return np.mean([m.probabilities for m in self._minimisers], axis=0)
 
     def models(self) -> dict[str, float]:
         """Return the probability that the best pipeline has a model algorithm, by its id."""
@@ -200,8 +197,7 @@ class Search:
         for sample in self._belief.samples:
             mean, variance = sample.predict(inputs)
             each.append(log_expected_improvement(mean, np.sqrt(variance), self._best))
-        logs: Array = np.logaddexp.reduce(np.array(each), axis=0) - np.log(len(each))
-        return logs
+        return np.logaddexp.reduce(np.array(each), axis=0) - np.log(len(each))
 
     def _known(self, candidates: Candidates) -> Candidates:
         return candidates[self._belief.knows(self._inputs.at(candidates, 1.0))]

@@ -85,8 +85,7 @@ def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
     n = np.asarray(n, dtype=float)
     if n_min == n_max:
         return np.ones_like(n)
-    s: Array = np.clip(np.log(n / n_min) / np.log(n_max / n_min), 0.0, 1.0)
-    return s
+    return np.clip(np.log(n / n_min) / np.log(n_max / n_min), 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 
-__all__ = ["Proposal", "Turn"]
-
 _LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
 """In nats: less tells nothing, and the minimiser is known."""
 _DISPATCH_SECONDS = 0.07
@@ -267,8 +265,7 @@ class FabolasTurn:
             return np.ones((len(candidates), len(shares)), dtype=np.bool_)
         at_sizes = (self.inputs.at(candidates, float(s)) for s in self.sizes.s(shares))
         seconds = np.column_stack([self.belief.seconds(rows) for rows in at_sizes])
-        fitting: NDArray[np.bool_] = seconds <= self._seconds_left
-        return fitting
+        return seconds <= self._seconds_left
 
     @property
     def _is_confirmed(self) -> bool:

@@ -118,8 +118,7 @@ class PathScores:
     def _xi(self) -> float | None:
         """Improvement that does not count in Phase 2."""
         if self._options.xi is not None or not self._options.is_paper:
-            xi: float | None = self._options.xi
-            return xi
+            return self._options.xi
         scale = self._objective.upper - self._objective.lower
         return scale if np.isfinite(scale) else None
 

@@ -21,7 +21,6 @@ from prefect_tune.optimizers.trials.objective import Objective
 if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.tpe import ParzenSearch
 
-__all__ = ["Tuning"]
 
 _INSTANT_SECONDS = 1e-9
 
@@ -80,8 +79,7 @@ class Tuning:
 
         def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
             seconds = predicted(candidates, features)
-            logarithms: NDArray[np.float64] = power * np.log(np.maximum(seconds, least))
-            return logarithms
+            return power * np.log(np.maximum(seconds, least))
 
         return log_cost
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
-__all__ = ["CatBoostClassifier", "CatBoostRegressor", "classifier", "regressor"]
-
 _SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
 
 

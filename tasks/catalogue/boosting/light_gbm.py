@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
-__all__ = ["LightGBMClassifier", "LightGBMRegressor", "classifier", "regressor"]
-
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 1,
     "verbose": -1,

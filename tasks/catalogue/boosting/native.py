@@ -103,8 +103,7 @@ class NativeClassifier(ClassifierMixin, _Native):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of largest probability, shape (n,)."""
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return predicted
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
 class NativeRegressor(RegressorMixin, _Native):

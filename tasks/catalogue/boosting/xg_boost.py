@@ -9,8 +9,6 @@ from xgboost import XGBClassifier, XGBRegressor
 
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
-__all__ = ["XGBoostClassifier", "XGBoostRegressor", "classifier", "regressor"]
-
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 1,
     "verbosity": 0,

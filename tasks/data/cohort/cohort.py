@@ -30,8 +30,6 @@ from prefect_tune.tasks.data.cohort.orders import (
 )
 from prefect_tune.tasks.data.cohort.spec import CohortSpec
 
-__all__ = ["LEAK", "Cohort", "generate"]
-
 LEAK = "AFTER//FAILURE"
 """Code that every case has, after its prediction time."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.data.cohort.cohort import Cohort
 
-__all__ = ["LABELS", "write_meds"]
-
 LABELS = "labels/case"
 """Where the labels are in the folder."""
 

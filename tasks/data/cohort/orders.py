@@ -11,19 +11,6 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "FAMILIES",
-    "MEDICATIONS",
-    "STRENGTH",
-    "Family",
-    "Orders",
-    "common",
-    "family_code",
-    "rare_noise",
-    "rare_signal",
-    "xor_pair",
-]
-
 Family = Literal["binary", "count", "sum", "average"]
 
 FAMILIES: tuple[Family, ...] = ("binary", "count", "sum", "average")

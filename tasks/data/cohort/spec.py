@@ -9,8 +9,6 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.cohort.orders import FAMILIES, Family
 
-__all__ = ["COHORTS", "CohortSpec", "cohort_named"]
-
 
 @dataclass(frozen=True, slots=True)
 class CohortSpec:

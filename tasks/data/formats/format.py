@@ -10,8 +10,6 @@ import pandas as pd
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.table_files import column_names
 
-__all__ = ["Format", "Given"]
-
 
 @dataclass(frozen=True)
 class Given:

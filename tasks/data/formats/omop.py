@@ -21,8 +21,6 @@ from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.table_files import columns_called, read_table
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 
-__all__ = ["OMOP"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Clinical:

@@ -19,8 +19,6 @@ from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.table_files import columns_called, read_table
 from prefect_tune.tasks.data.timestamps import utc_times
 
-__all__ = ["SYNTHEA"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Clinical:
