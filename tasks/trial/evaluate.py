@@ -67,7 +67,7 @@ def run_step(
 @cache
 def step_task(step: str) -> Callable[..., State[Any]]:
     """Return the Prefect task of a step, which bears its name."""
-    return task(
+    return task(  # type: ignore[call-overload]
         run_step,
         name=step,
         task_run_name=f"{step}: {{algorithm}}",
