@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -156,10 +157,15 @@ def columns_and_indexes(database: Database) -> dict[str, tuple[list[Any], list[A
         }
 
 
-@pytest.mark.parametrize("policy", ["lru", "gdsf"])
+@pytest.mark.parametrize(
+    ("policy", "sqlite_version"),
+    [("lru", sqlite3.sqlite_version_info), ("gdsf", sqlite3.sqlite_version_info),
+     ("gdsf", (3, 34, 1))],
+)  # fmt: skip
 def test_a_store_of_schema_2_keeps_its_artifacts_and_says_if_its_eviction_changed(
-    address, database, policy, caplog
+    address, database, caplog, monkeypatch, *, policy, sqlite_version
 ) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", sqlite_version)
     store = ArtifactStore(address, memory_bytes=0)
     size = put(store, "a").size_bytes
     put(store, "b")
