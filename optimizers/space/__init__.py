@@ -1,10 +1,8 @@
 """The search space: steps of algorithms, and a choice among them as a value or a vector.
 
-A `space` has a `step` for each stage, a step an `algorithm` or more; `equal_paths` says which of
-those that make one pipeline stands for all, `conditions` say which hyperparameters are active. A
-`configuration` is one choice, a `query` what to run of it, with its `fidelity`; `sampling` draws
-them, `enumeration` lists them, `rendering` shows them.
-`encoding`, `columns` and `unit_interval` turn them into vectors (`grids` for discrete values),
-`candidates` many at once, of a `candidate_space`, with `neighbours`. `naming` answers an unknown
-name with the nearest known one.
+A `space` has steps, and a step has one `algorithm` or more; `equal_paths` names the path that
+stands for all paths of one pipeline. A `configuration` is one choice, with the hyperparameters that
+are active in it and the fidelity of its query; `sampling` draws and lists them. `encoding` and
+`unit_interval` turn them into vectors, `candidate_space` many at once, with their neighbours.
+`wording` shows them, and answers an unknown name with the nearest known one.
 """

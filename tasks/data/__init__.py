@@ -1,9 +1,8 @@
 """From what the user names to a data set and its split.
 
 `reading` reads a `source`. It asks `formats` what a `location` holds, or generates a `cohort`, or
-takes a `bundled` table. `table_source` makes a data set of a table (`table_files`, `table` for its
+takes a bundled table. `table_source` makes a data set of a table (`table_files`, `table` for its
 features, `target`), `frames` of one in memory, `event_source` of patient `events` and their labels
-(`event_tables`, `patient_ids`, `timestamps`); `row_groups` stay in one fold, `whole_numbers` lose
-no digit.
-`dataset` and `split` are what a study keeps; `subset` takes fewer rows.
+(`event_tables`, `ids` without loss of digits, `timestamps`). `dataset` and `split` are what a study
+keeps.
 """

@@ -1,1 +1,7 @@
-"""The modules of this folder."""
+"""One trial: a path of steps, run fold by fold.
+
+`evaluate` is the Prefect task of a trial, with one task per step. A `path_run` has a chain of
+`node`s for each fold, one per step, which the cache serves or makes. A model that trains in
+`epochs` trains in all folds together, from its `checkpoints`. `measuring` adds the quantities that
+constraints bound.
+"""

@@ -1,6 +1,5 @@
-"""FLASH (Zhang et al. 2016): the `declaration`, its `options`, and `flash`, the method.
+"""FLASH (Zhang et al. 2016): `flash` is the method, with its `declaration`.
 
-Its phases are `initial_design`, `pruning` and `tuning`, as long as `phase_lengths` says.
-`path_models` are its tables and models of the paths, `scores` what they expect of each, and `memo`
-all that one ask hands to the next.
+Its `phases` are an initial design, pruning and `tuning`. `scores` are what its models expect of
+each path.
 """
