@@ -8,6 +8,7 @@ so no folder holds all of them.
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,9 @@ ARTIFACT_FORMAT = 1
 Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
 writes other bytes. Steps of ours enter lineages by `code_digest`.
 """
+
+_READS_TEXT = re.compile("__doc__|getdoc|getsource")
+"""How code reads docstrings or sources, which then decide what it does."""
 
 
 def canonical_json(value: Any) -> str:
@@ -64,7 +68,7 @@ def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
 def code_digest(tag: str, texts: Iterable[str]) -> str:
     """Return the digest of Python sources by their meaning: comments, docstrings and layout aside.
 
-    A text that Python cannot parse counts as it is written.
+    A text that Python cannot parse, or that reads docstrings or sources, counts as it is written.
     """
     return content_digest(tag, (_meaning(text).encode() for text in texts))
 
@@ -81,37 +85,48 @@ def parsed(text: str) -> ast.Module:
 
 
 def _meaning(text: str) -> str:
+    if _READS_TEXT.search(text):
+        return text
     try:
         return " ".join(_tokens(parsed(text)))
     except (SyntaxError, ValueError, RecursionError):
         return text
 
 
-def _tokens(part: object) -> Iterator[str]:
-    """Yield a syntax tree without positions, empty fields and strings that stand as statements.
+def _tokens(tree: ast.AST) -> Iterator[str]:
+    """Yield a syntax tree without positions, empty fields and statements that do nothing.
 
-    Versions of Python differ in the empty fields of a node, so `ast.dump` would differ as well.
+    Versions of Python differ in the empty fields of a node, so `ast.dump` would differ as well. It
+    needs no recursion, which would fail for long chains where the caller's stack is deep.
     """
-    if isinstance(part, ast.AST):
-        yield f"{type(part).__name__}("
-        for name, value in ast.iter_fields(part):
-            if value is not None and value != []:
-                yield f"{name}="
-                yield from _tokens(value)
-        yield ")"
-    elif isinstance(part, list):
-        for item in part:
-            if not _is_text(item):
-                yield from _tokens(item)
-                yield ","
-    else:
-        yield repr(part)
+    waiting: list[object] = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.AST):
+            waiting.append(_Mark(")"))
+            for name, value in reversed([*ast.iter_fields(part)]):
+                if value is not None and value != []:
+                    waiting += (value, _Mark(f"{name}="))
+            yield f"{type(part).__name__}("
+        elif isinstance(part, list):
+            for item in reversed(part):
+                if not _does_nothing(item):
+                    waiting += (_Mark(","), item)
+        else:
+            yield part if isinstance(part, _Mark) else ascii(part)
 
 
-def _is_text(part: object) -> bool:
-    """Return whether a part is a docstring, or another string that is evaluated for nothing."""
+class _Mark(str):
+    """A text between the parts of a tree; not one of its strings."""
+
+    __slots__ = ()
+
+
+def _does_nothing(part: object) -> bool:
+    """Return whether a part is a docstring, another string as a statement, or `pass`."""
     value = part.value if isinstance(part, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return is_text or isinstance(part, ast.Pass)
 
 
 PREDICTIONS = "predictions/"

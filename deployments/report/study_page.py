@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from prefect_tune.deployments.report.page import Command, ReportPage, Section, Table, Text
+from prefect_tune.deployments.report.page import Command, Part, ReportPage, Section, Table, Text
 from prefect_tune.deployments.report.sections.answers import alert_of, answers_of
 from prefect_tune.deployments.report.sections.failures import failures_section
 from prefect_tune.deployments.report.sections.fidelities import fidelities_section
@@ -20,7 +20,7 @@ from prefect_tune.deployments.report.sections.progress import progress_section
 from prefect_tune.deployments.report.sections.step_times import step_times_section
 from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
 from prefect_tune.deployments.report.wording import made_now
-from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.reporting.study_report import Reproduction, StudyReport
 from prefect_tune.flows.text import counted, format_seconds
 from prefect_tune.optimizers.registry import METHODS
 
@@ -74,15 +74,26 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
             f"{again} search the same way, but {report.summary['method']} also looks at the "
             "seconds that trials take, so some trials will differ."
         )
-    parts = [
-        *([Text(["The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."])]
-          if of.is_of_frame else [command]),
+    parts: list[Part] = [Text([_obstacle(of)]) if _obstacle(of) else command]
+    parts += [
         Table("What determines the result", ["", ""], _determining(report), is_open=True),
-    ]  # fmt: skip
+    ]
     if of.versions:
         rows = [[package, version] for package, version in of.versions.items()]
         parts.append(Table("Versions of the last session", ["package", "version"], rows))
     yield Section("again", "How to reproduce it", finding, parts)
+
+
+def _obstacle(of: Reproduction) -> str:
+    """Return why no command has the study again; empty if one does."""
+    if of.removed_option:
+        return (
+            f"It was started with {of.removed_option}, an option that this version no longer has: "
+            "it cannot be extended, and no command repeats it."
+        )
+    if of.is_of_frame:
+        return "The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."
+    return ""
 
 
 def _determining(report: StudyReport) -> list[list[str]]:

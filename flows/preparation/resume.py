@@ -11,8 +11,8 @@ from prefect_tune.flows.preparation.constraints import (
 from prefect_tune.flows.preparation.options import flag_of
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.preparation.study_input import Note, Read
+from prefect_tune.flows.study.command import removed_option
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
-from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -112,19 +112,15 @@ def check_options_known(name: str, plan: StudyPlan) -> None:
     Raises:
         CannotContinue: If an option, or a value of one, was removed since; names it.
     """
-    declared = method_named(plan.method).options
-    for option, value in plan.options.items():
-        try:
-            declared(**{option: value})
-        except (TypeError, ValueError) as error:
-            raise CannotContinue(
-                f"study {name!r} was started with {option}={value} of method {plan.method}, which "
-                "this version no longer has, so it cannot be extended",
-                option="option",
-                value=f"{option}={value}",
-                remedy="read its results with show, trials, report and export, or start a new "
-                "study without that option",
-            ) from error
+    if removed := removed_option(plan):
+        raise CannotContinue(
+            f"study {name!r} was started with {removed} of method {plan.method}, which this "
+            "version no longer has, so it cannot be extended",
+            option="option",
+            value=removed,
+            remedy="read its results with show, trials, report and export, or start a new "
+            "study without that option",
+        )
 
 
 def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:

@@ -15,7 +15,7 @@ from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
 from prefect_tune.flows.reporting.progress import ProgressPass, SearchProgress
 from prefect_tune.flows.reporting.step_times import StepTime, StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOff, TradeOffsPass
-from prefect_tune.flows.study.command import continue_command, run_command
+from prefect_tune.flows.study.command import continue_command, removed_option, run_command
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
@@ -35,6 +35,8 @@ class Reproduction:
         command: Words of the command that starts it anew.
         longer: Words of the command that goes on with it, to twice its trials and seconds.
         resumed: Words of the command that goes on where it was interrupted.
+        removed_option: Option of its method that this version no longer has, as `name=value`; empty
+            if there is none. The commands fail with it.
         is_of_frame: Whether its data was a DataFrame, which no command can name.
         seed: Source of all randomness.
         repeats_itself: Whether the same seed gives the same trials, on one worker and with a budget
@@ -51,6 +53,7 @@ class Reproduction:
     command: tuple[str, ...]
     longer: tuple[str, ...]
     resumed: tuple[str, ...]
+    removed_option: str
     is_of_frame: bool
     seed: int
     repeats_itself: bool
@@ -72,6 +75,7 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
             continue_command(replace(plan, stop_rule=_doubled(plan.stop_rule)), record.name)
         ),
         resumed=tuple(continue_command(plan, record.name)),
+        removed_option=removed_option(plan),
         is_of_frame=plan.source.data.startswith(FRAME),
         seed=plan.seed,
         repeats_itself=method is not None and not method.draws_on_cost,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, method_named
 
 DEFAULT_SPACES = frozenset({"modern", "modern_regression", "healthcare"})
 """Each is the default for the only kind of data and target that it takes."""
@@ -43,6 +43,22 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
     """
     options = *_source(plan), *_stop_rule(plan), *_cache(plan)
     return _words(plan, (*options, ("--study", name)))
+
+
+def removed_option(plan: StudyPlan) -> str:
+    """Return the option, `name=value`, that the plan's method no longer takes; empty without one.
+
+    Neither command runs with such an option. A method that is not known here is not judged.
+    """
+    if plan.method not in METHODS:
+        return ""
+    declared = method_named(plan.method).options
+    for option, value in plan.options.items():
+        try:
+            declared(**{option: value})
+        except (TypeError, ValueError):
+            return f"{option}={value}"
+    return ""
 
 
 def _words(plan: StudyPlan, options: Iterable[tuple[str, str | None]]) -> list[str]:

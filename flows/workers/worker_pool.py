@@ -86,11 +86,6 @@ class WorkerPool:
         return int(min(self._roster.n_workers, self._most))
 
     @property
-    def is_external(self) -> bool:
-        """Whether others have started the workers."""
-        return self._roster is not None
-
-    @property
     def is_short(self) -> bool:
         """Whether there were fewer workers than slots when this was last known."""
         return self._is_short

@@ -201,13 +201,6 @@ class Node:
                 self._made = Made({**kept, **read}, self._entry.summary, self.seconds)  # type: ignore[union-attr]
         return self._made.parts[name]
 
-    def kept_estimator(self) -> Any:
-        """Return the fitted estimator if it was made here or is kept; None if neither."""
-        if self._made is not None and "estimator" in self._made.parts:
-            return self._made.parts["estimator"]
-        read = self._read("estimator")
-        return None if read is None else read["estimator"]
-
     def predictions(self) -> Predictions:
         """Return a model's predictions of the held-out rows."""
         try:

@@ -1,5 +1,7 @@
 """Planted faults can be planted: their text stands in their room, and their tests exist."""
 
+import ast
+
 import pytest
 from project.planted_faults import Fault, all_faults
 
@@ -16,6 +18,12 @@ def test_each_fault_has_a_text_that_its_room_has_once_and_tests_that_exist() -> 
         except (ValueError, FileNotFoundError) as error:
             stale.append(str(error))
     assert stale == []
+
+
+def test_each_fault_is_valid_code() -> None:
+    """A file that cannot be imported fails every test, whether it looks at the fault or not."""
+    for fault in FAULTS:
+        ast.parse(fault.planted, str(fault.file))
 
 
 def test_no_fault_is_planted_twice() -> None:

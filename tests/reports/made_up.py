@@ -56,6 +56,7 @@ REPRODUCTION = Reproduction(
     command=("prefect-tune", "run", "it's here.csv", "--target", NASTY, "--study", "made-up"),
     longer=("prefect-tune", "run", "it's here.csv", "--budget", "20m", "--study", "made-up"),
     resumed=("prefect-tune", "run", "it's here.csv", "--study", "made-up"),
+    removed_option="",
     is_of_frame=False,
     seed=3,
     repeats_itself=False,

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.storage.key import (
+    _tokens,
     canonical_json,
     code_digest,
     content_digest,
@@ -86,6 +87,7 @@ def bounded(value, most=LIMIT):
         ("most=LIMIT):", 'most=LIMIT):\n    """Bound a value."""'),
         ("from functools", '"""A module."""\n\n\nfrom functools'),
         ("    return value", "\n    return (\n        value\n    )"),
+        ("    return value", "    pass\n    return value"),
     ],
 )
 def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) -> None:
@@ -107,11 +109,37 @@ def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) ->
         ("    return value", "return value"),
         ("    return value", "    return 'value'"),
         ("        return most", "        pass"),
+        ("LIMIT = 255", "LIMIT = {**A, 1: 2}"),
     ],
 )
 def test_whatever_python_runs_decides_the_digest_of_code(text, edited) -> None:
     assert text in CODE
     assert code_digest("t", [CODE.replace(text, edited)]) != code_digest("t", [CODE])
+
+
+def test_a_body_of_pass_is_one_of_a_docstring() -> None:
+    lone, told = "class Odd(Exception):\n    pass\n", 'class Odd(Exception):\n    """Odd."""\n'
+    assert code_digest("t", [lone]) == code_digest("t", [told])
+
+
+@pytest.mark.parametrize("reads", ["bounded.__doc__", "inspect.getsource(bounded)"])
+def test_the_docstrings_of_code_that_reads_them_decide_its_digest(reads) -> None:
+    one, two = (f'def bounded():\n    """{doc}"""\nTEXT = {reads}\n' for doc in ("One.", "Two."))
+    assert code_digest("t", [one]) != code_digest("t", [two])
+
+
+def test_the_digest_of_a_long_chain_does_not_depend_on_the_depth_of_its_caller() -> None:
+    branches = "".join(f"elif x == {i}:\n    y = {i}\n" for i in range(400))
+    chain, commented = (f"if x:\n    y = 1\n{branches}{more}" for more in ("", "# a chain\n"))
+
+    def digest_at(depth: int, text: str) -> str:
+        return digest_at(depth - 1, text) if depth else code_digest("t", [text])
+
+    assert digest_at(300, chain) == digest_at(0, commented)
+
+
+def test_letters_that_only_newer_versions_of_python_can_print_are_escaped() -> None:
+    assert "".join(_tokens(ast.parse("NAME = '\u00e9\U0001fae8'"))).isascii()
 
 
 def test_a_parser_that_stumbles_over_another_thread_is_tried_again(monkeypatch) -> None:

@@ -190,7 +190,7 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     """Yield commands and what they do, what is needed most first."""
     summary, again = report.summary, report.reproduction
     study, state, store = summary["study"], summary["state"], summary["store_options"]
-    can_go_on = state != "running" and not again.is_of_frame
+    can_go_on = state != "running" and not again.is_of_frame and not again.removed_option
     if state == "interrupted" and can_go_on:
         yield shlex.join([*again.resumed, *store]), "resume where it stopped"
     if summary["nearest_infeasible"] is not None and can_go_on:
@@ -204,7 +204,7 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
             predict += ["--labels", "NEW_LABELS.csv"]
         yield shlex.join([*predict, *store]), "predict new rows"
         yield shlex.join(["prefect-tune", "export", study, "model.pkl", *store]), "export the model"
-    if summary["n_failed"]:
+    if summary["n_failed"] and not again.removed_option:
         yield retry_command(summary), "retry what failed"
     if state != "interrupted" and can_go_on:
         yield shlex.join([*again.longer, *store]), "search on, with twice the budget"

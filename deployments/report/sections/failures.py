@@ -32,8 +32,9 @@ def failures_section(report: StudyReport) -> Iterator[Section]:
         return
     parts: list[Part] = [_table(report)]
     for group in groups[:_MOST_GROUPS]:
-        parts += _parts(group, summary)
-    if len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED:
+        parts += _parts(group, report)
+    can_retry = not report.reproduction.removed_option
+    if can_retry and (len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED):
         parts.append(Command(retry_command(summary), "Retry all failed trials."))
     if len(groups) > _MOST_GROUPS:
         rest = sum(len(group.trials) for group in groups[_MOST_GROUPS:])
@@ -75,7 +76,7 @@ def _finding(report: StudyReport) -> str:
     return f"{of}, for {counted(len(groups), 'reason')}. The most frequent: {most}."
 
 
-def _parts(group: FailureGroup, summary: Mapping[str, Any]) -> Iterator[Part]:
+def _parts(group: FailureGroup, report: StudyReport) -> Iterator[Part]:
     lines = [f"{len(group.trials):,} {reason_text(group)}"]
     rest = group.message.strip().splitlines()[1:]
     lines += [f"  {line}" for line in rest[:10]]
@@ -84,8 +85,8 @@ def _parts(group: FailureGroup, summary: Mapping[str, Any]) -> Iterator[Part]:
     if group.traceback:
         yield Details(f"Traceback of trial {group.trials[0]}", group.traceback)
     advice = _ADVICE.get(group.kind, "")
-    if len(group.trials) <= _MOST_NAMED:
-        yield Command(retry_command(summary, group), f"Retry them. {advice}")
+    if len(group.trials) <= _MOST_NAMED and not report.reproduction.removed_option:
+        yield Command(retry_command(report.summary, group), f"Retry them. {advice}")
     elif advice:
         yield Text([f"  {advice}"], is_quiet=True)
 

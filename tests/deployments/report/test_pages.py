@@ -118,6 +118,25 @@ def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, 
     assert all(command.endswith(" --store 's3://b/my store'") for command in commands)
 
 
+@pytest.mark.parametrize("name", ["full", "failed"])
+@pytest.mark.parametrize("state", ["complete", "interrupted"])
+def test_a_study_with_a_removed_option_says_so_and_has_no_command_that_extends_it(
+    name, state
+) -> None:
+    report = getattr(made_up_reports, name)()
+    page = study_page(
+        replace(
+            report,
+            summary=report.summary | {"state": state},
+            reproduction=replace(report.reproduction, removed_option="units=raw"),
+        )
+    )
+    parts = [p for part_of in (*page.answers, *page.sections) for p in part_of.parts]
+    commands = [part.words.split()[1] for part in parts if isinstance(part, Command)]
+    assert set(commands) <= {"predict", "export", "trials"}
+    assert "was started with units=raw" in page_html(page)
+
+
 @pytest.mark.parametrize("data", [("cohort:demo",), ("meds", "--labels", "labels.csv")])
 def test_new_rows_of_events_are_named_by_labels(data) -> None:
     again = full().reproduction

@@ -196,6 +196,8 @@ def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) 
 def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> None:
     kill_fork_server()
     start_fork_server()
+    log = str(log_path(scratch_folder()))
+    assert psutil.Process(fork_server_pid()).environ()[LOG_VARIABLE] == log
     killed: list[int | None] = [None]
 
     def attack() -> bool:
@@ -212,7 +214,6 @@ def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> Non
         wait_for(lambda: len(killed) > 3 and are_of_our_fork_server(client))
         kill_fork_server()  # once more, now that the cluster is up
         wait_for(lambda: are_of_our_fork_server(client))
-        log = str(log_path(scratch_folder()))
         assert set(client.run(os.getenv, LOG_VARIABLE).values()) == {log}
 
 
