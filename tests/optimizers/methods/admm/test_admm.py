@@ -235,6 +235,22 @@ def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
     assert len(chosen) > 1
 
 
+def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew() -> None:
+    space = counted_space((2, 3))
+    optimizer = Admm(space, 0, UNIT)
+    first = optimizer.ask(Budget(trials_left=200))
+    optimizer.tell(told(0, first, 0.5))
+    path = ("a1", "a1")
+    drawn = Configuration.of(space, path, [{"h0": 0.25}, {"h0": 0.75}])
+    assert drawn != optimizer._positions.at(optimizer._state, path)
+    query = Query(drawn)
+    replay(optimizer, [Asked(1, query, Budget()), Told(told(1, query, 0.1))])
+    optimizer._state.block, optimizer._state.seen = "z", [1]
+    optimizer._end_z(observations(optimizer.history, UNIT, "worst", 0.7, 0.0))
+    assert optimizer._state.path == path
+    assert optimizer._positions.at(optimizer._state, path) == drawn
+
+
 def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
     """A little better and far away is worse than what is near."""
     values = ConfigurationSpace(space=[Integer("k", (1, 100), default=20)])
