@@ -26,8 +26,6 @@ _SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 _SIXTHS = (0, 1, 2, 3)
 """Sixths of the logarithmic scale nearest to which the rungs are, where it does not."""
 _FEW = 4
-_HOPELESS = frozenset({"timeout", "memory", "crashed"})
-"""Kinds of failure that more rows do not cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +177,7 @@ class FirstDesign:
         best = ranked(told, history)
         if share < 1.0:
             best = _promising(best, history)
-            best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
+            best += [t for t in told if t.failure and not t.failure.kind.is_hopeless]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
             for lower in reversed(rungs[:rung]):
