@@ -1,8 +1,4 @@
-"""Why a method asks for what it does, for people who follow a study.
-
-Checks of a method's options against their annotations: users may write anything.
-
-How a method of search declares itself: all that the project knows of it before it is made.
+"""How a method of search declares itself, checks its options and gives reasons for its asks.
 
 Light to import, and so are the declarations: help, lists and views read them, and a method's
 libraries take seconds.

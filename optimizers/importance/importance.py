@@ -1,6 +1,4 @@
-"""Random forests, each fitted to a bootstrap of the trials: their spread is what is not known.
-
-The importance of the choices of a study: functional ANOVA on random forests.
+"""The importance of the choices of a study: functional ANOVA on random forests.
 
 Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML
 2014, on the encoding of conditional spaces that the forests of SMAC and FLASH search by. Unlike

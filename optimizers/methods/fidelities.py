@@ -1,7 +1,4 @@
-"""Rungs: how much of a full evaluation each level of a bracket is.
-
-The fidelity that a study is halved in: the one that is asked for, or the best it can have.
-"""
+"""The fidelity that a study is halved in: the one that is asked for, or the best it can have."""
 
 from prefect_tune.optimizers.method import Fidelity
 from prefect_tune.optimizers.methods.declarations import BracketOptions

@@ -1,9 +1,7 @@
-"""Algorithms: one way to do a step, with hyperparameters of its own.
+"""Steps, the stages of a pipeline, and the algorithms that can fill them.
 
 An algorithm is data. It names its estimator by dotted path and never imports it, so that everything
 here stays free of the libraries it talks about.
-
-Steps: one stage of a pipeline each, and the algorithms that can fill it.
 """
 
 from collections.abc import Callable, Mapping

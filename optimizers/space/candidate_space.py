@@ -1,10 +1,7 @@
 """Many configurations at once as arrays, for surrogates that score thousands of them per ask.
 
-The hyperparameters of a space as columns of the unit cube, and which of them are active.
-
-Candidates of one space: drawn, encoded, decoded, and as features of a surrogate.
-
-Neighbours of candidates: what differs from them in one thing.
+Hyperparameters are columns of the unit cube, some of them active. Candidates of a space are drawn,
+encoded, decoded, made features of a surrogate, and moved to neighbours that differ in one thing.
 """
 
 from collections.abc import Iterable

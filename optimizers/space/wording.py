@@ -1,7 +1,4 @@
-"""Unknown names, answered with the nearest known one.
-
-Configurations and fidelities as people read them.
-"""
+"""Configurations and fidelities as people read them; unknown names, with the nearest known one."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

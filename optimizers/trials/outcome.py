@@ -1,6 +1,6 @@
-"""The states of a trial; light to import, for those who only look.
+"""Outcomes of trials: an evaluation, or a failure of some kind, and what each step took.
 
-Outcomes of trials: an evaluation, or the reason of a failure, and what each step took.
+Light to import, for those who only look.
 """
 
 from collections.abc import Mapping

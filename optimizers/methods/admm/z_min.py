@@ -1,4 +1,4 @@
-"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eqs. 11 to 13)."""
+"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12)."""
 
 from collections.abc import Callable, Collection
 from functools import cached_property

@@ -1,7 +1,4 @@
-"""FLASH's tables and models of the paths, which depend on what all paths share.
-
-FLASH's linear models of all paths: their improvement per cost (section 4.2).
-"""
+"""FLASH's linear models of all paths, and their improvement per cost (section 3.3, eq. 2 and 4)."""
 
 from collections.abc import Mapping
 from functools import cached_property
