@@ -139,7 +139,8 @@ class ForestSearch:
             log_ei = improvement(mean, deviation, best)
             return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
-        inside = self._inside(observed[np.argsort(targets, kind="stable")])
+        best_first = observed[np.argsort(targets, kind="stable")]
+        inside = best_first[self.candidates.may_be_proposed(best_first)]
         drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
@@ -198,9 +199,6 @@ class ForestSearch:
         """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
-
-    def _inside(self, candidates: Candidates) -> Candidates:
-        return candidates[self.candidates.may_be_proposed(candidates)]
 
 
 class Smac(Optimizer):

@@ -95,7 +95,11 @@ class Dimensions:
                 group = self.group(step, choice.algorithm, name)
                 if group is not None:
                     key = f"{step}/{choice.algorithm}/{name}"
-                    params[key] = _from_value(chosen.hyperparameters[name], value)
+                    h = chosen.hyperparameters[name]
+                    unit = to_unit(h, value)
+                    if isinstance(h, CategoricalHyperparameter):
+                        unit = int(unit * len(h.choices))
+                    params[key] = unit
                     distributions[key] = group[key]
         return params, distributions
 
@@ -105,13 +109,6 @@ def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
-
-
-def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float | int:
-    unit = to_unit(hyperparameter, value)
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return int(unit * len(hyperparameter.choices))
-    return unit
 
 
 def _groups(step: str, algorithm: Algorithm) -> list[Group]:
@@ -124,15 +121,13 @@ def _groups(step: str, algorithm: Algorithm) -> list[Group]:
         # A condition reads `child | parent == value`.
         written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
         group = groups[" and ".join(sorted(written))]
-        group[f"{step}/{algorithm.id}/{h.name}"] = _distribution(h)
+        # Categories as such; all else by position in [0, 1], linear in logarithms.
+        group[f"{step}/{algorithm.id}/{h.name}"] = (
+            CategoricalDistribution(range(len(h.choices)))
+            if isinstance(h, CategoricalHyperparameter)
+            else FloatDistribution(0.0, 1.0)
+        )
     return list(groups.values())
-
-
-def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
-    """Return categories as such; all else by position in [0, 1], linear in logarithms."""
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return CategoricalDistribution(range(len(hyperparameter.choices)))
-    return FloatDistribution(0.0, 1.0)
 
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"

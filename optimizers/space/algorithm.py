@@ -134,7 +134,10 @@ class Algorithm:
             "fixed": dict(self.fixed),
             "sparse_estimator": self.sparse_estimator,
             "sparse_fixed": dict(self.sparse_fixed),
-            "transforms": {name: _rule_name(rule) for name, rule in self.transforms.items()},
+            "transforms": {
+                name: rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
+                for name, rule in self.transforms.items()
+            },
             "flags": asdict(self.flags),
             "class_weights": self.class_weights,
             "order": list(self.order),
@@ -144,10 +147,6 @@ class Algorithm:
                 if (value := getattr(self, name))
             },
         }
-
-
-def _rule_name(rule: str | Callable[..., Any]) -> str:
-    return rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:

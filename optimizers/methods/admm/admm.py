@@ -158,8 +158,12 @@ class Admm(Optimizer):
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
+                # A new configuration, whose path goes on.
                 self._because = _STALLED
-                return Query(self._unseen(rng))
+                configuration = new_configuration(self.space, self.history.asked, rng)
+                self._begin_theta(configuration.path)
+                self._positions.move(state, configuration)
+                return Query(configuration)
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
         """Return the reason of an ask of one of the two sub-problems."""
@@ -238,13 +242,6 @@ class Admm(Optimizer):
             self._positions.adopt(state, observed.trials[rows[0]].query.configuration)
         state.iteration += 1
         self._begin_theta(path)
-
-    def _unseen(self, rng: np.random.Generator) -> Configuration:
-        """Return a new configuration, whose path goes on, after an iteration without one."""
-        configuration = new_configuration(self.space, self.history.asked, rng)
-        self._begin_theta(configuration.path)
-        self._positions.move(self._state, configuration)
-        return configuration
 
     def _best_path(self, observed: PathObservations) -> Path:
         values = observed.augmented(self._state, self.options.rho_g)
