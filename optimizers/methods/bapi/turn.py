@@ -23,7 +23,8 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     enough_epochs,
     verdict,
 )
-from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait, clipped
+from prefect_tune.optimizers.methods.bapi.start import Design, clipped
+from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
@@ -156,9 +157,9 @@ class BapiTurn:
         if isinstance(affordable, Wait | Done):
             return None
         if isinstance(affordable, GoOn):
-            return Order(affordable.configuration, affordable.epochs, _PROMOTED)
+            return Order(affordable.configuration, affordable.level, _PROMOTED)
         # A random model may have no epochs: the plan knows which can be had in part.
-        return Order(None, affordable.epochs, _STARTED) if affordable == step else None
+        return Order(None, affordable.level, _STARTED) if affordable == step else None
 
     def of_undecided(self) -> Order | None:
         """Return the training that goes on, of those told that were not decided on yet."""
@@ -213,7 +214,7 @@ class BapiTurn:
         left, n_workers = self.budget.seconds_left, self.budget.n_workers
         whole = GoOn(best.configuration, self.t_max)
         step = clipped(whole, self.curves.values(), left, n_workers)
-        return Order(best.configuration, step.epochs, _ENDED) if isinstance(step, GoOn) else None
+        return Order(best.configuration, step.level, _ENDED) if isinstance(step, GoOn) else None
 
     def _ordered(
         self, configuration: Configuration | None, done: int, epochs: int, because: Reason

@@ -137,7 +137,7 @@ def decisions_of(
 
 
 def _is_cut(trial: Trial) -> bool:
-    return trial.failure is not None and trial.failure.kind in {"timeout", "memory"}
+    return trial.failure is not None and trial.failure.kind.grows_with_rows
 
 
 def _confirmations(

@@ -16,8 +16,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 Array = NDArray[np.floating[Any]]
 
-_GROWING = frozenset({"timeout", "memory"})
-"""Failures that more rows only make worse."""
 _MOST_EXCUSED = 3
 """Failures of a path on subsets that are put down to the subsets while none has succeeded."""
 _LEAST_SECONDS = 1e-3
@@ -165,7 +163,7 @@ def _excused(trials: tuple[Trial, ...]) -> set[int]:
     granted: Counter[tuple[str, ...]] = Counter()
     excused = set[int]()
     for t in trials:
-        if t.failure is None or t.query.is_full or t.failure.kind in _GROWING:
+        if t.failure is None or t.query.is_full or t.failure.kind.grows_with_rows:
             continue
         path = t.query.configuration.path
         if largest.get(path, 0.0) > t.query.subset:
