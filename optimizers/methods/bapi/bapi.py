@@ -1,19 +1,21 @@
 """BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
 
-Equation 8 (t_opt), algorithm 3     planning.enough_epochs
-Algorithm 2, line 1 (initial)       BapiTurn.initial: start.Design
-             lines 2, 9 (GP_f, GP_c)  learner.CurveLearner.learn, costs.CostModel.fit
-             lines 3, 4, 10 (B_r)   budget.RemainingBudget
-             line 5, algorithm 4    BapiTurn.plan: planning.Planning.entries, Horizon.plan
-             line 6 (choice)        planning.chosen_entry
-             line 7, algorithm 5    BapiTurn.evaluation: planning.verdict
-Section 3.4 (points of a curve)     observations.chosen_epochs
-Equations 9 to 29 (slopes, ED)      surrogates.monotone, surrogates.curve_kernel
+Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, start.Design
+             lines 2, 9 (GP_f, GP_c)     learner.CurveLearner.learn, costs.CostModel.fit
+             lines 3, 4, 10 (B_r)        budget.RemainingBudget
+             line 5 (algorithm 4, NMO)   planning.Planning.entries, planning.Horizon.plan
+             line 6 (choice)             planning.chosen_entry
+             line 7 (algorithm 5)        turn.BapiTurn.evaluation, planning.verdict
+Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
+Section 3.4 (points of a curve)          observations.chosen_epochs
+Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
-`variant=paper` keeps the paper's settings, of which the default replaces these: halving as the
-start, costs cooled by the spent budget, ln of seconds, and the steadiest curve as the answer
-(`declaration.Settings` has all). Departures of both: EP in place of samples of the truncated
-normal, at least a quantum a plan entry, best training to its end, overheads, and pending trials.
+`variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
+the budget is spent, seconds (and losses where likelier) are learned as logarithms, hopeless
+trainings stop however sure the paper's rule is, and the answer is the steadiest curve. Both depart
+from the paper: EP replaces samples of the truncated normal, the last point of q-EI is integrated,
+a planned training takes at least p epochs, the best one is trained to its end, and the seconds of
+prefixes, checkpoints and pending trainings are paid.
 """
 
 from collections.abc import Mapping, Sequence

@@ -134,7 +134,12 @@ class BapiTurn:
             row = self._rows([curve])
             enough, said = self._verdict(curve, row, target, belief)
             if said != "goes on":
-                self._note(said, curve)
+                # Verdicts on trainings that were resumed since are forgotten.
+                last = {
+                    str(c.trials[-1].number) for c in self.curves.values() if c.done < self.t_max
+                }
+                kept = {n: v for n, v in self.memo.get("verdicts", {}).items() if n in last}
+                self.memo["verdicts"] = {**kept, str(curve.trials[-1].number): said}
                 continue
             epochs = self.remaining.epochs(
                 curve.done,
@@ -253,12 +258,6 @@ class BapiTurn:
             tau=self.settings.tau,
             sure=self.settings.sure,
         )
-
-    def _note(self, said: Verdict, curve: LearningCurve) -> None:
-        """Note the verdict on a training, and forget those on trainings that went on."""
-        last = {str(c.trials[-1].number) for c in self.curves.values() if c.done < self.t_max}
-        kept = {n: v for n, v in self.memo.get("verdicts", {}).items() if n in last}
-        self.memo["verdicts"] = {**kept, str(curve.trials[-1].number): said}
 
     def _pending_seconds(self, belief: CurveBelief) -> float:
         """Return the predicted seconds of the pending trainings."""

@@ -84,12 +84,14 @@ class FabolasOptions(SurrogateOptions):
 
 def size_lines(decisions: Mapping[str, Any]) -> list[str]:
     """Return the lines of what `Fabolas.decisions` gives."""
-    return [
-        *_sizes(decisions),
-        *_gate(decisions.get("gate", {})),
-        *_models(decisions.get("algorithms", {})),
-        *_confirmed(decisions.get("confirmations", ())),
-    ]
+    lines, gate = list(_sizes(decisions)), decisions.get("gate", {})
+    if gate.get("state") == "closed":
+        lines.append(f"subsets were given up: {gate['reason']}")
+    ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
+    if len(ranked) > 1:
+        shown = [f"{name} {p:.2f}" for name, p in ranked if p >= RULES.least_shown]
+        lines.append(f"the best one's model, by probability: {', '.join(shown)}")
+    return [*lines, *_confirmed(decisions.get("confirmations", ()))]
 
 
 def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
@@ -101,18 +103,6 @@ def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
         trials = f"{size['runs']:,} trial{'' if size['runs'] == 1 else 's'}"
         failed = f", {size['failed']} of them failed" if size["failed"] else ""
         yield f"  {share} of the rows: {trials}{failed}"
-
-
-def _gate(gate: Mapping[str, Any]) -> Iterator[str]:
-    if gate.get("state") == "closed":
-        yield f"subsets were given up: {gate['reason']}"
-
-
-def _models(probabilities: Mapping[str, float]) -> Iterator[str]:
-    ranked = sorted(probabilities.items(), key=lambda pair: -pair[1])
-    if len(ranked) > 1:
-        shown = [f"{name} {p:.2f}" for name, p in ranked if p >= RULES.least_shown]
-        yield f"the best one's model, by probability: {', '.join(shown)}"
 
 
 def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,18 +1,19 @@
 """Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Equation 6 (kernel), section 3.1   surrogates.fidelity_kernel, sizes.PAPER_LOSS and sizes.COST
-Algorithm 1, line 1 (design)       first_design.ScatteredDesign, for the default FirstDesign
-             line 3 (fit)          belief.SubsetLearner.learn; parameters: inference.Regression
-             line 4 (equation 7)   turn.FabolasTurn.proposal: search.Search.run
-             c_overhead            turn.FabolasTurn._overhead
-             line 6 (incumbent)    decisions.AnswerStanding, Fabolas.incumbent
-Equations 2, 3, 5 (EI, ES, MTBO)   references
+Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, sizes
+Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by default FirstDesign
+             line 3 (fit)                  belief.SubsetLearner.learn, inference.Regression
+             line 4 (equation 7)           turn.FabolasTurn.proposal, search.Search.run
+             c_overhead of equation 7      turn.FabolasTurn._overhead
+             line 6 (incumbent)            decisions.AnswerStanding, Fabolas.incumbent
+Equations 2, 3 and 5 (EI, ES, MTBO)        references
 
-`variant=paper` keeps the paper's divergence, bases, drawn parameters, incumbent and design. The
-default replaces them: information gain in closed form, a common trend with noise that falls with
-the size, fitted parameters, kappa deviations on the incumbent, halving; and it adds verification
-and the gate. Departures of both: priors of parameters (belief), random candidates in place of
-DIRECT and CMA-ES, confirmations at the end, pending trials. `rules` has the numbers.
+`variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
+design. By default the acquisition is the information gain in closed form, all configurations share
+a trend, noise falls with the size, parameters are fitted, the incumbent pays kappa deviations, and
+the design is halved; full evaluations verify predictions, and a gate gives subsets up. Both depart
+from the paper: their priors (`belief`), random candidates in place of DIRECT and CMA-ES, and
+confirmations at the end of the budget. `rules` has the numbers.
 """
 
 from collections.abc import Mapping
