@@ -11,11 +11,11 @@ Section 3.4 (points of a curve)          observations.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
 `variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
-the budget is spent, seconds (and losses where likelier) are learned as logarithms, hopeless
-trainings stop however sure the paper's rule is, and the answer is the steadiest curve. Both depart
-from the paper: EP replaces samples of the truncated normal, the last point of q-EI is integrated,
-a planned training takes at least p epochs, the best one is trained to its end, and the seconds of
-prefixes, checkpoints and pending trainings are paid.
+the budget is spent, seconds (and losses where likelier) are learned as logarithms, algorithm 5 also
+stops what is far behind, and the answer is the steadiest curve. Both depart from the paper: EP
+replaces samples of the truncated normal, the last point of q-EI is integrated, a planned training
+takes at least p epochs, the best one is trained to its end, and the seconds of prefixes,
+checkpoints and pending trainings are paid.
 """
 
 from collections.abc import Mapping, Sequence
