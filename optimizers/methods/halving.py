@@ -11,7 +11,6 @@ Hyperband (Li et al. 2018): brackets of successive halving that begin on each ru
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,13 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import HALVING, HYPERBAND
 from prefect_tune.optimizers.methods.fidelities import choose_rungs
+from prefect_tune.optimizers.methods.rungs import (
+    all_begun,
+    is_decided,
+    n_promoted,
+    promotable,
+    ranked,
+)
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
@@ -51,16 +57,6 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
     """
     s = n_rungs - 1 - index % n_rungs
     return Plan(-(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s)
-
-
-def ranked(trials: list[Trial], history: History) -> list[Trial]:
-    """Return the trials with a loss, the best first; those that violate constraints at the end."""
-
-    def key(trial: Trial) -> tuple[float, float, int]:
-        loss = inf if trial.loss is None else trial.loss
-        return max(history.violation(trial), 0.0), loss, trial.number
-
-    return sorted((t for t in trials if t.loss is not None), key=key)
 
 
 @dataclass(slots=True)
@@ -101,13 +97,12 @@ class Bracket:
             return None
         for rung, above in pairwise(self.runs):
             trials = [history[number] for number in rung]
-            if not all(t.is_told for t in trials):
+            if not is_decided(trials):
                 return None
-            best = ranked(trials, history)[: max(1, len(trials) // self.eta)]
+            best = ranked(trials, history)[: n_promoted(len(trials), self.eta)]
             gone = {history[number].query.configuration for number in above}
-            staying = [t for t in best if t.query.configuration not in gone]
-            if staying and len(above) < len(best):
-                return staying[0]
+            if len(above) < len(best) and (run := next(promotable(best, gone), None)):
+                return run
         return None
 
 
@@ -258,7 +253,7 @@ class Halving(Optimizer):
         self.brackets.catch_up(self.history)
         if (run := self.brackets.promotion(self.history)) is not None:
             return self._go_on(run)
-        nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        nothing_new = all_begun()
         if budget.trials_left != 0:
             try:
                 return self._asked(self.begin(rng), self.brackets.first_rung, self._drawn)

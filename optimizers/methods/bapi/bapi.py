@@ -40,6 +40,7 @@ from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
 from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
 from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
+from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -180,7 +181,7 @@ class Bapi(Optimizer):
 
     def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
         """Return the order of a turn as a query."""
-        nothing = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        nothing = all_begun()
         try:
             query = self._ordered(turn.order(), rng)
         except SpaceExhausted as exhausted:

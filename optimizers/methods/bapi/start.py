@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Self
 
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait, n_promoted
 from prefect_tune.optimizers.space.configuration import Configuration
 
 _ETA = 3
@@ -19,32 +20,7 @@ _SHARE = 1 / 3
 """Of a budget that the start may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Begin a new configuration, for so many epochs."""
-
-    epochs: int
-
-
-@dataclass(frozen=True, slots=True)
-class GoOn:
-    """Train a configuration further, to so many epochs."""
-
-    configuration: Configuration
-    epochs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing until a pending trial is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing any more."""
-
-
-Step = Begin | GoOn | Wait | Done
+Step = Begin[int] | GoOn[int] | Wait | Done
 
 
 @dataclass(frozen=True)
@@ -68,7 +44,7 @@ class Design:
         epochs, counts = [max(2, round(t_max / 25))], [n]
         while len(epochs) < 3 and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
-            counts.append(counts[-1] // _ETA)
+            counts.append(n_promoted(counts[-1], _ETA))
         return cls(tuple(epochs), tuple(counts))
 
     @classmethod
@@ -140,7 +116,7 @@ def clipped(
         elif isinstance(step, GoOn) and curve.configuration == step.configuration:
             rate, done = own, curve.done
     n = floor(min(left, seconds_left / n_workers) / rate)
-    return replace(step, epochs=min(step.epochs, done + n)) if n >= 1 else Done()
+    return replace(step, level=min(step.level, done + n)) if n >= 1 else Done()
 
 
 def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: int) -> int:

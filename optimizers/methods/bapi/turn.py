@@ -24,7 +24,8 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     enough_epochs,
     verdict,
 )
-from prefect_tune.optimizers.methods.bapi.start import Begin, Design, Done, GoOn, Wait
+from prefect_tune.optimizers.methods.bapi.start import Design
+from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
@@ -112,11 +113,11 @@ class BapiTurn:
         if isinstance(step, Wait | Done):
             return None
         configuration = step.configuration if isinstance(step, GoOn) else None
-        epochs = self.remaining.epochs_by_told_rates(configuration, step.epochs)
+        epochs = self.remaining.epochs_by_told_rates(configuration, step.level)
         if configuration is not None:
             return Order(configuration, epochs, _PROMOTED) if epochs else None
         # A random model may have no epochs: the plan knows which models can be trained in part.
-        return Order(None, epochs, _STARTED) if epochs == step.epochs else None
+        return Order(None, epochs, _STARTED) if epochs == step.level else None
 
     def evaluation(self) -> Order | None:
         """Line 7, algorithm 5: return the first told training that goes on."""

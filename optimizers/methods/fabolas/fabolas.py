@@ -32,9 +32,8 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, decisions_of
 from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
 from prefect_tune.optimizers.methods.fabolas.first_design import (
-    Begin,
+    BeginAlgorithm,
     FirstDesign,
-    GoOn,
     ScatteredDesign,
 )
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
@@ -48,6 +47,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
     Sizes,
 )
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
+from prefect_tune.optimizers.methods.rungs import GoOn, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
@@ -191,22 +191,22 @@ class Fabolas(Optimizer):
         left = budget.seconds_left
         if not knows_enough or left is None or left > budget.seconds_spent:
             step = self._design.next(self.history, may_begin=may_begin)
-            if isinstance(step, Begin):
+            if isinstance(step, BeginAlgorithm):
                 self._because = _BEGUN
                 try:
-                    return self._query(self._begun(step, rng), step.share)
+                    return self._query(self._begun(step, rng), step.level)
                 except SpaceExhausted:
                     step = self._design.next(self.history, may_begin=False)
             if isinstance(step, GoOn):
                 self._because = _PROMOTED
-                return self._query(step.configuration, step.share)
+                return self._query(step.configuration, step.level)
         if knows_enough:
             return self._learned(budget, seen, rng)
         return self._unlearned(rng, may_begin=may_begin)
 
     def _unlearned(self, rng: np.random.Generator, *, may_begin: bool) -> Query:
         """Return a new configuration, or one that is to be seen on all rows, the best first."""
-        nothing_new = SpaceExhausted("all configurations of the budget were begun, and have ended")
+        nothing_new = all_begun()
         self._because = _UNLEARNED
         if may_begin:
             try:
@@ -300,7 +300,7 @@ class Fabolas(Optimizer):
     def _query(self, configuration: Configuration, share: float) -> Query:
         return self.recipe.subsets.query(configuration, share, self.history)
 
-    def _begun(self, step: Begin, rng: np.random.Generator) -> Configuration:
+    def _begun(self, step: BeginAlgorithm, rng: np.random.Generator) -> Configuration:
         """Return a new configuration as the first design wants it, as far as it can be had."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:

@@ -8,7 +8,15 @@ from typing import Self
 import numpy as np
 
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.methods.halving import ranked
+from prefect_tune.optimizers.methods.rungs import (
+    Begin,
+    Done,
+    GoOn,
+    Wait,
+    is_decided,
+    promotable,
+    ranked,
+)
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
@@ -23,39 +31,20 @@ _HOPELESS = frozenset({"timeout", "memory", "crashed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Begin a new configuration.
+class BeginAlgorithm(Begin[float]):
+    """Begin a new configuration of an algorithm.
 
     Attributes:
-        share: Share of the rows.
+        level: Share of the rows.
         algorithm: Which algorithm of the last step it is to have, by its place there.
         has_defaults: Whether it is to have default values, and nothing before it.
     """
 
-    share: float
     algorithm: int
     has_defaults: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GoOn:
-    """Evaluate a configuration on more rows."""
-
-    configuration: Configuration
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing until a pending trial is told; a model that knows enough may be asked meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing any more."""
-
-
-Step = Begin | GoOn | Wait | Done
+Step = BeginAlgorithm | GoOn[float] | Wait | Done
 
 
 @dataclass(frozen=True)
@@ -143,21 +132,22 @@ class FirstDesign:
         goal = self.counts[0] if may_begin else n_begun
         is_whole = True  # whether nothing more comes onto the rung
         for k, (rung, above) in enumerate(pairwise(rungs)):
-            n_told = sum(t.is_told for t in rung)
-            is_settled = is_whole and n_told == len(rung)
-            is_decided = is_settled or (is_whole and n_told >= goal)
+            is_enough = is_whole and is_decided(rung, goal)
+            is_settled = is_whole and is_decided(rung)
             goal = min(self.counts[k + 1], _half(goal))
-            if is_decided and len(above) < goal:
-                for configuration in self._best(rungs, k, history):
-                    return GoOn(configuration, self.shares[k + 1])
+            if is_enough and len(above) < goal:
+                for trial in self._best(rungs, k, history):
+                    return GoOn(trial.query.configuration, self.shares[k + 1])
             is_whole = is_settled or len(above) >= goal
         if is_whole:
             return Done()
         return self._begin(n_begun) if may_begin and n_begun < self.most_begun else Wait()
 
-    def _begin(self, n_begun: int) -> Begin:
+    def _begin(self, n_begun: int) -> BeginAlgorithm:
         n = len(self.algorithms)
-        return Begin(self.shares[0], self.algorithms[n_begun % n], has_defaults=1 < n > n_begun)
+        return BeginAlgorithm(
+            self.shares[0], self.algorithms[n_begun % n], has_defaults=1 < n > n_begun
+        )
 
     def _rungs(self, history: History) -> list[list[Trial]]:
         """Return the trials of each rung in the order of asking."""
@@ -178,8 +168,8 @@ class FirstDesign:
 
     def _best(
         self, rungs: Sequence[Sequence[Trial]], rung: int, history: History
-    ) -> Iterator[Configuration]:
-        """Yield who may go on from a rung and has not, the best first.
+    ) -> Iterator[Trial]:
+        """Return the runs that may go on from a rung and have not, the best first.
 
         The full data is for one that never failed, from a lower rung if need be.
         """
@@ -193,8 +183,8 @@ class FirstDesign:
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
             for lower in reversed(rungs[:rung]):
-                best += ranked(list(lower), history)
-        yield from (t.query.configuration for t in best if t.query.configuration not in gone)
+                best += ranked(lower, history)
+        return promotable(best, gone)
 
 
 @dataclass(frozen=True)
@@ -223,7 +213,8 @@ class ScatteredDesign:
         n = len(history.asked)
         if not may_begin or n >= self.count:
             return Done()
-        return Begin(self.shares[n % len(self.shares)], self.algorithms[n % len(self.algorithms)])
+        share = self.shares[n % len(self.shares)]
+        return BeginAlgorithm(share, self.algorithms[n % len(self.algorithms)])
 
 
 def _promising(best: Sequence[Trial], history: History) -> list[Trial]:

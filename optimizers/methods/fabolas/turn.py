@@ -18,6 +18,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -108,7 +109,7 @@ class FabolasTurn:
         if not may_begin:
             if self.history.pending:
                 raise NotYet
-            raise SpaceExhausted("all configurations of the budget were begun, and have ended")
+            raise all_begun()
         doubtful = self._doubtful()
         if doubtful is not None and self._is_paid(doubtful):
             configuration = self.standing.trials[doubtful].query.configuration

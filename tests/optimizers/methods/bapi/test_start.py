@@ -18,16 +18,8 @@ from hypothesis import strategies as st
 
 from prefect_tune.optimizers import Configuration, History, Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
-from prefect_tune.optimizers.methods.bapi.start import (
-    Begin,
-    Design,
-    Done,
-    GoOn,
-    Step,
-    Wait,
-    clipped,
-    size_of_start,
-)
+from prefect_tune.optimizers.methods.bapi.start import Design, Step, clipped, size_of_start
+from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 
 
 def loss_of(configuration: Configuration) -> float:
@@ -45,8 +37,8 @@ def run(design: Design, levels: list[float]) -> list[tuple[float, int]]:
     while not isinstance(step := next_step(design, history), Done):
         assert not isinstance(step, Wait)
         configuration = net(free.pop(0)) if isinstance(step, Begin) else step.configuration
-        asked.append((loss_of(configuration) - 10, step.epochs))
-        told(history, configuration, step.epochs)
+        asked.append((loss_of(configuration) - 10, step.level))
+        told(history, configuration, step.level)
     return asked
 
 
@@ -216,8 +208,8 @@ def test_a_step_is_cut_to_the_seconds_left_by_its_own_rate_or_that_of_others() -
     assert [affordable(slow, left) for left in (None, 12.0, 11.9, 3.0, 2.9)] == [
         slow,
         slow,
-        replace(slow, epochs=5),
-        replace(slow, epochs=3),
+        replace(slow, level=5),
+        replace(slow, level=3),
         Done(),
     ]
     assert [affordable(Begin(2), left) for left in (4.0, 3.9, 1.9, 0.0)] == [

@@ -20,15 +20,13 @@ from prefect_tune.optimizers import (
     make_optimizer,
 )
 from prefect_tune.optimizers.methods.fabolas.first_design import (
-    Begin,
-    Done,
+    BeginAlgorithm,
     FirstDesign,
-    GoOn,
     ScatteredDesign,
     Step,
-    Wait,
 )
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.rungs import Done, GoOn, Wait
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.trials.history import History
@@ -51,12 +49,12 @@ class World:
 
     def ask(self, *, may_begin: bool = True) -> Step:
         step = self.design.next(self.history, may_begin=may_begin)
-        if isinstance(step, Begin):
+        if isinstance(step, BeginAlgorithm):
             rng = np.random.default_rng(len(self.history))
             configuration = new_configuration(SPACE, self.history.asked, rng)
-            self.add(configuration, step.share)
+            self.add(configuration, step.level)
         elif isinstance(step, GoOn):
-            self.add(step.configuration, step.share)
+            self.add(step.configuration, step.level)
         return step
 
     def add(self, configuration: Configuration, share: float) -> Trial:
@@ -143,7 +141,7 @@ def test_fewer_sizes_make_fewer_rungs(
 def test_each_algorithm_begins_as_often_as_the_others_in_an_order_of_the_seed() -> None:
     design = FirstDesign.of(LARGE, n_algorithms=7, seed=3)
     world = World(design)
-    begun = [step for _ in range(14) if isinstance(step := world.ask(), Begin)]
+    begun = [step for _ in range(14) if isinstance(step := world.ask(), BeginAlgorithm)]
     drawn = [step.algorithm for step in begun]
     assert sorted(drawn[:7]) == list(range(7))
     assert drawn[7:] == drawn[:7]
@@ -158,7 +156,7 @@ def test_a_free_worker_begins_one_more_until_the_rung_is_decided() -> None:
         world.ask()
     for number in range(1, 10):
         world.tell(number)
-    assert isinstance(world.ask(), Begin)  # the tenth trial
+    assert isinstance(world.ask(), BeginAlgorithm)  # the tenth trial
     world.tell(10)
     assert world.ask() == GoOn(world.history[1].query.configuration, 1 / 32)
 
@@ -169,7 +167,7 @@ def test_a_rung_is_decided_though_further_ones_are_pending() -> None:
         world.ask()
     for number in range(9):
         world.tell(number)
-    assert isinstance(world.ask(), Begin)
+    assert isinstance(world.ask(), BeginAlgorithm)
     world.tell(9)
     assert isinstance(world.ask(), GoOn)
 
@@ -177,7 +175,7 @@ def test_a_rung_is_decided_though_further_ones_are_pending() -> None:
 def test_it_begins_no_more_than_twice_as_many_and_then_waits() -> None:
     world = World(FirstDesign.of(LARGE))
     steps = [world.ask() for _ in range(21)]
-    assert [type(s) for s in steps] == [*[Begin] * 20, Wait]
+    assert [type(s) for s in steps] == [*[BeginAlgorithm] * 20, Wait]
     for number in range(10):
         world.tell(number)
     assert isinstance(world.ask(), GoOn)
@@ -334,7 +332,7 @@ def test_evaluations_of_a_full_query_do_not_count_as_subsets() -> None:
     world = World(FirstDesign.of(EIGHTHS))
     best = new_configuration(SPACE, set(), np.random.default_rng(1))
     world.history.record(Trial(0, Query(best)).completed(evaluation(-1.0)))
-    assert isinstance(world.ask(), Begin)
+    assert isinstance(world.ask(), BeginAlgorithm)
 
 
 def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_can_run() -> None:
@@ -380,5 +378,5 @@ def test_two_of_each_algorithm_begin_at_least() -> None:
 def test_scattered_configurations_begin_on_each_small_size_in_turn() -> None:
     design = ScatteredDesign.of(LARGE, n_first=6)
     world = World(design)  # type: ignore[arg-type]
-    begun = [step for _ in range(7) if isinstance(step := world.ask(), Begin)]
-    assert [step.share for step in begun] == [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 64, 1 / 32]
+    begun = [step for _ in range(7) if isinstance(step := world.ask(), BeginAlgorithm)]
+    assert [step.level for step in begun] == [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 64, 1 / 32]

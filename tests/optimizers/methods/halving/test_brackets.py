@@ -5,8 +5,8 @@ import pytest
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import Constraint, Evaluation, History, Query, Trial
-from prefect_tune.optimizers.methods.fidelities import counted_levels, highest_s
-from prefect_tune.optimizers.methods.halving import Brackets, Plan, hyperband_plan, ranked
+from prefect_tune.optimizers.methods.halving import Brackets, Plan, hyperband_plan
+from prefect_tune.optimizers.methods.rungs import counted_levels, highest_s, ranked
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 

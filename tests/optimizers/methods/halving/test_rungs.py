@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import mixed_space
 
-from prefect_tune.optimizers.methods.fidelities import Rungs, counted_levels, highest_s
+from prefect_tune.optimizers.methods.rungs import Rungs, counted_levels, highest_s
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 CONFIGURATION = sample_configuration(mixed_space(), np.random.default_rng(0))

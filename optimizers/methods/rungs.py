@@ -1,0 +1,134 @@
+"""Rungs: configurations begin on a small part of a full evaluation, and the best go on to more.
+
+What halving, Hyperband, BOHB, BAPI's start and Fabolas' first design share: levels and their
+queries, when a rung is decided, how many of it go on, and the steps that they take. Which runs
+belong to a rung and how they are ranked is a matter of each method.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Generic, TypeVar
+
+from prefect_tune.optimizers.method import Fidelity
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
+
+Level = TypeVar("Level", int, float)
+"""Epochs or folds, or a share of the training rows."""
+
+
+@dataclass(frozen=True)
+class Rungs:
+    """The levels of one fidelity, the last of which is the full evaluation.
+
+    Attributes:
+        fidelity: What grows from rung to rung.
+        levels: Epochs or folds, or shares of the training rows, strictly growing.
+    """
+
+    fidelity: Fidelity
+    levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or sorted(set(self.levels)) != list(self.levels):
+            raise ValueError(f"rungs are at least two growing levels; got {self.levels}")
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def query(self, configuration: Configuration, rung: int) -> Query:
+        """Return the query of a configuration on a rung, counted from 0."""
+        if rung == len(self.levels) - 1:
+            return Query(configuration)
+        if self.fidelity == "subset":
+            return Query(configuration, subset=self.levels[rung])
+        if self.fidelity == "epochs":
+            return Query(configuration, epochs=int(self.levels[rung]))
+        return Query(configuration, folds=int(self.levels[rung]))
+
+    def level(self, query: Query) -> float:
+        """Return the level of a query."""
+        if query.is_full:
+            return self.levels[-1]
+        return getattr(query, self.fidelity)
+
+
+def highest_s(total: int, eta: int) -> int:
+    """Return the largest s with `eta^s <= total`, at least 1, in whole numbers.
+
+    In floating point floor(log(243) / log(3)) is 4.
+    """
+    s = 0
+    while eta ** (s + 1) <= total:
+        s += 1
+    return max(s, 1)
+
+
+def counted_levels(total: int, eta: int, s: int) -> tuple[int, ...]:
+    """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
+
+    Args:
+        total: Epochs or folds of a full evaluation (R), >= 2.
+        eta: What each is divided by to give the one below.
+        s: Rungs below the last one, at most `highest_s(total, eta)`.
+    """
+    return tuple(max(1, round(total / eta**k)) for k in range(s, -1, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Generic[Level]):
+    """Begin a new configuration at a level."""
+
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn(Generic[Level]):
+    """Evaluate a configuration at a higher level."""
+
+    configuration: Configuration
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing until a pending trial is told; a model that knows enough may be asked meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing any more."""
+
+
+def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
+    """Return whether a rung is decided: when all of its runs are told, or enough of them."""
+    n_told = sum(t.is_told for t in runs)
+    return n_told == len(runs) or n_told >= enough
+
+
+def n_promoted(n: int, eta: int) -> int:
+    """Return how many of n runs go on: one in eta, rounded down, and one at least."""
+    return max(1, n // eta)
+
+
+def promotable(best: Iterable[Trial], gone: Collection[Configuration]) -> Iterator[Trial]:
+    """Yield those of the best runs of a rung whose configurations have not gone on."""
+    return (t for t in best if t.query.configuration not in gone)
+
+
+def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
+    """Return the trials with a loss, the best first; those that violate constraints at the end."""
+
+    def key(trial: Trial) -> tuple[float, float, int]:
+        loss = inf if trial.loss is None else trial.loss
+        return max(history.violation(trial), 0.0), loss, trial.number
+
+    return sorted((t for t in trials if t.loss is not None), key=key)
+
+
+def all_begun() -> SpaceExhausted:
+    """Return the end of a study that may begin no more configurations and has none to go on."""
+    return SpaceExhausted("all configurations of the budget were begun, and have ended")
