@@ -1,8 +1,8 @@
 """Joint expected improvement of candidates that are chosen one after the other, none observed.
 
 Wilson et al. 2018, with the last candidate integrated exactly: for each drawn outcome of those
-chosen before, the improvement that one more brings has a closed form. BAPI plans by it (Belakaria
-et al., algorithm 4).
+chosen before, the improvement that one more brings has a closed form. It is the q-EI of BAPI
+(Belakaria et al. 2022, algorithm 4, line 3), which samples all of them.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The covariance of losses, or costs, over inputs and a fidelity (Fabolas, eq. 8 to 10).
+"""The covariance of losses, or costs, over inputs and a fidelity (Klein et al. 2017, equation 6).
 
 f(x, s) = phi(s)'g(x): a few functions of the inputs, weighted by basis functions of the fidelity s
 in [0, 1], where 1 is the full evaluation. The g share one kernel of the inputs, and Sigma says how

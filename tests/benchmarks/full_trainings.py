@@ -48,7 +48,7 @@ class FullTrainings(Bapi):
         self.settings = replace(self.settings, start="random", n_points=1, sites=None, steady=False)
 
     def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
-        turn.of_plan = partial(self._planned, turn)  # type: ignore[method-assign]
+        turn.plan = partial(self._planned, turn)  # type: ignore[method-assign]
         return super()._query(turn, rng)
 
     def _planned(self, turn: BapiTurn) -> Order | None:
@@ -58,8 +58,7 @@ class FullTrainings(Bapi):
         turn.memo |= kept
         plain = turn._planning(belief)
         planning = FullPlanning(**{f.name: getattr(plain, f.name) for f in fields(plain) if f.init})
-        left = turn.budget.seconds_left
-        entry = type(self).rule(planning, inf if left is None else left - planning.pending_seconds)
+        entry = type(self).rule(planning, turn.remaining.seconds - planning.pending_seconds)
         if entry is None:
             return None
         return Order(planning.prospects.configuration(entry.number), entry.epochs, _BECAUSE)

@@ -1,10 +1,21 @@
-"""BAPI: the budget planned over configurations and epochs (Belakaria et al.).
+"""BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
 
-Scores are learned over configurations and the time trained, knowing that curves rise, and seconds
-per epoch beside them. Each plan spends the rest of the budget on configurations that together
-promise most, each trained until nothing more is expected of it; one of them is run. Every few
-epochs it is looked at, and ended where it will not win; it stays a candidate, to be trained on.
-Where the paper is silent, or does worse, the sheet's choices hold.
+Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, start.Design
+             lines 2, 9 (GP_f, GP_c)     learner.CurveLearner.learn, costs.CostModel.fit
+             lines 3, 4, 10 (B_r)        budget.RemainingBudget
+             line 5 (algorithm 4, NMO)   planning.Planning.entries, planning.Horizon.plan
+             line 6 (choice)             planning.chosen_entry
+             line 7 (algorithm 5)        turn.BapiTurn.evaluation, planning.verdict
+Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
+Section 3.4 (points of a curve)          observations.chosen_epochs
+Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
+
+`variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
+the budget is spent, seconds (and losses where likelier) are learned as logarithms, algorithm 5 also
+stops what is far behind, and the answer is the steadiest curve. Both depart from the paper: EP
+replaces samples of the truncated normal, the last point of q-EI is integrated, a planned training
+takes at least p epochs, the best one is trained to its end, and the seconds of prefixes,
+checkpoints and pending trainings are paid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,11 +117,11 @@ class Bapi(Optimizer):
         And `least`, the trial of the least loss at any one epoch, where it is not the answer.
         """
         curves = list(self._curves().values())
+        found = decisions_of(curves, self.memo or {}, self.t_max)
         least = best_stretch(curves, self.history, is_steady=False)
-        return {
-            **decisions_of(curves, self.memo or {}, self.t_max),
-            **({} if least == self.incumbent else {"least": _trial_and_loss(least)}),
-        }
+        if least is not None and least != self.incumbent:
+            found["least"] = {"trial": least.number, "loss": least.loss}
+        return found
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:
         """Return new candidates: from the prior, and near the best.
@@ -137,7 +148,12 @@ class Bapi(Optimizer):
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         curves, memo = self._curves(), dict(self.memo or {})
-        memo["n_first"] = self._start_size(budget, curves)
+        memo["n_first"] = size = self._start_size(budget, curves)
+        if self.settings.start == "halving":
+            design = Design.halving(size, self.t_max)
+        else:
+            quantum = max(1, round(self.settings.p * self.t_max))
+            design = Design.random(size, self.t_max, quantum)
         turn = BapiTurn(
             curves=curves,
             memo=memo,
@@ -146,7 +162,7 @@ class Bapi(Optimizer):
             objective=self.objective,
             settings=self.settings,
             t_max=self.t_max,
-            design=self._design(memo["n_first"]),
+            design=design,
             learner=self._learner,
             normals=self._normals,
             pool=self.pool,
@@ -164,27 +180,26 @@ class Bapi(Optimizer):
         return query
 
     def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
-        """Return the first order of a turn as a query."""
+        """Return the order of a turn as a query."""
         nothing = all_begun()
-        order = turn.of_start()
-        if order is not None:
-            try:
-                return self._ordered(order, rng)
-            except SpaceExhausted as exhausted:
-                # No more can be begun than were: those are gone on with.
-                nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
-        for part in (turn.of_start, turn.of_undecided, turn.of_plan, turn.of_best):
-            order = part()
-            if order is not None:
-                return self._ordered(order, rng)
+        try:
+            query = self._ordered(turn.order(), rng)
+        except SpaceExhausted as exhausted:
+            # No configuration is left to begin: those that were are gone on with.
+            nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
+            query = self._ordered(turn.order(), rng)
+        if query is not None:
+            return query
         if self.history.pending:
             raise NotYet
-        if turn.may_begin:
+        if turn.remaining.may_begin:
             self.begin(rng)  # which says so if there is none
             nothing = SpaceExhausted("what is left of the budget affords no epoch")
         raise nothing
 
-    def _ordered(self, order: Order, rng: np.random.Generator) -> Query:
+    def _ordered(self, order: Order | None, rng: np.random.Generator) -> Query | None:
+        if order is None:
+            return None
         configuration = order.configuration or self.begin(rng)
         self._because = order.because
         is_iterative = trains_in_epochs(configuration, self.space, self.objective)
@@ -196,12 +211,6 @@ class Bapi(Optimizer):
             curves = curves_of(self.history, self.space, self.objective, self.t_max)
             self._known = seen, curves
         return self._known[1]
-
-    def _design(self, size: int) -> Design:
-        if self.settings.start == "halving":
-            return Design.halving(size, self.t_max)
-        quantum = max(1, round(self.settings.p * self.t_max))
-        return Design.random(size, self.t_max, quantum)
 
     def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:
         """Return how many configurations the start has: fewer as a budget shows to be small."""
@@ -220,7 +229,3 @@ class Bapi(Optimizer):
     @cached_property
     def _learner(self) -> CurveLearner:
         return CurveLearner(self.space, self.objective, self.settings, self.t_max)
-
-
-def _trial_and_loss(trial: Trial | None) -> dict[str, Any]:
-    return {} if trial is None else {"trial": trial.number, "loss": trial.loss}

@@ -55,9 +55,9 @@ class Rates:
     least: float
 
     def seconds(self, inputs: Array) -> Array:
-        """Return seconds of an epoch, shape (m,), all positive.
+        """Return seconds of an epoch, shape (m,), all positive: of ln seconds, the lognormal mean.
 
-        The mean of a lognormal (sheet, 5).
+        The paper's process has mean 0, and predicts no seconds far from data: it gets a floor.
         """
         mean, deviation = self.process.predict(inputs)
         if self.kind == "linear":

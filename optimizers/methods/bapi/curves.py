@@ -12,7 +12,7 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
+from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_SECONDS = 1e-6
@@ -114,9 +114,10 @@ class LearningCurve:
     def prefix_seconds(self) -> float | None:
         """Seconds of the steps before the model, had nothing been cached; None when not known."""
         for trial in self.trials:
-            steps = _before_model(trial, self.model_step)
-            if steps:
-                return sum(s.seconds for s in steps)
+            steps = trial.evaluation.steps if trial.evaluation else ()
+            before = [s.seconds for s in steps if s.step != self.model_step]
+            if before:
+                return sum(before)
         return None
 
     @cached_property
@@ -212,9 +213,3 @@ def _is_served(evaluation: Evaluation, model_step: str) -> bool:
     """Return whether the models of all folds were served from the cache."""
     hits = [s.hit for s in evaluation.steps if s.step == model_step]
     return bool(hits) and all(hits)
-
-
-def _before_model(trial: Trial, model_step: str) -> tuple[StepCost, ...]:
-    if trial.evaluation is None:
-        return ()
-    return tuple(s for s in trial.evaluation.steps if s.step != model_step)

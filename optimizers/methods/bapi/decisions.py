@@ -1,13 +1,4 @@
-"""Advice while BAPI searches: when it is not the method to take.
-
-Decisions of BAPI that people may want to see, as JSON values.
-
-Which training is the answer: the one that is good for a while, not at one lucky epoch.
-
-The least loss of hundreds of validated epochs is least by luck in part. A mean over neighbouring
-epochs has less of it, and tells configurations apart; for the epoch of the one that is chosen its
-own losses are the better guide.
-"""
+"""The decisions of BAPI for people: its answer, how trainings ended, and advice."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -112,7 +103,8 @@ _SHARE = 0.18
 def steady_loss(losses: Sequence[float], t_max: int) -> float:
     """Return the least mean of losses over neighbouring epochs, 18 % of a full training.
 
-    A curve that is shorter counts with the mean of all its epochs.
+    The least of hundreds of validated losses is least by luck in part; a mean over neighbours has
+    less of that luck. A shorter curve counts with the mean of all its epochs.
 
     Args:
         losses: After each epoch, at least one.

@@ -1,9 +1,4 @@
-"""Options of BAPI, and what each variant of it sets them to.
-
-Decisions of BAPI, as people are shown them.
-
-Declaration of `--method bapi`.
-"""
+"""Declaration of `--method bapi`: its options, its variants, and the lines of its decisions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,4 @@
-"""The belief in learning curves and in costs.
-
-Beliefs learned from what was told: parameters are fitted at times, and recalled in between.
-"""
+"""GP_f and GP_c: the belief in learning curves and costs, fitted at times and else recalled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +108,7 @@ _LEAST_DEVIATION = 1e-4
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
-    """Prior ln l ~ N(sqrt 2 + ln(d) / 2, 3) in [0.05, 50] (sheet, 3.4; Hvarfner et al. 2024)."""
+    """Prior ln l ~ N(sqrt 2 + ln(d) / 2, 3) in [0.05, 50] (Hvarfner et al. 2024)."""
     mean = 2**0.5 + 0.5 * log(n)
     return Parameter(name, min(mean, log(2.0)), log(0.05), log(50.0), (mean, 3**0.5))
 
@@ -151,7 +148,7 @@ class CurveLearner:
         """Return the belief before a plan, and what of it is kept, as JSON values.
 
         Parameters are fitted at every plan while points are few, then at every third, and when
-        points have grown by 15 % (sheet, 3.4).
+        points have grown by 15 %; the paper fits them at every plan.
 
         Args:
             curves: At least one of them has a score, or has failed.

@@ -1,7 +1,4 @@
-"""Which epochs of a curve enter the process: few, and those that say most (sheet, 3.3).
-
-The points of the curves that are learned from, as arrays.
-"""
+"""The points of the curves that GP_f learns from: few epochs of each, of the largest variance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +27,8 @@ def chosen_epochs(
 ) -> list[int]:
     """Return the last epoch, and those of the largest variance given the ones chosen before.
 
-    It depends on neither losses nor other curves.
+    This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020, by the
+    kernel of t alone: the choice depends on neither losses nor other curves.
 
     Args:
         epochs: Those that are known, rising, at least one.

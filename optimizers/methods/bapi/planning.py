@@ -1,24 +1,22 @@
-"""The plan of the remaining budget: which configurations to train, and which of them next.
+"""The plan of the remaining budget, and its parts: algorithms 3 and 4, and the rule of 5."""
 
-When a training has done enough: the epoch near its plateau, and when it will not win.
-
-One plan: candidates, the fantasies of what is under way, the horizon, and what is run next.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import floor, inf
-from typing import Literal
+from math import inf
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
+from prefect_tune.optimizers.methods.bapi.budget import affordable
 from prefect_tune.optimizers.methods.bapi.costs import Overheads
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
-from prefect_tune.optimizers.methods.bapi.learner import CurveBelief
+from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.surrogates.kernel import Array
 
@@ -40,7 +38,7 @@ class PlannedTraining:
 
 @dataclass(frozen=True)
 class Horizon:
-    """A plan as far as the budget reaches (Belakaria et al., algorithms 2 and 4).
+    """A plan as far as the budget reaches (algorithm 4, NMO).
 
     Attributes:
         done: Epochs that each candidate was trained for, shape (m,).
@@ -80,8 +78,10 @@ class Horizon:
         if budget <= 0:
             return []
         entries: list[PlannedTraining] = []
-        allowed, can_begin = self.allowed.copy(), self._can_begin(budget)
-        left = budget
+        # Near its end the budget pays for few first epochs: no other t_opt needs to be known.
+        least = np.where(self.is_divisible, 1, self.t_max - self.done)
+        can_begin = self.rates * least <= min(budget, self.longest)
+        allowed, left = self.allowed.copy(), budget
         while len(entries) < self.most and left > 0:
             eligible = allowed if entries else allowed & can_begin
             if not eligible.any():
@@ -108,14 +108,6 @@ class Horizon:
                 improvement.choose(j)
         return entries
 
-    def _can_begin(self, budget: float) -> NDArray[np.bool_]:
-        """Return which candidates the budget may hold the least of, shape (m,).
-
-        Near its end that is few of them, and t_opt of all others need not be known.
-        """
-        least = np.where(self.is_divisible, 1, self.t_max - self.done)
-        return self.rates * least <= min(budget, self.longest)
-
     def _entry(self, j: int) -> PlannedTraining | None:
         """Return what to train of a candidate; None if it has had enough."""
         done, enough = int(self.done[j]), self.enough(j)
@@ -129,12 +121,10 @@ class Horizon:
         )
 
     def _clipped(self, j: int, left: float) -> PlannedTraining | None:
-        """Return as many epochs as can be afforded; None if that is not one."""
-        done = int(self.done[j])
-        n = floor((left - self.overheads(j)) / float(self.rates[j]))
-        if n < 1 or not self.is_divisible[j]:
-            return None
-        return PlannedTraining(j, min(done + n, self.t_max), left)
+        """Return the affordable epochs of a candidate; None if not one."""
+        seconds, rate = left - self.overheads(j), float(self.rates[j])
+        epochs = affordable(seconds, rate, done=int(self.done[j]), target=self.t_max)
+        return PlannedTraining(j, epochs, left) if epochs and self.is_divisible[j] else None
 
 
 def chosen_entry(
@@ -146,7 +136,7 @@ def chosen_entry(
     choice: Choice,
     spent: float,
 ) -> int:
-    """Return the place of the entry that is run next (sheet, 7.3).
+    """Return the place of the entry to run next (algorithm 2, line 6).
 
     Args:
         entries: The plan, not empty.
@@ -167,7 +157,7 @@ Verdict = Literal["goes on", "finished", "stopped"]
 
 
 def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt: the least epoch within epsilon of the loss at the last one (eq. 8).
+    """Return t_opt: the least epoch within epsilon of the loss at the last one (equation 8).
 
     Args:
         curve: Expected loss after each epoch, never rising, shape (t_max,).
@@ -189,7 +179,7 @@ def verdict(
     tau: float,
     sure: float,
 ) -> Verdict:
-    """Return whether a training goes on (Belakaria et al., algorithm 5).
+    """Return whether a training goes on (algorithm 5, line 5).
 
     It is stopped if it is not expected to beat the best, and that is certain enough: deviations
     are of predicted observations. The paper's rule, by tau alone, goes on with what is hopeless
@@ -234,6 +224,42 @@ class Prospects:
     targets: NDArray[np.intp]
     is_divisible: NDArray[np.bool_]
     configuration: Callable[[int], Configuration | None]
+
+    @classmethod
+    def of(
+        cls,
+        begun: Sequence[LearningCurve],
+        new: Candidates,
+        learner: CurveLearner,
+        asked: Container[Configuration],
+    ) -> Self:
+        """Return the prospects of a plan.
+
+        Args:
+            begun: Trainings that may be resumed, and pending ones.
+            new: Candidates that were not begun.
+            learner: Learner of the space.
+            asked: Configurations that were begun; a new one that decodes into one is not to be had.
+        """
+        inputs, zeros = learner.inputs, [0] * len(new)
+        pool = inputs.encode(c.configuration for c in begun).joined(new)
+        known: dict[int, Configuration | None] = {i: c.configuration for i, c in enumerate(begun)}
+
+        def configuration(j: int) -> Configuration | None:
+            if j not in known:
+                decoded = inputs.candidates.decode(pool, j)
+                known[j] = None if decoded in asked else decoded
+            return known[j]
+
+        return cls(
+            inputs=inputs.of(pool),
+            done=np.array([*(c.done for c in begun), *zeros], dtype=np.intp),
+            targets=np.array(
+                [*(c.target if c.is_pending else 0 for c in begun), *zeros], dtype=np.intp
+            ),
+            is_divisible=learner.trains_in_epochs(pool),
+            configuration=configuration,
+        )
 
 
 @dataclass

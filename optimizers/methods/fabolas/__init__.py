@@ -4,5 +4,6 @@
 a `turn` each: confirm, verify or `search`. `observations` are what a `belief` is learned from by
 `inference`; a belief is a few draws of a `posterior`. A `gate` closes when subsets tell nothing,
 and `decisions` rank what was evaluated and describe the choice. A `recipe` holds the differences
-between methods of this family, and `references` are the methods that the paper compares.
+between methods of this family, `rules` are their numbers, and `references` are the methods that the
+paper compares.
 """

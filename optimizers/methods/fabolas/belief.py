@@ -12,6 +12,7 @@ from prefect_tune.optimizers.methods.fabolas.inference import Group, Inference, 
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.posterior import Posterior, model_keys
 from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
@@ -24,17 +25,15 @@ from prefect_tune.optimizers.trials.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
-_ONE_PROCESS = 300
-"""With more observations each model has a process of its own, of so many at most."""
-_OUTCOMES = 8
-_STEEPEST = 2.0
-"""Power of the rows that seconds are taken to grow with at most, beyond the largest subset seen."""
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
 _MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
-    """Prior of Fabolas sheet, 1.5: ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]."""
+    """Prior ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d].
+
+    The paper's is uniform in [-10, 2] (section 3.4).
+    """
     mean = log(0.5) + 0.25 * log(n)
     return Parameter(name, mean, -5.0, 1.0 + 0.5 * log(n), (mean, 1.0))
 
@@ -97,21 +96,21 @@ class SubsetBelief:
         return known if self.costs is None else known & self.costs.knows(inputs)
 
     def seconds(self, inputs: Array) -> Array:
-        """Return predicted seconds, shape (n,), not far beyond those seen (sheet, 1.6)."""
+        """Return predicted seconds, c of equation 7, shape (n,), not far beyond those seen."""
         mean, deviation, least, most = self.cost_scale
         if self.costs is None:
             return np.zeros(len(inputs))
         log_seconds = mean + deviation * self.costs.predict(inputs)[0]
         of_small, of_others = self.folds
         folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
-        return folds * np.exp(np.clip(log_seconds, least - 1, most + 3))
+        return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
 
     def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "SubsetBelief":
         """Return it with outcomes of rows under way, drawn by each sample.
 
         One sample draws a few: a single lucky outcome would draw all that follows to itself.
         """
-        samples = self.samples if len(self.samples) > 1 else self.samples * _OUTCOMES
+        samples = self.samples if len(self.samples) > 1 else self.samples * RULES.outcomes
         drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in samples)
         return replace(self, samples=drawn)
 
@@ -211,13 +210,13 @@ class SubsetLearner:
         parts, column = self._parted(seen)
         groups = {k: Group(p.inputs, (p.log_seconds - mean) / deviation) for k, p in parts.items()}
         largest = max(t.query.subset for t in seen.trials)
-        most = float(ln.max()) - _STEEPEST * log(largest)
+        most = float(ln.max()) - RULES.steepest * log(largest)
         return groups, column, (mean, deviation, float(ln.min()), most)
 
     def _parted(self, seen: SubsetObservations) -> tuple[dict[int, SubsetObservations], int | None]:
         """Return observations by process, and the input that tells them apart."""
-        column = self._model_column if len(seen) > _ONE_PROCESS else None
+        column = self._model_column if len(seen) > RULES.one_process else None
         keys = model_keys(seen.inputs, column)
         return {
-            int(key): seen[keys == key].thinned(_ONE_PROCESS) for key in np.unique(keys)
+            int(key): seen[keys == key].thinned(RULES.one_process) for key in np.unique(keys)
         }, column

@@ -1,7 +1,4 @@
-"""How the configurations evaluated so far compare on all rows, by prediction.
-
-Decisions of Fabolas that people may want to see, as JSON values.
-"""
+"""The ranking of configurations by predicted loss on all rows, and the decisions for people."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.gate import Prediction
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -50,7 +48,7 @@ class AnswerStanding:
         history: History,
         kappa: float,
     ) -> "AnswerStanding":
-        """Rank by predicted mean plus kappa deviations (Fabolas sheet, 1.11)."""
+        """Rank by predicted mean plus kappa deviations; the paper's kappa is 0 (section 3.2)."""
         rows = _of_each(seen, history)
         at_one = inputs.at(seen.candidates[rows], 1.0)
         known = belief.knows(at_one)
@@ -84,10 +82,6 @@ def _of_each(seen: SubsetObservations, history: History) -> NDArray[np.intp]:
 
 
 _HELPLESS = "they were no help in predicting full evaluations"
-_LEAST_LOSS = 1e-3
-"""Percent that a logarithm is taken of."""
-_UNLIKELY = 2.0
-"""Deviations between a prediction and what came out that are a disagreement."""
 
 
 def decisions_of(
@@ -109,7 +103,8 @@ def decisions_of(
         notes.append("nothing was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
-    n_cut = sum(t.query.is_full and _is_cut(t) for t in history.failed)
+    failures = [t.failure for t in history.failed if t.query.is_full]
+    n_cut = sum(f is not None and f.kind.grows_with_rows for f in failures)
     if history.stopped and n_cut:
         notes.append(
             f"{n_cut} of the full evaluations exceeded a limit of the trial: "
@@ -136,15 +131,11 @@ def decisions_of(
     }
 
 
-def _is_cut(trial: Trial) -> bool:
-    return trial.failure is not None and trial.failure.kind.grows_with_rows
-
-
 def _confirmations(
     history: History, memo: Mapping[str, Any], *, is_log: bool
 ) -> Iterator[dict[str, Any]]:
     def learned(loss: float) -> float:
-        return log(max(loss, _LEAST_LOSS)) if is_log else loss
+        return log(max(loss, RULES.least_loss)) if is_log else loss
 
     for number, prediction in Prediction.all_of(memo).items():
         if prediction.reason != "confirm" or number not in history:
@@ -159,5 +150,6 @@ def _confirmations(
             "deviation": width,
             "loss": loss,
             "state": str(history[number].state),
-            "disagrees": loss is not None and abs(learned(loss) - mean) > _UNLIKELY * deviation,
+            "disagrees": loss is not None
+            and abs(learned(loss) - mean) > RULES.unlikely * deviation,
         }

@@ -1,21 +1,11 @@
-"""Options of Fabolas and of the methods that it is compared with.
-
-Decisions of the methods that learn on subsets, as people are shown them.
-
-Declaration of `--method fabolas`.
-
-Declaration of `--method ei`.
-
-Declaration of `--method es`.
-
-Declaration of `--method mtbo`.
-"""
+"""Declarations of `--method fabolas`, `ei`, `es` and `mtbo`: options, and lines of decisions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 
 
 @dataclass(frozen=True)
@@ -92,18 +82,16 @@ class FabolasOptions(SurrogateOptions):
                 raise ValueError(f"{name} must be >= 0; got {getattr(self, name)}")
 
 
-_LEAST_SHOWN = 0.05
-"""Probability of a model that is worth naming."""
-
-
 def size_lines(decisions: Mapping[str, Any]) -> list[str]:
     """Return the lines of what `Fabolas.decisions` gives."""
-    return [
-        *_sizes(decisions),
-        *_gate(decisions.get("gate", {})),
-        *_models(decisions.get("algorithms", {})),
-        *_confirmed(decisions.get("confirmations", ())),
-    ]
+    lines, gate = list(_sizes(decisions)), decisions.get("gate", {})
+    if gate.get("state") == "closed":
+        lines.append(f"subsets were given up: {gate['reason']}")
+    ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
+    if len(ranked) > 1:
+        shown = [f"{name} {p:.2f}" for name, p in ranked if p >= RULES.least_shown]
+        lines.append(f"the best one's model, by probability: {', '.join(shown)}")
+    return [*lines, *_confirmed(decisions.get("confirmations", ()))]
 
 
 def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
@@ -111,21 +99,10 @@ def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
     if sizes:
         yield f"evaluated on {len(sizes)} of {n_sizes} sizes:" if n_sizes > 1 else "evaluated on:"
     for size in sizes:
-        n_failed = size["failed"]
-        failed = f", {n_failed} of them failed" if n_failed else ""
-        yield f"  {_share(size['share'])} of the rows: {_counted(size['runs'], 'trial')}{failed}"
-
-
-def _gate(gate: Mapping[str, Any]) -> Iterator[str]:
-    if gate.get("state") == "closed":
-        yield f"subsets were given up: {gate['reason']}"
-
-
-def _models(probabilities: Mapping[str, float]) -> Iterator[str]:
-    ranked = sorted(probabilities.items(), key=lambda pair: -pair[1])
-    if len(ranked) > 1:
-        shown = [f"{name} {p:.2f}" for name, p in ranked if p >= _LEAST_SHOWN]
-        yield f"the best one's model, by probability: {', '.join(shown)}"
+        share = "all" if size["share"] == 1 else f"1/{round(1 / size['share'])}"
+        trials = f"{size['runs']:,} trial{'' if size['runs'] == 1 else 's'}"
+        failed = f", {size['failed']} of them failed" if size["failed"] else ""
+        yield f"  {share} of the rows: {trials}{failed}"
 
 
 def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -138,14 +115,6 @@ def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"trial {made['trial']}: {predicted}, {came}{unlike}"
     if any(made["disagrees"] for made in confirmations):
         yield "more than two deviations apart: subsets are not to be relied on here"
-
-
-def _share(share: float) -> str:
-    return "all" if share == 1 else f"1/{round(1 / share)}"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 FABOLAS = Method(

@@ -1,10 +1,19 @@
-"""Fabolas: Bayesian optimisation that learns on small subsets and decides for the full data.
+"""Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Klein, Falkner, Bartels, Hennig and Hutter 2017. Losses and seconds are modelled over configurations
-and sizes; each ask takes the configuration and the size that tell most about the minimiser on all
-rows for what they cost. Where the paper is silent or its code at fault, the method sheet's choices
-hold: information gain in closed form, in place of the divergence; a common trend; noise that falls
-with the size; and full evaluations of incumbents, which the paper never asks for.
+Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, sizes
+Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by default FirstDesign
+             line 3 (fit)                  belief.SubsetLearner.learn, inference.Regression
+             line 4 (equation 7)           turn.FabolasTurn.proposal, search.Search.run
+             c_overhead of equation 7      turn.FabolasTurn._overhead
+             line 6 (incumbent)            decisions.AnswerStanding, Fabolas.incumbent
+Equations 2, 3 and 5 (EI, ES, MTBO)        references
+
+`variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
+design. By default the acquisition is the information gain in closed form, all configurations share
+a trend, noise falls with the size, parameters are fitted, the incumbent pays kappa deviations, and
+the design is halved; full evaluations verify predictions, and a gate gives subsets up. Both depart
+from the paper: their priors (`belief`), random candidates in place of DIRECT and CMA-ES, and
+confirmations at the end of the budget. `rules` has the numbers.
 """
 
 from collections.abc import Mapping
@@ -30,11 +39,11 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import (
     LOG_LOSS,
     PAPER_LOSS,
     RAW_LOSS,
-    SMALL,
     Sizes,
 )
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
@@ -56,10 +65,6 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-_LEAST_LOSSES = 3
-"""Before there are so many, nothing can be learned."""
-_PATH_DRAWS = 20
-"""Of paths with a model, before any other is taken."""
 _BEGUN = Reason("first design", "a new configuration")
 _PROMOTED = Reason("first design", "among the best so far, on more rows")
 _UNLEARNED = Reason("random", "too few results for a Gaussian process")
@@ -182,7 +187,7 @@ class Fabolas(Optimizer):
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.can_go_on
         seen = self._seen()
-        knows_enough = np.isfinite(seen.losses).sum() >= _LEAST_LOSSES
+        knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
         left = budget.seconds_left
         if not knows_enough or left is None or left > budget.seconds_spent:
             step = self._design.next(self.history, may_begin=may_begin)
@@ -311,7 +316,7 @@ class Fabolas(Optimizer):
         """Return a new configuration of that model, or of any when it has no more."""
         last = self.space.steps[-1]
         asked = self.history.asked
-        for _ in range(_PATH_DRAWS if self._n_models > 1 else 0):
+        for _ in range(RULES.path_draws if self._n_models > 1 else 0):
             before = sample_configuration(self.space, rng).path[:-1]
             path = self.space.settled((*before, last.algorithms[model].id))
             if self.space.is_feasible(path):
@@ -338,5 +343,5 @@ class Fabolas(Optimizer):
             inference="ensemble" if self.recipe.is_drawn else self.options.inference,
             n_samples=self.options.n_samples,
             subset_folds=self.recipe.subsets.folds,
-            small=-1.0 if self.sizes.is_single else float(self.sizes.s(SMALL)),
+            small=-1.0 if self.sizes.is_single else float(self.sizes.s(RULES.small)),
         )

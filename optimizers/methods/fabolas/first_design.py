@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import (
     Begin,
@@ -20,12 +21,6 @@ from prefect_tune.optimizers.methods.rungs import (
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
-
-_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
-"""Of the rungs, where the smallest subset allows it (Klein et al. 2017, section 4.1)."""
-_SIXTHS = (0, 1, 2, 3)
-"""Sixths of the logarithmic scale nearest to which the rungs are, where it does not."""
-_FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +219,7 @@ def _promising(best: Sequence[Trial], history: History) -> list[Trial]:
     """
     feasible = [t for t in best if history.violation(t) <= 0] or list(best)
     losses = [t.loss for t in feasible if t.loss is not None]
-    if len(losses) < _FEW:
+    if len(losses) < RULES.promising_from:
         return feasible
     least, worst = min(losses), max(losses)
     most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
@@ -238,8 +233,8 @@ def _half(count: int) -> int:
 def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
     """Return the shares of the rungs below the full data."""
     shares = sizes.shares[:-1]
-    if set(_SHARES) <= set(shares):
-        return _SHARES
+    if set(RULES.rung_shares) <= set(shares):
+        return RULES.rung_shares
     # The shares are equally far apart on the logarithmic scale; of two as near, the smaller one.
     n = len(shares)
-    return tuple(shares[k] for k in sorted({-((3 - n * j) // 6) for j in _SIXTHS}))
+    return tuple(shares[k] for k in sorted({-((3 - n * j) // 6) for j in RULES.rung_sixths}))

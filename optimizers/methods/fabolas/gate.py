@@ -1,11 +1,9 @@
-"""Predictions of full evaluations, made before they ran, to be held against what came out.
+"""The gate: whether subsets help to predict full evaluations.
 
-Whether subsets tell anything of the full data, judged by what was predicted with them.
-
-Before each full evaluation its outcome is predicted with all that is known, subsets included. Their
-predictions are worth something if the outcome is likelier by them than by a plain guess from the
-full evaluations before it; a process of full evaluations alone is one such guess once there are
-a few. Subsets that were no help are given up, and taken up again when predictions get better.
+Before each full evaluation its loss is predicted with all results, those on subsets included.
+Subsets help if the loss is likelier by these predictions than by a plain guess from the full
+evaluations before it; a process of full evaluations alone is one such guess once there are a few.
+Subsets that do not help are given up, and taken up again when predictions improve.
 """
 
 from collections.abc import Mapping
@@ -15,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,6 @@ class Prediction:
 
 Array = NDArray[np.floating[Any]]
 
-_LAST = 4
-"""Full evaluations that are looked at, the newest."""
-_LEAST_JUDGED = 2
-_MOST_SKILL = 2.0
-"""Of one outcome, in nats, so that none decides alone."""
-_CLOSES, _OPENS, _PROVES = 0.5, 2.0, 1.0
-_MANY_FULL = 4
-"""With so many full evaluations a process of them alone is a guess to be beaten."""
-VAGUE = 0.7
-"""Deviation of a prediction, in that of all losses, with which it has told nothing."""
-_LEAST_SHARE = 0.1
-"""Of the spread of losses, that no guess is surer than."""
-
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -82,17 +69,17 @@ class Gate:
     def is_open(self) -> bool:
         """Whether subsets are asked for."""
         is_open = True
-        for n in range(_LEAST_JUDGED, len(self.skills) + 1):
-            total = sum(self.skills[max(n - _LAST, 0) : n])
-            needed = _CLOSES if n == _LEAST_JUDGED else _PROVES
-            is_open = total >= (needed if is_open else _OPENS)
+        for n in range(RULES.least_judged, len(self.skills) + 1):
+            total = sum(self.skills[max(n - RULES.judged, 0) : n])
+            needed = RULES.closes if n == RULES.least_judged else RULES.proves
+            is_open = total >= (needed if is_open else RULES.opens)
         return is_open
 
     @property
     def is_proven(self) -> bool:
         """Whether subsets have been of help so far."""
-        last = self.skills[-_LAST:]
-        return len(last) >= _LEAST_JUDGED and sum(last) >= _PROVES
+        last = self.skills[-RULES.judged :]
+        return len(last) >= RULES.least_judged and sum(last) >= RULES.proves
 
     @classmethod
     def of(
@@ -112,9 +99,9 @@ class Gate:
                 continue  # nothing to guess from
             before = np.array([y for other, y in outcomes.items() if other < number])
             skill = _skill(predictions[number], outcomes[number], before, spread)
-            if predictions[number].deviation > VAGUE * spread:
+            if predictions[number].deviation > RULES.vague * spread:
                 skill = min(skill, 0.0)
-            skills.append(min(max(skill, -_MOST_SKILL), _MOST_SKILL))
+            skills.append(min(max(skill, -RULES.most_skill), RULES.most_skill))
         return cls(tuple(skills))
 
 
@@ -126,8 +113,8 @@ def _skill(prediction: Prediction, outcome: float, before: Array, spread: float)
     guesses = [
         _log_density(outcome, middle, ((spread**2 + scatter) / (len(before) + 1)) ** 0.5),
     ]
-    if len(before) >= _MANY_FULL and prediction.mean_alone is not None:
-        surest = max(prediction.deviation_alone or 0.0, _LEAST_SHARE * spread)
+    if len(before) >= RULES.many_full and prediction.mean_alone is not None:
+        surest = max(prediction.deviation_alone or 0.0, RULES.surest * spread)
         guesses.append(_log_density(outcome, prediction.mean_alone, surest))
     return with_subsets - max(guesses)
 

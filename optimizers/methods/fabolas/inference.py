@@ -1,12 +1,8 @@
-"""Draws of a Gaussian process's parameters, by an ensemble of walkers that goes on for ever.
+"""The parameters of the processes: fitted, or drawn by an ensemble of walkers (section 3.4).
 
 The stretch moves are emcee's (Foreman-Mackey et al. 2013). The walkers are kept from one ask to the
-next, so that a few sweeps do where a new chain would need its burn-in each time.
-
-How the parameters of the processes are found, and what of them is kept from ask to ask.
-
-They are drawn by an ensemble of walkers that goes on from one ask to the next; with many of them,
-or with few observations, the most likely ones are taken (Fabolas sheet, 1.5).
+next, so a few sweeps do where a new chain would need its burn-in each time. With many parameters,
+or with few observations, the most likely ones are taken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +13,7 @@ import numpy as np
 from emcee import EnsembleSampler, State
 
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
@@ -66,15 +63,6 @@ def advanced(
 
 
 Inference = Literal["ensemble", "map"]
-
-_FEW = 10
-"""With fewer observations the most likely parameters are taken."""
-_MOST_SAMPLED = 24
-"""With more parameters the walkers would take longer than most evaluations."""
-_BURN_IN, _SWEEPS = 60, 8
-_FIT_ITERATIONS = 20
-_MOST_FITTED_EACH_TIME = 64
-_FITTED_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,13 @@ class Regression:
         Of a process that has been parted, or put together, since they were kept, they are those of
         the one before.
         """
-        thetas = {key: own["thetas"] for key in groups if (own := _last(kept, key)) is not None}
+        thetas: dict[int, Any] = {}
+        for key in groups:
+            own = kept.get(str(key), kept.get(str(EVERYTHING)))
+            if key == EVERYTHING:
+                own = own or next(iter(kept.values()), None)
+            if own is not None:
+                thetas[key] = own["thetas"]
         n = max((len(own) for own in thetas.values()), default=0)
         return tuple(
             Posterior(
@@ -166,14 +160,14 @@ class Regression:
         self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
     ) -> dict[str, Any]:
         parameters = (*self.kernel.parameters, *self.noise.parameters)
-        is_drawn = self.inference == "ensemble" and len(parameters) <= _MOST_SAMPLED
-        if not is_drawn or len(group) < _FEW or not group.targets.any():
+        is_drawn = self.inference == "ensemble" and len(parameters) <= RULES.most_sampled
+        if not is_drawn or len(group) < RULES.drawn_from or not group.targets.any():
             return self._fitted(group, kept, rng)
         if "walkers" in kept:
-            walkers, n_sweeps = np.array(kept["walkers"]), _SWEEPS
+            walkers, n_sweeps = np.array(kept["walkers"]), RULES.sweeps
         else:
             centre = np.array(self._fitted(group, kept, rng)["thetas"][0])
-            walkers, n_sweeps = scattered(parameters, centre, rng), _BURN_IN
+            walkers, n_sweeps = scattered(parameters, centre, rng), RULES.burn_in
         targets = group.targets[:, None]
 
         def log_density(theta: Array) -> float:
@@ -189,7 +183,8 @@ class Regression:
         self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
     ) -> dict[str, Any]:
         n, start = len(group), np.array(kept["thetas"][0]) if kept else None
-        if start is not None and n > _MOST_FITTED_EACH_TIME and n - kept["n"] < _FITTED_AFTER:
+        is_large = n > RULES.fitted_always
+        if start is not None and is_large and n - kept["n"] < RULES.fitted_after:
             return {"thetas": [list(start)], "n": kept["n"]}
         process = GaussianProcess.fit(
             self.kernel,
@@ -201,13 +196,6 @@ class Regression:
             scale=1.0,
             warm_start=start,
             n_restarts=int(start is None),
-            max_iterations=_FIT_ITERATIONS,
+            max_iterations=RULES.fit_iterations,
         )
         return {"thetas": [[round(float(x), 6) for x in process.theta]], "n": n}
-
-
-def _last(kept: Mapping[str, Mapping[str, Any]], key: int) -> Mapping[str, Any] | None:
-    """Return what was kept of a process: of its own, else of that of all, else of a part of it."""
-    if key == EVERYTHING:
-        return kept.get(str(key)) or next(iter(kept.values()), None)
-    return kept.get(str(key), kept.get(str(EVERYTHING)))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
@@ -15,12 +16,6 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 Array = NDArray[np.floating[Any]]
-
-_MOST_EXCUSED = 3
-"""Failures of a path on subsets that are put down to the subsets while none has succeeded."""
-_LEAST_SECONDS = 1e-3
-_LARGEST = 1e100
-"""Of what an exploded model may lose: its square is a number yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +43,10 @@ class LossScale:
         """
         floor, cap = None, np.inf
         if is_log:
-            floor = 50.0 / (objective.n_held_out or 200)
+            floor = 50.0 / (objective.n_held_out or RULES.unknown_held_out)
         else:
             low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
-            cap = float(middle + 3 * (high - low)) if high > low else np.inf
+            cap = float(middle + RULES.cap_ranges * (high - low)) if high > low else np.inf
         flat = cls(floor, cap).learned(losses)
         deviation = float(flat.std())
         return cls(floor, cap, float(flat.mean()), deviation if deviation > 1e-12 else 1.0)
@@ -62,7 +57,7 @@ class LossScale:
 
     def flat(self, losses: Array) -> Array:
         """Return losses before they are standardised, shape (n,)."""
-        capped = np.clip(losses, -_LARGEST, min(self.cap, _LARGEST))
+        capped = np.clip(losses, -RULES.largest_loss, min(self.cap, RULES.largest_loss))
         return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
 
     def loss(self, mean: Array) -> Array:
@@ -110,7 +105,7 @@ class SubsetObservations:
             candidates,
             inputs.at(candidates, s),
             np.array(losses, dtype=np.float64),
-            np.log(np.maximum(seconds, _LEAST_SECONDS)),
+            np.log(np.maximum(seconds, RULES.least_seconds)),
         )
 
     def __len__(self) -> int:
@@ -136,7 +131,7 @@ class SubsetObservations:
         if len(self) <= most:
             return self
         rank = np.argsort(np.argsort(np.nan_to_num(self.losses, nan=np.inf), kind="stable"))
-        is_first = (self.s >= 0.5) | (rank < 100)
+        is_first = (self.s >= RULES.large_subset) | (rank < RULES.best_kept)
         order = np.lexsort((-np.arange(len(self)), ~is_first))
         return self[np.sort(order[:most])]
 
@@ -168,7 +163,7 @@ def _excused(trials: tuple[Trial, ...]) -> set[int]:
         path = t.query.configuration.path
         if largest.get(path, 0.0) > t.query.subset:
             excused.add(t.number)
-        elif path not in largest and granted[path] < _MOST_EXCUSED:
+        elif path not in largest and granted[path] < RULES.most_excused:
             granted[path] += 1
             excused.add(t.number)
     return excused

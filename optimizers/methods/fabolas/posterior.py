@@ -2,8 +2,8 @@
 
 With many results the pipelines of each model algorithm get a process of their own, independent of
 the others, at a cost that falls with the square of their number; the minimiser is sought over all
-of them together (Fabolas sheet, section 7). All values are in the unit of the targets, which are
-standardised over all models: the processes divide them by nothing more.
+of them together. All values are in the unit of the targets, which are standardised over all models:
+the processes divide them by nothing more.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,9 @@
-"""Which subsets queries are given, and on how many folds they are evaluated.
-
-The parts that Fabolas and the methods that it is compared with differ in.
-"""
+"""The parts in which Fabolas and the methods that it is compared with differ."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from prefect_tune.optimizers.methods.fabolas.sizes import SMALL
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.history import History
@@ -43,7 +40,7 @@ class Subsets:
         turn = sum(t.query.subset < 1 for t in history)
         draws = [(turn + i) % self.n_draws for i in range(self.n_draws)]
         draw = next((d for d in draws if d not in taken), draws[0])
-        return Query(configuration, share, draw, folds=self.folds if share <= SMALL else None)
+        return Query(configuration, share, draw, folds=self.folds if share <= RULES.small else None)
 
     def most(self, share: float) -> int:
         """Return how often a configuration may be evaluated on a share of the rows."""

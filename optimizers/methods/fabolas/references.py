@@ -1,17 +1,4 @@
-"""Expected improvement: one process over all rows, its parameters marginalised (Snoek et al. 2012).
-
-What Klein et al. 2017 compare Fabolas with, from the same parts.
-
-Entropy search: full evaluations that tell most about the minimiser (Hennig and Schuler 2012).
-
-What Klein et al. 2017 compare Fabolas with, from the same parts: information is not divided by
-cost, as all evaluations are of all rows.
-
-Bayesian optimisation of two tasks: all rows, and one subset of them (Swersky et al. 2013).
-
-What Klein et al. 2017 compare Fabolas with, from the same parts: the two tasks are correlated
-freely, and nothing is known of sizes between them.
-"""
+"""The methods that Klein et al. 2017 compare Fabolas with, from the same parts."""
 
 from typing import ClassVar
 
@@ -23,7 +10,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import FULL, TASKS, Sizes
 
 
 class ExpectedImprovement(Fabolas):
-    """Full evaluations where the loss is expected to improve most."""
+    """Full evaluations of the largest expected improvement (equation 2; Snoek et al. 2012)."""
 
     method: ClassVar[Method] = EI
 
@@ -35,7 +22,10 @@ class ExpectedImprovement(Fabolas):
 
 
 class EntropySearch(Fabolas):
-    """Full evaluations by information."""
+    """Full evaluations by information (equation 3; Hennig and Schuler 2012).
+
+    It is not divided by cost, as all evaluations are of all rows.
+    """
 
     method: ClassVar[Method] = ES
 
@@ -47,7 +37,10 @@ class EntropySearch(Fabolas):
 
 
 class TwoTasks(Fabolas):
-    """Queries of one of two tasks by information about the minimiser on all rows per second."""
+    """Evaluations of one of two tasks by information per second (equation 5; Swersky et al. 2013).
+
+    The tasks are all rows and one subset; they are correlated freely (equation 4).
+    """
 
     method: ClassVar[Method] = MTBO
 

@@ -1,7 +1,7 @@
 """The next query: the candidate and size that tell most about the minimiser for what they cost.
 
 All sizes of a candidate are scored at once, and the same draws serve all candidates, hyperparameter
-samples and rounds (Fabolas sheet, 1.9 and 2.2).
+samples and rounds. The paper maximises by DIRECT and CMA-ES (section 3.4).
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,12 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import log_expect
 from prefect_tune.optimizers.acquisitions.pool import moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 Array = NDArray[np.floating[Any]]
-
-_N_REPRESENTERS, _N_DRAWS = 50, 512
-_N_THOMPSON = 32
-_POOL, _CANDIDATES = 400, 300
-_REFINED, _MOVES = 5, 60
-_WIDTHS = (0.08, 0.025)
-_PERTURBED = 8
-"""Best candidates around which others are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +113,13 @@ class Search:
         """
         if acquisition != "improvement":
             self._seek_minimiser()
-        start = pool_around(
-            self._inputs, self._evaluated[:_PERTURBED], _CANDIDATES, self._rng
-        ).joined(self.representers)
+        best = self._evaluated[: RULES.near]
+        start = pool_around(self._inputs, best, RULES.candidates, self._rng)
+        start = start.joined(self.representers)
         found = self._scored(self._known(start), acquisition, overhead)
-        for width in _WIDTHS:
-            order = np.argsort(-found.scores.max(axis=1), kind="stable")[:_REFINED]
-            origins = found.candidates[np.repeat(order, _MOVES // _REFINED)]
+        for width in RULES.widths:
+            order = np.argsort(-found.scores.max(axis=1), kind="stable")[: RULES.refined]
+            origins = found.candidates[np.repeat(order, RULES.moves // RULES.refined)]
             near = moved(self._inputs, origins, np.full((len(origins), 1), width), self._rng)
             near = self._known(near)
             if len(near):
@@ -139,23 +132,22 @@ class Search:
         return found
 
     def _seek_minimiser(self) -> None:
-        pool = self._known(
-            pool_around(self._inputs, self._evaluated[:_PERTURBED], _POOL, self._rng)
-        )
+        best = self._evaluated[: RULES.near]
+        pool = self._known(pool_around(self._inputs, best, RULES.pool, self._rng))
         at_one = self._inputs.at(pool, 1.0)
         draws, improvements = [], []
         for sample in self._belief.samples:
             mean, covariance = sample.joint(at_one)
             variance = np.maximum(np.diag(covariance), 1e-12)
             root = np.tril(cholesky(covariance, 1e-8 * float(variance.mean())))
-            steps = self._rng.standard_normal((len(pool), _N_THOMPSON))
+            steps = self._rng.standard_normal((len(pool), RULES.n_thompson))
             draws.append((mean[:, None] + root @ steps).T)
             improvements.append(log_expected_improvement(mean, np.sqrt(variance), self._best))
-        n = min(_N_REPRESENTERS, len(pool))
+        n = min(RULES.n_representers, len(pool))
         rows = choose_representers(np.array(draws), np.array(improvements), n, self._rng)
         self.representers = pool[rows]
         self._at_one = at_one[rows]
-        normals = whitened_normals(len(rows), _N_DRAWS, self._rng)
+        normals = whitened_normals(len(rows), RULES.n_draws, self._rng)
         self._minimisers = [
             Minimiser.of(*sample.joint(self._at_one), normals) for sample in self._belief.samples
         ]

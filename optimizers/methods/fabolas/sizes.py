@@ -1,7 +1,4 @@
-"""Basis functions of the size of a subset (Fabolas, section 4; sheet, 1.3).
-
-The sizes of subsets that may be asked for, and how models see them: on a logarithmic scale.
-"""
+"""The sizes of subsets on a logarithmic scale, and basis functions of them (section 3.1)."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -10,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.objective import Objective
@@ -64,19 +62,6 @@ FULL = Basis(
 """All rows alone: s is not looked at."""
 
 
-_LEAST_ROWS = 50
-_ROWS_PER_CLASS = 10
-"""Of the smallest subset, on average (Klein et al. 2017, section 4.2)."""
-_MOST_RANGE = 256
-"""The smallest subset is at least one in so many of the rows."""
-_LEAST_RANGE = 8
-"""With fewer than so many times the rows of the smallest subset there is no room to learn in."""
-SMALL = 1 / 8
-"""Share of the rows up to which a subset is small: few folds of it will do."""
-_UNKNOWN_RANGE = 64
-"""Of data whose rows are not known."""
-
-
 def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
     """Return s, the size of a subset on a logarithmic scale from 0 to 1 (Klein et al. 2017).
 
@@ -129,13 +114,13 @@ class Sizes:
     @classmethod
     def single(cls, objective: Objective) -> Self:
         """Return the full data alone."""
-        n_rows = objective.n_rows or _UNKNOWN_RANGE
+        n_rows = objective.n_rows or RULES.unknown_range
         return cls(n_rows, n_rows, (1.0,))
 
     @classmethod
     def pair(cls, objective: Objective, share: float) -> Self:
         """Return a subset and the full data; the full data alone where the subset has no row."""
-        n_rows = objective.n_rows or _UNKNOWN_RANGE
+        n_rows = objective.n_rows or RULES.unknown_range
         n_min = round(share * n_rows)
         if not 1 <= n_min < n_rows:
             return cls.single(objective)
@@ -151,14 +136,15 @@ class Sizes:
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
-            return cls(1, _UNKNOWN_RANGE, _dyadic(1 / _UNKNOWN_RANGE))
+            return cls(1, RULES.unknown_range, _dyadic(1 / RULES.unknown_range))
         n_classes = objective.n_classes or 0
-        usual = max(_ROWS_PER_CLASS * n_classes, _LEAST_ROWS, n_rows // _MOST_RANGE)
+        of_classes = RULES.rows_per_class * n_classes
+        usual = max(of_classes, RULES.least_rows, n_rows // RULES.most_range)
         least = usual
         if n_classes and rarest:
             least = max(usual, ceil(ROWS_PER_CLASS * n_rows / rarest))
         shares = _dyadic(least / n_rows) if least < n_rows else (1.0,)
-        if n_rows < _LEAST_RANGE * least or len(shares) == 1:
+        if n_rows < RULES.least_range * least or len(shares) == 1:
             return cls(n_rows, n_rows, (1.0,), _too_few(n_rows, least, usual, rarest))
         is_raised = shares[0] > _dyadic(usual / n_rows)[0]
         note = (

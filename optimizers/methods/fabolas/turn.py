@@ -1,4 +1,4 @@
-"""One ask once something is learned: confirm, verify, or search."""
+"""One ask once a process is learned: confirm, verify, or search (algorithm 1, line 4)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.gate import VAGUE
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import all_begun
@@ -26,20 +26,6 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 
-_LEAST_GAIN, _LEAST_ENTROPY = 1e-4, 1e-2
-"""In nats: less tells nothing, and the minimiser is known."""
-_DISPATCH_SECONDS = 0.07
-_BEST = 3
-_LAST_ASKS = 5
-_ANCHORED, _UNPROVEN, _TRUSTED = 0.75, 0.3, 0.25
-"""Seconds on subsets, as a multiple of those of a full evaluation, after which the best gets one:
-at first, until subsets have proved their worth, and then."""
-_TOLD = 0.1
-"""Of the noise: with less variance a full evaluation next to it has told the outcome."""
-_FEW_FULL = 5
-"""Full evaluations that are made because subsets have told nothing."""
-_RESERVED = 1.3
-"""Time that is kept for confirmations, as a multiple of their predicted seconds."""
 _CONFIRM = Reason("confirm", "predicted best, on all rows before the budget ends")
 _VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
 _SOUGHT: Mapping[Acquisition, Reason] = {
@@ -113,7 +99,10 @@ class FabolasTurn:
             NotYet: If nothing is to be begun, and more may be told by what is under way.
             SpaceExhausted: If nothing is left to ask for.
         """
-        unconfirmed = [c for c in self._unconfirmed() if self._fits(c, 1.0)]
+        best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
+        n_left = max(self.recipe.n_confirmed - self.n_confirmed, 0)
+        unconfirmed = [c for c in best if c not in self._asked_in_full][:n_left]
+        unconfirmed = [c for c in unconfirmed if self._fits(c, 1.0)]
         may_begin = self.budget.trials_left != 0 or not self.recipe.n_confirmed
         if unconfirmed and (not may_begin or self._is_late(unconfirmed)):
             return Proposal(Query(unconfirmed[0]), "confirm", _CONFIRM)
@@ -127,18 +116,12 @@ class FabolasTurn:
             return Proposal(Query(configuration), "verify", _VERIFY)
         return self._searched()
 
-    def _unconfirmed(self) -> list[Configuration]:
-        """Return those of the best by prediction that were not asked for on all rows."""
-        left = self.recipe.n_confirmed - self.n_confirmed
-        best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
-        return [c for c in best if c not in self._asked_in_full][: max(left, 0)]
-
     def _is_late(self, unconfirmed: list[Configuration]) -> bool:
         """Whether the time left is what confirmations take."""
         if self._seconds_left is None:
             return False
         rows = self.inputs.at(self.inputs.encode(unconfirmed), 1.0)
-        each = _RESERVED * self.belief.seconds(rows) + self._overhead
+        each = RULES.reserved * self.belief.seconds(rows) + self._overhead
         whole = self._seconds_left + self.budget.seconds_spent / self.budget.n_workers
         n_workers = self.budget.n_workers
         # As many as half of the budget is enough for, one at least.
@@ -161,7 +144,7 @@ class FabolasTurn:
             if not is_better or configuration in self._asked_in_full:
                 continue
             row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
-            if self.standing.deviation[place] ** 2 > _TOLD * float(self.belief.noise(row)[0]):
+            if self.standing.deviation[place] ** 2 > RULES.told * float(self.belief.noise(row)[0]):
                 return place if self._fits(configuration, 1.0) else None
         return None
 
@@ -173,24 +156,24 @@ class FabolasTurn:
         configuration = self.standing.trials[place].query.configuration
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         variance = float(self.standing.deviation[place] ** 2 + self.belief.noise(row)[0])
-        is_at_sea = variance > VAGUE**2 and not self.is_proven
-        if is_at_sea and len(self._asked_in_full) < _FEW_FULL:
+        is_at_sea = variance > RULES.vague**2 and not self.is_proven
+        if is_at_sea and len(self._asked_in_full) < RULES.few_full:
             return True
         learned = list(self.history)[self.n_first :]
         since = list(takewhile(lambda t: not t.query.is_full, reversed(learned)))
         spent = sum(t.cost_seconds + self._overhead for t in since)
         paid = spent / float(self.belief.seconds(row)[0] + self._overhead)
         if not self._asked_in_full:
-            return paid >= _ANCHORED
+            return paid >= RULES.anchored
         every = self.recipe.verify_every or 0
-        return paid >= (_TRUSTED if self.is_proven and len(since) >= every else _UNPROVEN)
-
-    def _is_known(self, found: ScoredCandidate, search: Search) -> bool:
-        """Whether there is next to nothing to learn about the minimiser."""
-        return found.gains.max() < _LEAST_GAIN or search.entropy < _LEAST_ENTROPY
+        is_trusted = self.is_proven and len(since) >= every
+        return paid >= (RULES.trusted if is_trusted else RULES.unproven)
 
     def _searched(self) -> Proposal:
-        is_only_full = self.gives_up_subsets or self._is_confirmed
+        # Once some are confirmed at the end of the time, the rest of it is for full evaluations.
+        left, spent = self._seconds_left, self.budget.seconds_spent / self.budget.n_workers
+        is_confirmed = self.n_confirmed > 0 and left is not None and left < spent
+        is_only_full = self.gives_up_subsets or is_confirmed
         shares = (1.0,) if is_only_full else self.sizes.shares
         acquisition = "improvement" if self.gives_up_subsets else self.recipe.acquisition
         pending = self.history.pending
@@ -215,8 +198,10 @@ class FabolasTurn:
         models = search.models() if acquisition != "improvement" else {}
         reason = "improve" if acquisition == "improvement" else "search"
         # Improvement would be expected in corners never seen, at the price of full evaluations.
-        if acquisition != "improvement" and self._is_known(found, search):
-            for trial in self.standing.trials[:_BEST]:
+        if acquisition != "improvement" and (
+            found.gains.max() < RULES.least_gain or search.entropy < RULES.least_entropy
+        ):
+            for trial in self.standing.trials[: RULES.verified]:
                 configuration = trial.query.configuration
                 if configuration not in self._asked_in_full and self._fits(configuration, 1.0):
                     return Proposal(Query(configuration), "verify", _VERIFY, models)
@@ -269,14 +254,6 @@ class FabolasTurn:
         return seconds <= self._seconds_left
 
     @property
-    def _is_confirmed(self) -> bool:
-        """Whether the predicted best were confirmed as the time was short, which it still is."""
-        if not self.n_confirmed or self._seconds_left is None:
-            return False
-        spent = self.budget.seconds_spent / self.budget.n_workers
-        return self._seconds_left < spent
-
-    @property
     def _seconds_left(self) -> float | None:
         """Until the study ends."""
         left = self.budget.seconds_left
@@ -285,8 +262,8 @@ class FabolasTurn:
     @property
     def _overhead(self) -> float:
         """Seconds besides those of an evaluation: the last asks', and of handing it to a worker."""
-        last = self.budget.last_ask_seconds[-_LAST_ASKS:]
-        return _DISPATCH_SECONDS + (median(last) if last else 0.0)
+        last = self.budget.last_ask_seconds[-RULES.last_asks :]
+        return RULES.dispatch_seconds + (median(last) if last else 0.0)
 
     @cached_property
     def _asked_in_full(self) -> set[Configuration]:

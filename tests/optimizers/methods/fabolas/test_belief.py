@@ -16,6 +16,7 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
+from prefect_tune.optimizers.methods.fabolas import belief as belief_module
 from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetBelief,
     SubsetLearner,
@@ -25,6 +26,7 @@ from prefect_tune.optimizers.methods.fabolas.inference import Inference
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
 from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
@@ -335,7 +337,7 @@ def learned_mixed(
 @pytest.fixture
 def _thirty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are parted from 31 results on, not from 301."""
-    monkeypatch.setattr("prefect_tune.optimizers.methods.fabolas.belief._ONE_PROCESS", 30)
+    monkeypatch.setattr(belief_module, "RULES", replace(RULES, one_process=30))
 
 
 @pytest.mark.usefixtures("_thirty")
