@@ -1,10 +1,8 @@
-"""The file of a SQLite database, recognised after its folder was away.
+"""One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
-SQLite keeps using an open file wherever that is moved, and makes an empty database where none is.
-So a connection is used only while its file is at the path, and a known store's database is never
-made anew.
-
-One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
+SQLite goes on using an open file that was moved away, and makes an empty database where no file is.
+So a connection is used only while its file is at the path, and the database of a known store is
+never made anew.
 """
 
 import json

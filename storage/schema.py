@@ -1,7 +1,7 @@
-"""All tables of the database, which holds the index, the ledger and the leases.
+"""All tables of the database, which holds index, ledger and leases.
 
-`storage.migrations` makes them, and says how to change one. Documents are JSON values. Moments are
-seconds since 1970.
+`storage.migrations` makes them, and says how to change one. Documents are JSON values; points in
+time are seconds since 1970.
 """
 
 from sqlalchemy import (

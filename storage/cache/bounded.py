@@ -1,9 +1,7 @@
-"""The bounded cache: admitting, refusing and forgetting artifacts within a byte budget.
+"""The bounded cache: admitting, refusing and evicting artifacts within a byte budget.
 
-All that changes the cache's total happens under the lock of the store's row, so the budget
-holds however many processes write.
-
-Evicting artifacts, in a transaction that has locked the store's row.
+All changes of the cache's total happen under the lock of the store's row, so the budget holds
+however many processes write.
 """
 
 from collections.abc import Callable, Iterator

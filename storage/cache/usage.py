@@ -1,14 +1,8 @@
-"""How long making and reading took, as moving averages, and how often each step was served.
+"""Usage of artifacts: hits, misses and seconds by step, and average times to make and to load.
 
-Admission compares the two: what is made again in less time than it is read is not worth the
-room that something else could have.
-
-How artifacts are used: counts that are added up, then written to the tables of the index.
-
-A buffer of usage counts in memory, written together.
-
-They are written with the next change of the index, or a second later at the latest, so a hit
-costs no transaction of its own.
+Each process counts in a buffer, which is written with the next change of the index or a second
+later, so a hit costs no transaction of its own. Admission compares the averages: an artifact that
+is made in less time than it is loaded is not worth its room.
 """
 
 import threading
