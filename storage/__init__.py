@@ -4,11 +4,11 @@
 `files` publishes folders of them under a URL; `atomic` does so for single files. `store` is the
 artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
 `inspection` looks into it, `opening` ties folder and database together. `records` must never go.
-`ledger` has the studies. `lease` says who is making what, `holder` tells processes apart. All
-tables are in one `database`, which `migrations` bring up to date. What others may not read or forge
-is in `privacy` and in a `private_folder`; `waiting` is for a store that is away; `notices` are
-warnings for the user, and `sqlite_file` tells whether a database was moved.
-`blocks` and a block of secrets there alone know Prefect.
+`ledger` has the studies. `lease` says who is making what, `holder` tells processes apart. `schema`
+declares all tables of the one `database`, which `migrations` bring up to date. `privacy` and a
+`private_folder` keep others from reading or forging; `waiting` is for a store that is away;
+`notices` are warnings for the user. Prefect is known to `blocks` alone, and to a signing key that
+is in a secret block.
 """
 
 from prefect_tune.storage.key import canonical_json, content_digest, prefix_key

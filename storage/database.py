@@ -1,10 +1,8 @@
-"""The file of a SQLite database, recognised after its folder was away.
+"""One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
-SQLite keeps using an open file wherever that is moved, and makes an empty database where none is.
-So a connection is used only while its file is at the path, and a known store's database is never
-made anew.
-
-One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
+SQLite goes on using an open file that was moved away, and makes an empty database where no file is.
+So a connection is used only while its file is at the path, and the database of a known store is
+never made anew.
 """
 
 import json
@@ -22,21 +20,7 @@ from uuid import uuid4
 from weakref import finalize
 
 import orjson
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Double,
-    Engine,
-    Insert,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    make_url,
-)
+from sqlalchemy import Double, Engine, Insert, Table, create_engine, event, make_url
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import (
     ArgumentError,
@@ -54,13 +38,7 @@ from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.storage.private_folder import make_private_file
-from prefect_tune.storage.waiting.outage import (
-    Cause,
-    StoreLost,
-    cause_of,
-    lost_for,
-    through_outage,
-)
+from prefect_tune.storage.waiting.outage import Cause, StoreLost, cause_of, lost_for, through_outage
 from prefect_tune.storage.waiting.waited_seconds import uninterrupted
 
 _PROBE_BYTES = 1 << 16
@@ -149,13 +127,6 @@ class SqliteFile:
         return found.st_dev, found.st_ino
 
 
-SCHEMA = 3
-"""Number of the schema; a database with a higher one was written by a newer version.
-
-`storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.
-"""
-FIRST_SCHEMA = 2
-
 BUSY_SECONDS = 60
 """How long a process waits for another one's transaction on SQLite."""
 _LOG_PAUSE_SECONDS = 0.02
@@ -180,22 +151,6 @@ _CROWDED_WAY_OUT = "; each process of a study keeps one connection: raise max_co
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
-
-metadata = MetaData()
-
-store_table = Table(
-    "store",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("schema", Integer, nullable=False),
-    Column("url", String, nullable=False),
-    Column("budget_bytes", BigInteger, nullable=False),
-    Column("count_present", BigInteger, nullable=False, default=0),
-    Column("cache_bytes", BigInteger, nullable=False, default=0),
-)
-
-Document = JSON(none_as_null=True)
-"""Column type of JSON documents."""
 
 
 class epoch(FunctionElement[float]):  # noqa: N801 - used as a SQL function

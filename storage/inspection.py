@@ -1,17 +1,9 @@
-"""Looking into a store: what is in it, and whether it is what was written.
-
-Previews of artifacts: their contents in a few numbers, for people who look into the cache.
-"""
+"""Looking into a store: what is in it, and whether it is what was written."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from math import prod
 from operator import attrgetter
 from typing import Any
-
-import numpy as np
-import pandas as pd
-from scipy import sparse
 
 from prefect_tune.storage.cache.entry import SORTS, Entry, Selection
 from prefect_tune.storage.codec import decode
@@ -19,99 +11,6 @@ from prefect_tune.storage.files import Damaged, Part, place_of
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting.outage import StoreLost
-
-_ROWS, _COLUMNS = 5, 12
-_TEXT = 80
-
-
-def preview(value: Any) -> dict[str, Any]:
-    """Return shape, type, first rows and statistics of a matrix; attributes of an estimator.
-
-    Returns:
-        JSON values. Matrices: `shape`, `dtype`, `rows` (the first five), `columns` (statistics of
-        the first twelve: minimum, mean, maximum, share of gaps or zeros), `columns_not_shown` (how
-        many more there are). Estimators: `type`,
-        `parameters`, `fitted`.
-    """
-    if isinstance(value, pd.DataFrame):
-        return {
-            "shape": list(value.shape),
-            "rows": [
-                [_plain(cell) for cell in row[:_COLUMNS]] for row in value.head(_ROWS).to_numpy()
-            ],
-            "columns": {str(c): _series(value[c]) for c in value.columns[:_COLUMNS]},
-            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
-        }
-    if sparse.issparse(value):
-        head = value[:_ROWS, :_COLUMNS].toarray()
-        some = value[:, :_COLUMNS].tocsc()
-        return {
-            "shape": list(value.shape),
-            "dtype": str(value.dtype),
-            "share_stored": value.nnz / max(value.shape[0] * value.shape[1], 1),
-            "rows": head.tolist(),
-            "columns": {str(i): _column(some[:, [i]].toarray()) for i in range(some.shape[1])},
-            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
-        }
-    if isinstance(value, np.ndarray):
-        matrix = value.reshape(len(value), prod(value.shape[1:]))[:, :_COLUMNS]
-        return {
-            "shape": list(value.shape),
-            "dtype": str(value.dtype),
-            "rows": value[:_ROWS].tolist() if value.ndim == 1 else matrix[:_ROWS].tolist(),
-            "columns": {str(i): _column(matrix[:, i]) for i in range(matrix.shape[1])},
-            "columns_not_shown": max(value[0].size - _COLUMNS, 0) if len(value) else 0,
-        }
-    return _estimator(value)
-
-
-def _column(values: np.ndarray[Any, Any]) -> dict[str, Any]:
-    if not values.size or values.dtype.kind not in "biuf":
-        return {}
-    return {
-        "min": _plain(values.min()),
-        "mean": _plain(values.mean()),
-        "max": _plain(values.max()),
-        "share_zero": _plain(np.mean(values == 0)),
-    }
-
-
-def _series(series: pd.Series) -> dict[str, Any]:
-    gaps = {"share_empty": _plain(series.isna().mean())}
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        return {"categories": len(series.cat.categories), **gaps}
-    return {**_column(series.dropna().to_numpy()), **gaps}
-
-
-def _estimator(value: Any) -> dict[str, Any]:
-    fitted = {
-        name: _described(attribute)
-        for name, attribute in sorted(getattr(value, "__dict__", {}).items())
-        if name.endswith("_") and not name.startswith("_")
-    }
-    parameters = value.get_params(deep=False) if hasattr(value, "get_params") else {}
-    return {
-        "type": f"{type(value).__module__}.{type(value).__qualname__}",
-        "parameters": {name: _described(parameter) for name, parameter in parameters.items()},
-        "fitted": fitted,
-    }
-
-
-def _described(value: Any) -> Any:
-    shape = getattr(value, "shape", None)
-    if shape is not None and np.size(value) > 6:
-        return f"{type(value).__name__} of shape {tuple(shape)}"
-    text = repr(_plain(value) if np.isscalar(value) else value)
-    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
-
-
-def _plain(value: Any) -> Any:
-    """Return a cell as a JSON value."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or value is pd.NaT or (isinstance(value, float) and not np.isfinite(value)):
-        return None
-    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
 def list_artifacts(
@@ -146,6 +45,8 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
     """Describe an artifact: its entry, its contents, and what was made from it."""
+    from prefect_tune.storage.cache.preview import preview
+
     folder = artifact_folder(entry.key)
     children = store.index.select(Selection(parent=entry.key, present_only=False))
     contents: dict[str, Any] = {}

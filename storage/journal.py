@@ -7,23 +7,16 @@ died.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Column, Double, String, Table, bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
+from prefect_tune.storage.database import Database, epoch, in_chunks
 from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.schema import publication_table
 
 _LONGEST_SECONDS = 86_400.0
 """After a day, what another machine has not finished counts as abandoned."""
 
-publication_table = Table(
-    "publications",
-    metadata,
-    Column("place", String, primary_key=True),
-    Column("folder", String, nullable=False),
-    Column("holder", String, nullable=False),
-    Column("started", Double, nullable=False),
-)
 
 _NOTE = insert(publication_table).values(started=epoch())
 _END = delete(publication_table).where(

@@ -13,11 +13,12 @@ from time import sleep
 from typing import Generic, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Column, Double, String, Table, bindparam, delete, select, update
+from sqlalchemy import Double, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, insert_new, metadata
+from prefect_tune.storage.database import Database, epoch, insert_new
 from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.waited_seconds import waiting
 
@@ -28,14 +29,6 @@ _POLL_SECONDS = (0.02, 0.5)
 """First and longest pause between two looks at a lease that another one holds."""
 
 Found = TypeVar("Found")
-
-lease_table = Table(
-    "leases",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("holder", String, nullable=False),
-    Column("expires", Double, nullable=False),
-)
 
 
 _EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)

@@ -10,78 +10,22 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Double,
-    Integer,
-    Row,
-    Select,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Row, Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from prefect_tune.storage.database import (
-    Database,
-    Document,
-    epoch,
-    insert_new,
-    metadata,
-    upsert,
-)
+from prefect_tune.storage.database import Database, epoch, insert_new, upsert
 from prefect_tune.storage.lease import check_held
+from prefect_tune.storage.schema import (
+    event_table,
+    memo_table,
+    session_table,
+    study_table,
+    trial_table,
+)
 
 _ROWS_AT_ONCE = 500
 """Documents held at the same time where they are read one by one."""
-
-study_table = Table(
-    "studies",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("created", Double, nullable=False),
-    Column("state", String, nullable=False),
-    Column("problem", Document, nullable=False),
-    Column("settings", Document, nullable=False),
-    Column("result", Document, nullable=False),
-)
-event_table = Table(
-    "events",
-    metadata,
-    Column("study", String, primary_key=True),
-    Column("sequence", Integer, primary_key=True),
-    Column("kind", String, nullable=False),
-    Column("body", Document, nullable=False),
-    Column("at", Double, nullable=False),
-)
-trial_table = Table(
-    "trials",
-    metadata,
-    Column("study", String, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("state", String, nullable=False),
-    Column("body", Document, nullable=False),
-)
-memo_table = Table(
-    "memos",
-    metadata,
-    Column("study", String, primary_key=True),
-    Column("body", Document, nullable=False),
-)
-session_table = Table(
-    "sessions",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("study", String, nullable=False, index=True),
-    Column("started", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
-)
 
 
 @dataclass(frozen=True, slots=True)

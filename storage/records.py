@@ -10,29 +10,11 @@ from functools import partial
 from time import time
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Index,
-    String,
-    Table,
-    delete,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.codec import NotPicklable, decode
-from prefect_tune.storage.database import (
-    Database,
-    Document,
-    as_written,
-    in_chunks,
-    insert_new,
-    metadata,
-)
+from prefect_tune.storage.database import Database, as_written, in_chunks, insert_new
 from prefect_tune.storage.files import (
     FREE_BYTES_KEPT,
     RAISED,
@@ -43,30 +25,11 @@ from prefect_tune.storage.files import (
     new_place,
     place_of,
 )
-from prefect_tune.storage.journal import (
-    Journal,
-    end_publications,
-    note_publications,
-)
+from prefect_tune.storage.journal import Journal, end_publications, note_publications
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
+from prefect_tune.storage.schema import record_table, record_user_table
 from prefect_tune.storage.waiting.outage import DiskFull, StoreLost
-
-record_table = Table(
-    "records",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("parts", Document, nullable=False),
-)
-record_user_table = Table(
-    "record_users",
-    metadata,
-    Column("record", String, primary_key=True),
-    Column("study", String, primary_key=True),
-    Index("record_users_by_study", "study", "record"),
-)
 
 
 class RecordDamaged(StoreLost):

@@ -79,11 +79,12 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
         from prefect_tune.deployments.views.artifact import print_artifact
         from prefect_tune.flows.study.lookup import load_code_of, trials_using
         from prefect_tune.storage.inspection import describe
+        from prefect_tune.tasks.data.split import REFIT
 
         entry = _the_artifact(opened, key)
         load_code_of(opened, entry)
         document = {**describe(opened, entry), "trials": trials_using(opened, entry.key)}
-        print_json(document) if as_json else print_artifact(document)
+        print_json(document) if as_json else print_artifact(document, final_fold=REFIT)
 
 
 @artifacts.command("export")

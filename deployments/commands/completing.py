@@ -1,11 +1,7 @@
-"""Options of methods as people see them: name, default and meaning; light, as help is.
+"""Shell completion: values of options and arguments, and the script that a shell needs.
 
-Values that a shell completes: of options by their names, and of arguments.
-
-A completion is asked for at each press of a key, so nothing heavy is imported, and nothing that
-fails is told: there are no values then.
-
-`prefect-tune completion`: what makes a shell complete commands, options and their values.
+A shell asks at each press of a key, so nothing heavy is imported. If anything fails, there are no
+values.
 """
 
 import re
@@ -163,7 +159,7 @@ def _study_names(store: str | None) -> list[str]:
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    r"""Print the script that makes SHELL complete `prefect-tune`.
+    """Print the script that makes SHELL complete `prefect-tune`.
 
     It completes commands and options, and of their values the names of studies in the default
     store, methods and their options, spaces, metrics and files. To have it in each new shell:
@@ -172,7 +168,7 @@ def completion(shell: str) -> None:
     prefect-tune completion bash >> ~/.bashrc
     prefect-tune completion zsh >> ~/.zshrc
     prefect-tune completion fish > ~/.config/fish/completions/prefect-tune.fish
-    """
+    """  # noqa: D301 - click reads the backspace
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)

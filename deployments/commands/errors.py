@@ -1,7 +1,4 @@
-"""Errors as a command reports them: one message and an exit code, no traceback.
-
-The group of all commands, and how it tells mistakes in their usage.
-"""
+"""Errors of commands: one message and an exit code, no traceback; mistakes in usage as well."""
 
 import sys
 import traceback

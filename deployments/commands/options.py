@@ -1,7 +1,4 @@
-"""Options of commands: those that several share, and those made of a flow's parameters.
-
-The store that a command looks into.
-"""
+"""Options that commands share, options made of a flow's parameters, and the store of a command."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping

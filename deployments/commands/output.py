@@ -1,7 +1,4 @@
-"""Output of commands: JSON, summaries, files and folders.
-
-Reports as the files that commands write.
-"""
+"""Output of commands: JSON, summaries, files, folders and reports."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,4 @@
-"""Looking at studies: `prefect-tune show`, `trials`, `study ls`; and `study rm`.
-
-`prefect-tune report`: a study as one HTML file.
-"""
+"""Commands on studies: `prefect-tune show`, `trials`, `report`, `study ls` and `study rm`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,6 @@
-"""Reports as pages: one HTML file, which needs no network.
+"""Reports: each is one HTML file, which needs no network.
 
-A `page` is what stands on it, of plain texts; `html` makes the file of it, with the script of a
-`plotly_bundle` and the `templates`.
-`study_page` is made of `sections`; `comparison_page` is that of a comparison. Both draw with
-`plots`, `thinning` what is too much, in the same `wording`.
+A `page` is plain texts, tables and figures, and `html` makes a file of it, with Plotly's script and
+the `templates`. `study_page` consists of `sections`, `comparison_page` is that of a comparison.
+Both draw with `plots` and share their `wording`.
 """

@@ -1,9 +1,8 @@
-"""Plotly's script, taken from its package, which takes seconds to import and is not.
+"""A page as one HTML file that needs nothing else: no network, no other file.
 
-A page as one HTML file that needs nothing else: no network, no other file.
-
-Its Content-Security-Policy lets two scripts run, its own and Plotly's, each named by its digest,
-and nothing be loaded: whatever name or message a study brings along, it is text.
+Its Content-Security-Policy runs only two scripts, its own and Plotly's, named by their digests, and
+loads nothing: names and messages of a study stay text. Plotly's script is read from its package
+without importing that, which takes seconds.
 """
 
 import gzip

@@ -1,8 +1,7 @@
-"""Clouds of points thinned: so many can be told apart, and a page stays quick with them.
+"""Figures of Plotly as plain JSON values, with texts that hold no markup.
 
-Figures of Plotly as plain JSON values: traces, axes and texts that hold no markup.
-
-Colours are named `var(--name)`: the page knows them for light, dark and paper.
+Colours are named `var(--name)`: the page defines them for light, dark and paper. Clouds of points
+are thinned, so that a page stays quick.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

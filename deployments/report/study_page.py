@@ -1,9 +1,4 @@
-"""The method's own decisions, as it renders them itself.
-
-How to have the study again.
-
-The report of a study as a page.
-"""
+"""The report of a study as a page, with the method's decisions and how to reproduce the study."""
 
 import shlex
 from collections.abc import Callable, Iterator

@@ -1,11 +1,8 @@
-"""Who uses the embedded server of a folder, known to the system even when a process is killed.
+"""Locks on the embedded server of a folder, and the secret without which its API answers nobody.
 
-Each user holds a shared lock; whoever starts or stops the server holds another one meanwhile.
-
-The secret of the embedded server, without which its API tells and takes nothing.
-
-Made once for a home, in a file that only its owner can read; it is never printed, logged or a part
-of a command.
+Each user holds a shared lock, which the system takes back even from a killed process; starting and
+stopping the server takes another lock. The secret is made once per home, in a file that only its
+owner can read; it is never printed, logged or part of a command.
 """
 
 import fcntl

@@ -1,8 +1,7 @@
-"""The database of the embedded server, laid ready-made.
+"""The process of the embedded server: started, found again by the next run, and stopped.
 
-Prefect's migrations take ten seconds to build the same empty tables in every new home.
-
-The process of the embedded server: started, found again by the next run, and stopped.
+Its database is copied from a template, as Prefect's migrations take ten seconds to build the same
+empty tables in every new home.
 """
 
 import json

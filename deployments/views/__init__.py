@@ -1,8 +1,7 @@
-"""Text for people: a file a subject.
+"""Text for people, a module per subject.
 
-`study` and `trials`, one `trial`, `artifact` and the whole `store`, `comparison` of methods; `live`
-follows a study that runs, by its `standing` or with `live_lines`, in a `notebook` as well. All
-print to one `console`, to which nothing is markup, what is `plain`, in the
-`result_stream`. An `exported` model has its
-`loading_code` and a `model_card`, of `card_tables`.
+`study`, `trials`, one `trial`, `artifact` and `comparison` print what a store has. `live` follows a
+running study, with `live_lines` on a terminal. All print to one `console`, and commands keep
+standard output for their `result_stream`. An `exported` model gets a `model_card`, with tables from
+`card_tables`.
 """

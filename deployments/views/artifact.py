@@ -1,7 +1,4 @@
-"""Artifacts: one a line, or one in full.
-
-The store as a whole: how full it is, how often it served, and whether it is sound.
-"""
+"""Artifacts, one a line or one in full, and the store as a whole."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,12 +40,19 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
     CONSOLE.print(table if rows else "no artifacts")
 
 
-def print_artifact(document: Mapping[str, Any]) -> None:
-    """Print one artifact: its origin, its files and their contents, and its users."""
+def print_artifact(document: Mapping[str, Any], *, final_fold: int) -> None:
+    """Print one artifact: its origin, its files and their contents, and its users.
+
+    Args:
+        document: The artifact.
+        final_fold: Number of the fold that the final model is trained on.
+    """
+    fold = document["fold"]
+    rows = "all training rows, the final model" if fold == final_fold else f"fold {fold}"
     state = "" if document["is_present"] else ", evicted: only its facts are left"
     CONSOLE.print(line(bold(document["key"])))
     CONSOLE.print(
-        f"  {document['step']}: {document['algorithm']}, fold {document['fold']}, made by study "
+        f"  {document['step']}: {document['algorithm']}, {rows}, made by study "
         f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
         f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
     )

@@ -1,7 +1,4 @@
-"""Lines of a terminal, which hold only what people may see. Light to import.
-
-Where views print, and what tables of several subjects share.
-"""
+"""The terminal that views print to: plain texts, never markup. Light to import."""
 
 from contextlib import suppress
 from typing import IO, Any, cast

@@ -1,7 +1,4 @@
-"""The lines of Python that load an exported model.
-
-An exported model: what it is, what it needs, and how to load it.
-"""
+"""Exported models: their properties, requirements, and the code that loads them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

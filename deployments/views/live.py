@@ -1,7 +1,4 @@
-"""Progress of a study that runs: live lines on a terminal, plain ones elsewhere.
-
-Progress of a study in a notebook: one line of the cell's output that changes.
-"""
+"""Progress of a running study, on a terminal, in a log and in a notebook."""
 
 import json
 import sys

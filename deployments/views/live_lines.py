@@ -1,9 +1,7 @@
-"""A curve drawn in a line of text.
+"""Lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
 
-The lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
-
-From the top: where the study stands; its incumbents, when it will end, and what its method is at;
-the trials under way, the longest running first; and the last failures.
+From the top: state of the study; its incumbents, its expected end and the method's
+phase; running trials, the longest first; and the last failures.
 """
 
 from collections import deque

@@ -1,7 +1,4 @@
-"""Where a study stands, and what became of a trial, in a line each.
-
-Studies: one a line, or one summed up.
-"""
+"""Studies: one a line, or one summed up."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

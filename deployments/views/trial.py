@@ -1,4 +1,4 @@
-"""One trial explained: what it was, what came of it, what it took, and where its code is."""
+"""One trial explained: its pipeline, its result, its times and its code."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

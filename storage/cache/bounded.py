@@ -1,9 +1,7 @@
-"""The bounded cache: admitting, refusing and forgetting artifacts within a byte budget.
+"""The bounded cache: admitting, refusing and evicting artifacts within a byte budget.
 
-All that changes the cache's total happens under the lock of the store's row, so the budget
-holds however many processes write.
-
-Evicting artifacts, in a transaction that has locked the store's row.
+All changes of the cache's total happen under the lock of the store's row, so the budget holds
+however many processes write.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +12,14 @@ from typing import Any
 from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.engine import Connection, Row
 
-from prefect_tune.storage.cache.entry import Entry, artifact_table, row_of
+from prefect_tune.storage.cache.entry import Entry, row_of
 from prefect_tune.storage.cache.index import LOCKED_STORE, ArtifactIndex
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.storage.cache.usage import is_cheap_kind, kind_of, note_counts, note_refusal
-from prefect_tune.storage.database import in_chunks, store_table, upsert
+from prefect_tune.storage.database import in_chunks, upsert
 from prefect_tune.storage.journal import end_publications, note_publications
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.schema import artifact_table, store_table
 
 _PLACES = select(
     artifact_table.c.key,

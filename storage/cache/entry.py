@@ -1,54 +1,15 @@
-"""Rows of artifacts: one for each that was ever made, and which of them to list.
-
-A row outlives the bytes of its artifact. Its summary (rows, columns, layout, ...) is what the keys
-of later steps are computed from, so evicting an artifact never makes another one unreachable.
-"""
+"""Entries of the index: one for each artifact that was ever made, and which of them to list."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Double,
-    Index,
-    Integer,
-    Select,
-    String,
-    Table,
-    select,
-)
+from sqlalchemy import Select, select
 from sqlalchemy.engine import Row
 
-from prefect_tune.storage.database import Document, as_written, metadata
+from prefect_tune.storage.database import as_written
 from prefect_tune.storage.files import Part
-
-artifact_table = Table(
-    "artifacts",
-    metadata,
-    Column("key", String(64), primary_key=True),
-    Column("parent", String(64), nullable=True),
-    Column("study", String, nullable=False),
-    Column("step", String, nullable=False),
-    Column("algorithm", String, nullable=False),
-    Column("fold", Integer, nullable=False),
-    Column("is_present", Boolean, nullable=False),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("cost_seconds", Double, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("last_used", Double, nullable=False),
-    Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),  # the summary; stores on disk have this name
-    Column("parts", Document, nullable=False),
-    Column("place", String, nullable=False),
-    Column("is_cheap", Boolean, nullable=False),
-    Index("artifacts_by_use", "is_present", "is_cheap", "last_used", "key"),
-    Index("artifacts_by_study", "study"),
-    Index("artifacts_by_parent", "parent"),
-    Index("artifacts_by_age", "is_present", "created", "key"),
-)
+from prefect_tune.storage.schema import artifact_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, case, func, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.cache.entry import (
-    ENTRY_COLUMNS,
-    Entry,
-    Selection,
-    artifact_table,
-    entry_of,
-)
+from prefect_tune.storage.cache.entry import ENTRY_COLUMNS, Entry, Selection, entry_of
 from prefect_tune.storage.cache.pins import Pins
 from prefect_tune.storage.cache.usage import Statistics, UsageBuffer, write_usage
-from prefect_tune.storage.database import Database, in_chunks, store_table
+from prefect_tune.storage.database import Database, in_chunks
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.schema import artifact_table, store_table
 
 LOCKED_STORE = select(store_table).with_for_update()
 """Reads the store's row and locks it until the transaction ends."""

@@ -6,8 +6,11 @@ evicted from the store and made again is another one, and nothing stale is ever 
 """
 
 import threading
-from collections import OrderedDict
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
+
+from cachetools import LRUCache
 
 DEFAULT_MEMORY_BYTES = 256 * 1000**2
 """Byte budget of a worker's memory tier."""
@@ -21,19 +24,20 @@ class MemoryTier:
     """
 
     def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
-        self.budget_bytes = budget_bytes
-        self.size_bytes = 0
-        self._values: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
+        self._values: LRUCache[tuple[str, str], tuple[Any, int]] = LRUCache(
+            budget_bytes, itemgetter(1)
+        )
         self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all values together."""
+        return int(self._values.currsize)
 
     def get(self, place: str, name: str) -> Any:
         """Return a value, or None."""
         with self._lock:
-            held = self._values.get((place, name))
-            if held is None:
-                return None
-            self._values.move_to_end((place, name))
-            return held[0]
+            return self._values.get((place, name), (None,))[0]
 
     def put(self, place: str, name: str, value: Any) -> None:
         """Hold a value if it is read-only and fits."""
@@ -48,19 +52,11 @@ class MemoryTier:
         self._hold(place, name, data, len(data))
 
     def _hold(self, place: str, name: str, value: Any, size_bytes: int) -> None:
-        if size_bytes > self.budget_bytes:
-            return
-        with self._lock:
-            if (former := self._values.pop((place, name), None)) is not None:
-                self.size_bytes -= former[1]
-            self._values[place, name] = (value, size_bytes)
-            self.size_bytes += size_bytes
-            while self.size_bytes > self.budget_bytes:
-                _, (_, freed) = self._values.popitem(last=False)
-                self.size_bytes -= freed
+        with self._lock, suppress(ValueError):  # larger than the budget
+            self._values[place, name] = value, size_bytes
 
     def drop(self, place: str) -> None:
         """Drop all values of a place."""
         with self._lock:
             for held in [held for held in self._values if held[0] == place]:
-                self.size_bytes -= self._values.pop(held)[1]
+                del self._values[held]

@@ -2,18 +2,11 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Column, Double, Select, String, Table, delete, insert, select
+from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, in_chunks, metadata
-
-pin_table = Table(
-    "pins",
-    metadata,
-    Column("key", String(64), primary_key=True),
-    Column("owner", String, primary_key=True),
-    Column("expires", Double, nullable=False),
-)
+from prefect_tune.storage.database import Database, epoch, in_chunks
+from prefect_tune.storage.schema import pin_table
 
 
 class Pins:

@@ -1,14 +1,8 @@
-"""How long making and reading took, as moving averages, and how often each step was served.
+"""Usage of artifacts: hits, misses and seconds by step, and average times to make and to load.
 
-Admission compares the two: what is made again in less time than it is read is not worth the
-room that something else could have.
-
-How artifacts are used: counts that are added up, then written to the tables of the index.
-
-A buffer of usage counts in memory, written together.
-
-They are written with the next change of the index, or a second later at the latest, so a hit
-costs no transaction of its own.
+Each process counts in a buffer, which is written with the next change of the index or a second
+later, so a hit costs no transaction of its own. Admission compares the averages: an artifact that
+is made in less time than it is loaded is not worth its room.
 """
 
 import threading
@@ -17,65 +11,32 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Double,
-    Integer,
-    String,
-    Table,
-    bindparam,
-    case,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Double, bindparam, case, insert, select, update
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.cache.entry import Entry, artifact_table
-from prefect_tune.storage.database import Database, metadata, upsert
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.database import Database, upsert
 from prefect_tune.storage.notices import warn
+from prefect_tune.storage.schema import (
+    artifact_table,
+    refusal_table,
+    step_count_table,
+    step_time_table,
+)
 
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
 _CLEARLY = 0.8
 """Artifacts made in less than this share of their load time become cheap, and stay so up to 1."""
 
-time_table = Table(
-    "step_times",
-    metadata,
-    Column("step", String, primary_key=True),
-    Column("algorithm", String, primary_key=True),
-    Column("size_class", Integer, primary_key=True),
-    Column("make_seconds", Double, nullable=True),
-    Column("load_seconds", Double, nullable=True),
-    Column("is_cheap", Boolean, nullable=False, default=False),
-)
-count_table = Table(
-    "step_counts",
-    metadata,
-    Column("step", String, primary_key=True),
-    Column("hits", BigInteger, nullable=False),
-    Column("misses", BigInteger, nullable=False),
-    Column("seconds_saved", Double, nullable=False),
-    Column("evicted", BigInteger, nullable=False),
-)
-refusal_table = Table(
-    "refusals",
-    metadata,
-    Column("reason", String, primary_key=True),
-    Column("times", BigInteger, nullable=False),
-)
-
 
 _OF_KIND = (
-    time_table.c.step == bindparam("step"),
-    time_table.c.algorithm == bindparam("algorithm"),
-    time_table.c.size_class == bindparam("size_class"),
+    step_time_table.c.step == bindparam("step"),
+    step_time_table.c.algorithm == bindparam("algorithm"),
+    step_time_table.c.size_class == bindparam("size_class"),
 )
-_TIMES = select(time_table).where(*_OF_KIND)
-_IS_CHEAP = select(time_table.c.is_cheap).where(*_OF_KIND)
+_TIMES = select(step_time_table).where(*_OF_KIND)
+_IS_CHEAP = select(step_time_table.c.is_cheap).where(*_OF_KIND)
 
 
 class Kind(NamedTuple):
@@ -118,7 +79,7 @@ def note_times(
     was_cheap = bool(row and row.is_cheap)
     share = 1.0 if was_cheap else _CLEARLY
     is_cheap = make is not None and load is not None and make < share * load
-    upsert(connection, time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+    upsert(connection, step_time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
     return is_cheap, is_cheap != was_cheap
 
 
@@ -129,15 +90,15 @@ def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
 
 def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
     """Add to the hits, misses, saved seconds or evictions of a step."""
-    table = count_table.c
+    table = step_count_table.c
     changed = connection.execute(
-        update(count_table)
+        update(step_count_table)
         .where(table.step == step)
         .values({name: table[name] + n for name, n in counts.items()})
     )
     if not changed.rowcount:
         nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
-        connection.execute(insert(count_table).values(step=step, **{**nothing, **counts}))
+        connection.execute(insert(step_count_table).values(step=step, **{**nothing, **counts}))
 
 
 def note_refusal(connection: Connection, reason: str) -> None:
@@ -169,7 +130,7 @@ class Statistics:
     def by_step(self) -> dict[str, dict[str, Any]]:
         """Return hits, misses, saved seconds and evictions by step."""
         with self._database.read() as connection:
-            rows = connection.execute(select(count_table).order_by(count_table.c.step))
+            rows = connection.execute(select(step_count_table).order_by(step_count_table.c.step))
             return {
                 row.step: {
                     "hits": row.hits,

@@ -3,8 +3,8 @@
 `upgrade` makes the tables of a new database and upgrades an older one, in one transaction under a
 lock; `running` has Alembic do it. `versions` has one file for each change of the tables.
 
-To add one: change the table where it is declared; raise `SCHEMA` in `storage.database` by one, to
-N; write `versions/rN_what_it_does.py`,
+To add one: change the table in `storage.schema`; raise `SCHEMA` there by one, to N; write
+`versions/rN_what_it_does.py`,
 
     from alembic import op
     revision, down_revision = "N", "N-1"

@@ -1,47 +1,14 @@
-"""Making the tables of a new database, and upgrading those of an older one.
+"""Making the tables of a new database, and upgrading those of an older one."""
 
-Running migrations with Alembic, which only older databases need.
-"""
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-from alembic.config import Config
-from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, RevisionStep
-from alembic.script import ScriptDirectory
-from sqlalchemy import Column, String, Table, delete, func, insert, inspect, select, update
+from sqlalchemy import delete, func, insert, inspect, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from prefect_tune.storage.database import FIRST_SCHEMA, SCHEMA, Database, metadata, store_table
-
-FOLDER = Path(__file__).parent
-"""Has the folder `versions`."""
-
-
-def run_migrations(connection: Connection) -> None:
-    """Run, within a transaction, the migrations that a database has not had."""
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    scripts = ScriptDirectory.from_config(config)
-
-    def steps(since: Any, _: MigrationContext) -> Sequence[RevisionStep]:
-        return scripts._upgrade_revs("head", since)  # noqa: SLF001 - as Alembic's commands do
-
-    with EnvironmentContext(config, scripts, fn=steps, destination_rev="head") as environment:
-        environment.configure(connection=connection)
-        environment.run_migrations()
-
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, revision_table, store_table
 
 _LOCK = 0x7072_7475
 """Number of PostgreSQL's advisory lock that whoever changes tables holds; ours alone."""
-
-# Alembic's own table; a new database gets it without Alembic.
-revision_table = Table(
-    "alembic_version", metadata, Column("version_num", String(32), primary_key=True)
-)
 
 
 def bring_up_to_date(database: Database) -> int:
@@ -69,6 +36,7 @@ def bring_up_to_date(database: Database) -> int:
             return number
         else:
             _note(connection, number)
+            from prefect_tune.storage.migrations.running import run_migrations
 
             run_migrations(connection)
             connection.execute(update(store_table).values(schema=SCHEMA))

@@ -1,5 +1,4 @@
-"""Nothing here is for others to read or to forge.
+"""Protection of stores: pickles that nobody can forge, passwords that nobody reads.
 
-Pickles are read with a key (`signing`, which may be in a `secret_block`), and `masking` hides the
-passwords of URLs, also in a `masked_stream`.
+Pickles are signed with a key (`signing`), and `masking` hides the passwords of URLs.
 """

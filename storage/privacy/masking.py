@@ -1,9 +1,6 @@
-"""Passwords in URLs, which are never shown.
+"""Passwords in URLs and in streams of printed bytes are masked, never shown.
 
-Passwords in a stream of printed bytes, which may arrive in any pieces.
-
-Imports the standard library and `masking` alone: the process that writes what trials print needs
-no more.
+Imports the standard library alone: the process that writes what trials print needs no more.
 """
 
 import re

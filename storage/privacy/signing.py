@@ -20,10 +20,12 @@ def signing_key() -> bytes | None:
     """Return the key of this process; None when pickles are not signed."""
     if key := os.environ.get(KEY_VARIABLE):
         return key.encode()
-    if block := os.environ.get(KEY_BLOCK_VARIABLE):
-        from prefect_tune.storage.privacy.secret_block import secret  # noqa: PLC0415 - imports Prefect
+    if name := os.environ.get(KEY_BLOCK_VARIABLE):
+        from prefect.blocks.system import Secret  # noqa: PLC0415 - only for who keeps it there
 
-        return secret(block).encode()
+        block = Secret.load(name)
+        assert isinstance(block, Secret)  # noqa: S101 - a coroutine only in async code
+        return str(block.get()).encode()
     return None
 
 

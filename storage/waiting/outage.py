@@ -1,14 +1,8 @@
-"""Whose trouble an error is: a store that is away, full or forbidden, or the process that meets it.
+"""Outages of databases, buckets and folders: whose trouble an error is, and waiting for its end.
 
-Only a store that is away may come back by itself. Room and permissions need a person, and file
-handles and memory belong to the process.
-
-Errors by which a store ends a run: waiting does not help, or has not helped.
-
-Outages, waited out: what a trial works with may be away for a while, and that is not its doing.
-
-One policy for databases, buckets and folders: try again after random pauses that grow to some
-seconds, for five minutes at most.
+Only a store that is away may come back by itself; full disks and permissions need a person, and
+file handles and memory belong to the process. One policy waits: again after random pauses that grow
+to some seconds, for five minutes at most.
 """
 
 import errno

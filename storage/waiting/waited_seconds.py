@@ -1,9 +1,8 @@
-"""The seconds that a piece of work waits for others, which are not its own.
+"""Seconds that a trial waits for others, which are not its own; and signals that must wait.
 
-Signals may not break off everything halfway: an open transaction would keep all others waiting.
-
-Python raises what a handler of signals raises between any two instructions of the main thread. A
-handler that asks `is_put_off` first raises it when what must not be broken off is done.
+A signal must not break off an open transaction, which would keep all others waiting. Python raises
+what a signal handler raises between any two instructions of the main thread, so a handler asks
+`is_put_off` first; its error is then raised after the body of `uninterrupted`.
 """
 
 import threading

@@ -35,4 +35,5 @@ def test_every_command_teaches_itself(tmp_path, topic) -> None:
     done = run(*topic, "--help")
     assert done.exit_code == 0
     assert len(done.stdout) > 100
+    assert "\\b" not in done.stdout
     assert not run.home.exists()

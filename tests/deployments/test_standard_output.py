@@ -230,7 +230,7 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
 def test_an_older_study_has_no_outputs(studied, tmp_path) -> None:
     from sqlalchemy import update
 
-    from prefect_tune.storage.ledger import event_table
+    from prefect_tune.storage.schema import event_table
 
     home = tmp_path / "home"
     shutil.copytree(studied.home, home)

@@ -8,7 +8,8 @@ from sqlalchemy import update
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage import ledger as module
 from prefect_tune.storage.holder import Holder
-from prefect_tune.storage.lease import LeaseLost, lease_table
+from prefect_tune.storage.lease import LeaseLost
+from prefect_tune.storage.schema import lease_table
 
 
 @pytest.fixture

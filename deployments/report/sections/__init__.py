@@ -1,6 +1,5 @@
-"""The sections of a study's report, a file each, in the order of the page.
+"""The sections of a study's report, a module each, in the order of the page.
 
-`progress`, `model`, `paths`, `importance`, `step_times`, `failures`, `trade_offs`, `fidelities`,
-`decisions` and `reproduction`; each takes the report and yields its section where it has something
-to say. `answers` are those of the first screen.
+`answers` are those of the first screen. `progress`, `model`, `paths`, `importance`, `step_times`,
+`failures`, `trade_offs` and `fidelities` each yield a section if the report has something for it.
 """

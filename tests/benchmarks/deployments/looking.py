@@ -25,7 +25,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.storage.schema import artifact_table
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import Problem

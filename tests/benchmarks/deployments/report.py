@@ -29,8 +29,7 @@ from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, S
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.cache.entry import artifact_table
-from prefect_tune.storage.ledger import event_table, trial_table
+from prefect_tune.storage.schema import artifact_table, event_table, trial_table
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound

@@ -18,9 +18,9 @@ from machine import Goals, describe
 from sqlalchemy import insert, update
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.storage.cache.entry import Selection, artifact_table
-from prefect_tune.storage.database import store_table
+from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.inspection import list_artifacts
+from prefect_tune.storage.schema import artifact_table, store_table
 
 SIZE = 100_000
 

@@ -3,6 +3,8 @@
 import json
 import pickle
 import shutil
+import sqlite3
+from contextlib import closing
 
 import duckdb
 import pandas as pd
@@ -10,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
 from inputs import write_table
+
+from prefect_tune.tasks.data.split import REFIT
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -92,6 +96,14 @@ def test_what_is_in_an_artifact_is_shown_and_exported(studied, tmp_path) -> None
     refused = studied.run("artifacts", "export", encoded["key"], out, "--part", "tail")
     assert refused.exit_code == 2
     assert "has no part 'tail'; it has" in refused.stderr
+
+
+def test_the_final_model_is_of_all_training_rows_and_others_of_a_fold(studied) -> None:
+    with closing(sqlite3.connect(studied.run.home / "store" / "index.sqlite")) as index:
+        keys = dict(index.execute("SELECT fold, key FROM artifacts WHERE step = 'fit model'"))
+    shown = {fold: studied.run("artifacts", "show", key).stdout for fold, key in keys.items()}
+    assert "all training rows, the final model, made by study s" in shown.pop(REFIT)
+    assert all(f", fold {fold}, made by study s" in text for fold, text in shown.items())
 
 
 def test_a_damaged_store_is_found_and_repaired(run, tmp_path) -> None:

@@ -64,6 +64,12 @@ def test_a_real_bash_completes_names_of_studies(home) -> None:
     assert candidates == ["responders"]
 
 
+def test_help_has_one_command_a_line(home) -> None:
+    lines = CommandLine(home)("completion", "--help").stdout.splitlines()
+    assert "  prefect-tune completion bash >> ~/.bashrc" in lines
+    assert "  prefect-tune completion zsh >> ~/.zshrc" in lines
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
     script = CommandLine(home)("completion", shell).stdout

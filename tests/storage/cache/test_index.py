@@ -5,7 +5,7 @@ from contracts.store import entry, put, use
 
 from prefect_tune.storage import database as database_module
 from prefect_tune.storage.cache.entry import Selection
-from prefect_tune.storage.journal import publication_table
+from prefect_tune.storage.schema import publication_table
 
 
 def key_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from prefect_tune.storage.inspection import preview
+from prefect_tune.storage.cache.preview import preview
 
 
 def test_an_empty_array_can_be_looked_at() -> None:

@@ -9,7 +9,7 @@ from contracts.store import put
 from sqlalchemy import event, func, select
 
 from prefect_tune.storage import ArtifactStore
-from prefect_tune.storage.cache.entry import artifact_table
+from prefect_tune.storage.schema import artifact_table
 
 
 @pytest.fixture

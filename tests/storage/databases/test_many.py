@@ -7,8 +7,7 @@ from sqlalchemy import insert
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import epoch
-from prefect_tune.storage.journal import publication_table
-from prefect_tune.storage.records import record_table, record_user_table
+from prefect_tune.storage.schema import publication_table, record_table, record_user_table
 
 MANY = 70_000
 """More than SQLite (32,766 as it comes, 250,000 as some build it) or PostgreSQL (65,535) takes."""

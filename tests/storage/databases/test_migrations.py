@@ -31,11 +31,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
-from prefect_tune.storage.cache.entry import artifact_table
-from prefect_tune.storage.database import SCHEMA, Database, metadata, store_table
+from prefect_tune.storage.database import Database
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.migrations import upgrade
-from prefect_tune.storage.migrations import upgrade as running
+from prefect_tune.storage.migrations import running, upgrade
+from prefect_tune.storage.schema import SCHEMA, artifact_table, metadata, store_table
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -10,10 +10,10 @@ from contracts.store import entry, put
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, RecordDamaged
-from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.codec import encode
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.privacy.signing import KEY_VARIABLE, sign, signing_key
+from prefect_tune.storage.schema import artifact_table
 
 
 class Bomb:

@@ -11,7 +11,8 @@ from sqlalchemy import select, text
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger
-from prefect_tune.storage.lease import LeaseBook, lease_table
+from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
 
