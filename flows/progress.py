@@ -1,13 +1,7 @@
-"""A trial under way, as far as it is known to those who follow a study.
+"""Progress of a running study: running trials, best losses over time, time left, and observers.
 
-The losses of the incumbents of a study over time, however many there were.
-
-When a search will end, as far as that can be said.
-
-Following a running study: its progress, and who observes it.
-
-The flow's parameters are plain values, so that a deployment can give them; whoever starts a flow in
-its own process and wants to follow it, listens with `observed_by`.
+A flow's parameters are plain values, so that a deployment can pass them. A caller in the same
+process therefore follows a flow through `observed_by`.
 """
 
 from collections import deque

@@ -1,8 +1,6 @@
-"""A study of a DataFrame: taken out of the flow's parameters, and prepared as that of a file.
+"""The flows `tune`, one flow run per session of a study, and `retry`, for failed trials.
 
-The flow `tune`: one flow run a session of a study.
-
-The flow `retry`: failed trials of a study once more, from the last prefix that was made.
+A DataFrame is taken out of a flow's parameters and prepared like a file.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,9 +1,7 @@
-"""Methods that enter a comparison, with their options, from what users write and from studies.
+"""A comparison of methods in the ledger: its entrants, its replicates and their progress.
 
-A comparison of methods in the ledger: its replicates, and how far they are.
-
-Each replicate is a study `<name>-<repeat>-<method>` of its own, so that the ledger alone says how
-far a comparison is, and one of the same name goes on from there.
+Each replicate is a study named `<name>-<repeat>-<method>`, so the ledger alone knows how far a
+comparison is, and a study of that name is resumed.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""The incumbents of a study over time, as a picture that stands in a line of markdown.
-
-A study in a page of markdown: what leads, how it stands, what failed, and how to go on.
-"""
+"""A study as a page of Markdown: best trial, curve, status, failures, and how to continue."""
 
 import shlex
 from base64 import b64encode

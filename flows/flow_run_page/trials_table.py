@@ -1,7 +1,4 @@
-"""The rows of a table of trials: the newest, the best and the last failed ones.
-
-Why trials have failed, counted by reason.
-"""
+"""The table of trials, with the newest, the best and the last failed, and the failure counts."""
 
 from bisect import insort
 from collections import deque

@@ -1,7 +1,4 @@
-"""`NAME=VALUE`, the form in which users write the options of a method.
-
-Settings of a study: the flow's parameters, parsed and checked before any work starts.
-"""
+"""Settings of a study: the flow's parameters, parsed and checked before any work starts."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""How to have a study again: its command, seed, versions and data.
-
-Everything that is reported of one study, gathered in one pass over its trials.
-"""
+"""The report of one study, gathered in one pass over its trials, and how to reproduce the study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,4 @@
-"""How good predictions are part by part: by class, or by quarter of the numbers predicted.
-
-The facts of a model card: what a model predicts, from what, how well, and how it was found.
-"""
+"""The facts of a model card: target, inputs, quality (also by class or quarter), and search."""
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version

@@ -1,21 +1,14 @@
-"""Configurations as flat as the parameters of other tools. Light to import.
+"""One trial of a study explained: its values, why it was proposed, its result, and its cost.
 
-When each trial of a study was asked for and ended, and why it was asked for.
-
-Light to import: it reads the events of the ledger.
-
-The space of a study as it was in the run, for whoever reads its trials by it.
-
-One trial of a study explained: what it was, why it was asked for, what came of it, what it took.
-
-It reads the ledger, and the space for ranges and defaults where that is to be had here.
+Only the ledger is read, and the space for ranges and defaults if the space can be found here. Also
+flat parameter names and the times of all trials. Light to import.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
@@ -28,9 +21,6 @@ from prefect_tune.optimizers.space.wording import fidelity_text, range_text
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-
-if TYPE_CHECKING:
-    from prefect_tune.optimizers.space.space import Space
 
 
 def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
