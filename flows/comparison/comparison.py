@@ -177,6 +177,8 @@ class Comparison:
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)
         plan = self.replicates[0].plan
+        reasons = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
+        undefined = Counter(reason for found in reasons for reason in set(found.values()))
         return {
             "comparison": self.name,
             "data": plan.data_name,
@@ -186,11 +188,6 @@ class Comparison:
             "budget_seconds": plan.stop_rule.seconds,
             "budget_trials": plan.stop_rule.trials,
             "out": str(self.out),
-            "undefined_test_losses": self._undefined(),
+            "undefined_test_losses": dict(undefined),
             **standings(curves),
         }
-
-    def _undefined(self) -> dict[str, int]:
-        """Return why test losses are undefined, and of how many replicates."""
-        found = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
-        return dict(Counter(reason for reasons in found for reason in set(reasons.values())))

@@ -34,7 +34,10 @@ class TrialsTable:
             url: Where Prefect shows its task run; empty where that is not known.
         """
         if trial.number in self._rows:
-            self._take_out(trial.number)
+            self._best = [(loss, n) for loss, n in self._best if n != trial.number]
+            for numbers in (self._newest, self._failed):
+                if trial.number in numbers:
+                    numbers.remove(trial.number)
         self._rows[trial.number] = _row(trial, url)
         self._newest.append(trial.number)
         if trial.failure is not None:
@@ -46,12 +49,6 @@ class TrialsTable:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows, the newest trials first."""
         return [self._rows[number] for number in sorted(self._rows, reverse=True)]
-
-    def _take_out(self, number: int) -> None:
-        self._best = [(loss, n) for loss, n in self._best if n != number]
-        for numbers in (self._newest, self._failed):
-            if number in numbers:
-                numbers.remove(number)
 
     def _drop(self) -> None:
         """Forget the rows of trials that are neither new nor good nor failed of late."""

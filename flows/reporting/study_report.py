@@ -63,11 +63,13 @@ class Reproduction:
 def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     """Return how to have a study of the ledger again."""
     method, problem = METHODS.get(plan.method), plan.problem
+    trials, seconds = plan.stop_rule.trials, plan.stop_rule.seconds
+    doubled = StopRule(
+        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
+    )
     return Reproduction(
         command=tuple(run_command(plan, record.name)),
-        longer=tuple(
-            continue_command(replace(plan, stop_rule=_doubled(plan.stop_rule)), record.name)
-        ),
+        longer=tuple(continue_command(replace(plan, stop_rule=doubled), record.name)),
         resumed=tuple(continue_command(plan, record.name)),
         is_of_frame=plan.source.data.startswith(FRAME),
         seed=plan.seed,
@@ -79,13 +81,6 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
         space=plan.space,
         space_digest=problem.space_digest,
         flow_run_id=plan.flow_run_id,
-    )
-
-
-def _doubled(rule: StopRule) -> StopRule:
-    trials, seconds = rule.trials, rule.seconds
-    return StopRule(
-        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
     )
 
 

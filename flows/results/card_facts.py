@@ -113,7 +113,10 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     plan, summary = StudyPlan.from_stored(stored), summarize(store, study)
     dataset = load_dataset(store, plan.problem.dataset)
     split = load_split(store, plan.problem.split)
-    trials = _trials(store, exported)
+    numbers = set(exported.trials)
+    with documents_of(study):
+        found = map(TrialDocument, Ledger(store.database).each_trial(study))
+        trials = {trial.number: trial for trial in found if trial.number in numbers}
     return {
         "study": study,
         "written_by": f"prefect-tune {version('prefect-tune')}",
@@ -132,14 +135,6 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
         },
         "versions": dict(stored.result.get("versions", {})),
     }
-
-
-def _trials(store: ArtifactStore, exported: Exported) -> dict[int, TrialDocument]:
-    """Return the trials that the model is made of, by number."""
-    numbers = set(exported.trials)
-    with documents_of(exported.study):
-        found = map(TrialDocument, Ledger(store.database).each_trial(exported.study))
-        return {trial.number: trial for trial in found if trial.number in numbers}
 
 
 def _model(

@@ -390,7 +390,7 @@ class DaskTrials:
 
     def _end_lost(self, task: SubmittedTask[_Run], report: NannyReport | None) -> Ended:
         """Settle a trial whose worker died or was ended; the nanny may know why and where."""
-        lost = task.subject
+        lost, number = task.subject, task.subject.trial.number
         printed = NOTHING
         if report is None:
             seconds = monotonic() - task.started
@@ -401,20 +401,13 @@ class DaskTrials:
         died_together = self._pool.n_server_deaths > lost.n_server_deaths
         is_suspect = report is not None and died_together and not lost.is_alone
         self._isolation.end(id(self), lost.trial.number, is_suspect=is_suspect)
-        message = failure_message(failure, self._context.study, lost.trial.number)
+        message = failure_message(failure, self._context.study, number)
         self._under_way.settle([task], _final_state(failure, message))
-        has_left = self._has_left(lost.trial, report)
+        has_left = False  # the nanny would have reported the death of the worker
+        if report is None:
+            n_left = self._n_left[number] = self._n_left.get(number, 0) + 1
+            has_left = n_left < _MOST_LEFT
         return Ended(lost.trial, None, failure, has_left, str(task.task_run_id), printed)
-
-    def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
-        """Find out whether a lost trial had not begun, or was lost with its worker's nanny.
-
-        Otherwise the nanny reports the death of the worker.
-        """
-        if report is not None:
-            return False
-        self._n_left[trial.number] = self._n_left.get(trial.number, 0) + 1
-        return self._n_left[trial.number] < _MOST_LEFT
 
 
 def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:

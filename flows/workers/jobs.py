@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from prefect.client.schemas.objects import State
 from prefect.states import Crashed
 
 from prefect_tune.flows.workers.nanny_reports import NannyReports
@@ -135,7 +134,11 @@ class _SideBySide:
         """Take the result of a job that ended; let it wait once more if its worker died."""
         attempt, report = ended.task.subject, ended.report
         if ended.state is not None:
-            self.results[attempt.position] = _result(ended.state)
+            data = getattr(ended.state.data, "result", ended.state.data)
+            if not isinstance(data, TrialOutcome):
+                # As a Prefect future does, whatever event loop runs in this thread.
+                data = ended.state.result(_sync=True)  # type: ignore[call-overload]
+            self.results[attempt.position] = data
             return
         if ended.fault is not None:
             message = ended.fault.reason
@@ -153,10 +156,3 @@ class _SideBySide:
     def _what(self, attempt: _Attempt) -> str:
         what = self.jobs[attempt.position].what
         return f"{what}: " if what else ""
-
-
-def _result(state: State[Any]) -> Any:
-    """Return what a finished job returned, or raise what it raised."""
-    data = getattr(state.data, "result", state.data)
-    # As a Prefect future does, whatever event loop runs in this thread.
-    return data if isinstance(data, TrialOutcome) else state.result(_sync=True)  # type: ignore[call-overload]
