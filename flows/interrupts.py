@@ -53,7 +53,10 @@ class _Handler:
         if self._since == 0.0:
             self._since = monotonic()
             if number == signal.SIGHUP:
-                self._leave_terminal()
+                # A write to a terminal that is gone would be an error each time.
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                for terminal in self._terminals:
+                    os.dup2(nowhere, terminal)
             if not self._is_said:
                 self._is_said = True
                 self._say()
@@ -78,12 +81,6 @@ class _Handler:
             return
         self._since = 0.0
         Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
-
-    def _leave_terminal(self) -> None:
-        """Write no more to a terminal that is gone, which would be an error each time."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for terminal in self._terminals:
-            os.dup2(nowhere, terminal)
 
     def _end_at_once(self, number: int) -> None:
         """End what runs below this process, but for servers that others may use, and itself."""

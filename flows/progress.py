@@ -1,13 +1,7 @@
-"""A trial under way, as far as it is known to those who follow a study.
+"""Progress of a running study: running trials, best losses over time, time left, and observers.
 
-The losses of the incumbents of a study over time, however many there were.
-
-When a search will end, as far as that can be said.
-
-Following a running study: its progress, and who observes it.
-
-The flow's parameters are plain values, so that a deployment can give them; whoever starts a flow in
-its own process and wants to follow it, listens with `observed_by`.
+A flow's parameters are plain values, so that a deployment can pass them. A caller in the same
+process therefore follows a flow through `observed_by`.
 """
 
 from collections import deque
@@ -217,7 +211,8 @@ class LoggingObserver:
             get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
         elif trial.evaluation is not None:
             get_run_logger().info(
-                f"trial {trial.number}{_of(trial)}: {progress.metric} {trial.evaluation.loss:.4g} "
+                f"trial {trial.number}{fidelity_suffix(trial)}: "
+                f"{progress.metric} {trial.evaluation.loss:.4g} "
                 f"in {format_seconds(trial.evaluation.cost_seconds)} ({_best(progress)})"
             )
 
@@ -228,14 +223,14 @@ class LoggingObserver:
 def _best(progress: Progress) -> str:
     """Return what leads, or why nothing does."""
     if progress.incumbent is not None:
-        return f"best {progress.incumbent.loss:.4g}{_of(progress.incumbent)}"
+        return f"best {progress.incumbent.loss:.4g}{fidelity_suffix(progress.incumbent)}"
     is_any_whole = progress.n_trials > progress.n_failed + progress.n_stopped
     return f"none {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
 
-def _of(trial: Trial) -> str:
-    """Return of what a trial is, in brackets; empty if of all."""
-    fidelity = fidelity_text(trial.query.to_json())
+def fidelity_suffix(trial: Trial | None) -> str:
+    """Return the fidelity of a trial in brackets, after a blank; empty for a full evaluation."""
+    fidelity = fidelity_text(trial.query.to_json()) if trial else ""
     return f" ({fidelity})" if fidelity else ""
 
 

@@ -1,11 +1,11 @@
-"""A second look at the best trials of a search, on another split of the rows.
+"""Trials evaluated again as jobs.
 
-Held-out predictions that a study did not keep, and that an ensemble needs after all.
-
-Constraints that were set after trials had run: what they bound is measured of these too.
+Finalists are evaluated on a second split of the rows, trials whose held-out predictions were not
+kept are evaluated for an ensemble, and earlier trials for a constraint that was set since.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -95,9 +95,17 @@ def _losses_again(
     elsewhere = replace(problem, split=import_split(split, store))
     store.records.link(elsewhere.records, study.name)
     context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)
+    limit_seconds = study.plan.trial_limits().seconds
+    if study.plan.trial_seconds is None:
+        before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
+        limit_seconds = max(limit_seconds, _TIMES_BEFORE * max(before))
+    check = partial(_check_time, study)
     with _predictions_released(study):
-        for start in range(0, len(trials), running.n_slots):
-            yield from _batch(study, running, context, trials[start : start + running.n_slots])
+        for trial, outcome in _evaluated_again(
+            running, context, trials, limit_seconds, what="second look at ", check=check
+        ):
+            evaluation = outcome.evaluation if isinstance(outcome, TrialOutcome) else None
+            yield trial.number, None if evaluation is None else evaluation.loss
 
 
 @contextmanager
@@ -110,42 +118,6 @@ def _predictions_released(study: Study) -> Iterator[None]:
     finally:
         new = [r for r in records.used_by(study.name, PREDICTIONS) if r not in former]
         records.release(study.name, new, study_lease(study.name))
-
-
-def _batch(
-    study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
-) -> Iterator[tuple[int, float | None]]:
-    """Evaluate as many as run at once; one by one where one of them is over a limit."""
-    before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
-    limit_seconds = study.plan.trial_limits().seconds
-    if study.plan.trial_seconds is None:
-        limit_seconds = max(limit_seconds, _TIMES_BEFORE * max(before))
-    jobs = [_job(trial, context, limit_seconds) for trial in trials]
-    try:
-        outcomes: list[TrialOutcome] = running.run_all(
-            jobs, limit_seconds=limit_seconds, check=partial(_check_time, study)
-        )
-    except StoreLost:
-        raise
-    except (RuntimeError, TimeoutError, MemoryError):
-        if len(trials) == 1:
-            yield trials[0].number, None
-        else:
-            for trial in trials:
-                yield from _batch(study, running, context, [trial])
-        return
-    for trial, outcome in zip(trials, outcomes, strict=True):
-        if outcome.lost:
-            raise StoreLost(outcome.lost)
-        yield trial.number, None if outcome.evaluation is None else outcome.evaluation.loss
-
-
-def _job(trial: Trial, context: StudyContext, limit_seconds: float) -> Job:
-    parameters = {
-        "number": trial.number, "query": trial.query.to_json(), "context": context,
-        "report": "trial", "limit_seconds": limit_seconds,
-    }  # fmt: skip
-    return Job(evaluate, parameters, f"second look at trial {trial.number}")
 
 
 def _check_time(study: Study) -> None:
@@ -203,28 +175,10 @@ def restore_predictions(
     again = trials[:_MOST]
     if again:
         observer.note(f"predicting once more with the models of {counted(len(again), 'trial')}")
-    for trial in again:
-        parameters = {
-            "number": trial.number,
-            "query": trial.query.to_json(),
-            "context": context,
-            "report": "trial",
-        }
-        try:
-            outcome: TrialOutcome = running.run(
-                evaluate, parameters, limit_seconds=study.plan.trial_limits().seconds
-            )
-        except StoreLost:
-            raise
-        except (
-            RuntimeError,
-            TimeoutError,
-            MemoryError,
-        ) as error:  # over a limit, or dead
-            observer.note(f"trial {trial.number} has no predictions: {error}")
-            continue
-        if outcome.lost:
-            raise StoreLost(outcome.lost)
+    limit_seconds = study.plan.trial_limits().seconds
+    for trial, outcome in _evaluated_again(running, context, again, limit_seconds):
+        if isinstance(outcome, Exception):
+            observer.note(f"trial {trial.number} has no predictions: {outcome}")
 
 
 def measure_missing(
@@ -252,25 +206,69 @@ def measure_missing(
     if missing:
         earlier = counted(len(missing), "earlier trial")
         observer.note(f"measuring the constrained quantities of {earlier}")
-    for trial in missing:
-        parameters = {
-            "number": trial.number,
-            "query": trial.query.to_json(),
-            "context": context,
-            "report": "trial",
-        }
-        try:
-            outcome: TrialOutcome = running.run(evaluate, parameters, limit_seconds=limit_seconds)
-        except (
-            RuntimeError,
-            TimeoutError,
-            MemoryError,
-        ) as error:  # over a limit, or dead
-            observer.note(f"trial {trial.number} could not be measured: {error}")
-            continue
-        if outcome.lost:
-            raise StoreLost(outcome.lost)
-        if outcome.evaluation is not None:
+    for trial, outcome in _evaluated_again(running, context, missing, limit_seconds):
+        if isinstance(outcome, Exception):
+            observer.note(f"trial {trial.number} could not be measured: {outcome}")
+        elif outcome.evaluation is not None:
             study.measure(trial.number, outcome.evaluation.constraints)
         elif outcome.failure is not None:
             observer.note(f"trial {trial.number} could not be measured: {outcome.failure.message}")
+
+
+def _evaluated_again(
+    running: DaskTrials,
+    context: StudyContext,
+    trials: Sequence[Trial],
+    limit_seconds: float,
+    *,
+    what: str = "",
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Trial, TrialOutcome | Exception]]:
+    """Evaluate trials again, as many side by side as there are slots; one by one if one fails.
+
+    Args:
+        running: Workers to evaluate on.
+        context: The study, for the workers.
+        trials: The trials.
+        limit_seconds: Seconds that one trial may take.
+        what: Purpose of the task runs, before the name of their trial; empty for their own names.
+        check: Called meanwhile; the evaluation ends with what this raises.
+
+    Yields:
+        Trial and outcome; for one over a limit, or whose worker died in each attempt, the error.
+
+    Raises:
+        StoreLost: If the store cannot go on.
+    """
+    at_once = max(running.n_slots, 1)  # all workers may be away
+    batches = deque(trials[i : i + at_once] for i in range(0, len(trials), at_once))
+    while batches:
+        batch = batches.popleft()
+        jobs = [
+            Job(
+                evaluate,
+                {
+                    "number": trial.number,
+                    "query": trial.query.to_json(),
+                    "context": context,
+                    "report": "trial",
+                    "limit_seconds": limit_seconds,
+                },
+                what and f"{what}trial {trial.number}",
+            )
+            for trial in batch
+        ]
+        try:
+            outcomes = running.run_all(jobs, limit_seconds=limit_seconds, check=check)
+        except StoreLost:
+            raise
+        except (RuntimeError, TimeoutError, MemoryError) as error:  # over a limit, or dead
+            if len(batch) == 1:
+                yield batch[0], error
+            else:
+                batches.extendleft([trial] for trial in reversed(batch))
+            continue
+        for trial, outcome in zip(batch, outcomes, strict=True):
+            if outcome.lost:
+                raise StoreLost(outcome.lost)
+            yield trial, outcome

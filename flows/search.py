@@ -198,15 +198,11 @@ class _Search:
             return None, ""
         except SpaceExhausted as end:
             return None, "all trials are done" if is_begun else str(end)
-        self._note()
-        return trial, ""
-
-    def _note(self) -> None:
-        """Say what the method has to say, each of it once."""
         for note in self.study.optimizer.notes:
             if note not in self.said:
                 self.said.add(note)
                 self.observer.note(note)
+        return trial, ""
 
     def _trials_left(self) -> int | None:
         """Return how many configurations may still be begun; None when that is not limited."""

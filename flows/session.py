@@ -130,7 +130,9 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     plan.stop_rule,
                     pace,
                     observer,
-                    reserve=lambda: _reserved(study, running.n_slots),
+                    reserve=lambda: look_seconds(
+                        finalists_of(plan, study.optimizer, running.n_slots), running.n_slots
+                    ),
                 )
                 observer.note(f"search ended: {reason}")
                 observer.tick(progress_of(study, plan.stop_rule, phase="second look"))
@@ -147,8 +149,3 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
         fit_final_model(study, running, context, observer)
         return running.n_task_runs
-
-
-def _reserved(study: Study, n_slots: int) -> float:
-    """Return the seconds that are kept for a second look."""
-    return look_seconds(finalists_of(study.plan, study.optimizer, n_slots), n_slots)

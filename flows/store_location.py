@@ -1,10 +1,7 @@
-"""The folder of everything that is ours on a machine: default store, database, embedded server.
+"""Where the store is: our folder on a machine, and the options `--store` and `--database`.
 
-The options that name a store, `--store` and `--database`. Light to import.
-
-Where the store is, from what users write after `--store` and `--database`.
-
-Parameters of a flow run are shown by Prefect to whoever may see the run, so none has a password.
+Prefect shows parameters of a flow run to anyone who may see the run, so none has a password. Light
+to import.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""Durations and sizes as people write them.
+"""Durations, sizes, counts and other people's text, as people read them.
 
-Texts as people may see them: without passwords, and without what would steer what shows them.
-
-Names of columns and studies and messages of failures are other people's. Light to import.
+Names of columns and studies and messages of failures come from others: passwords in them are
+masked, and characters that control a terminal escaped. Light to import.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""A study of a DataFrame: taken out of the flow's parameters, and prepared as that of a file.
+"""The flows `tune`, one flow run per session of a study, and `retry`, for failed trials.
 
-The flow `tune`: one flow run a session of a study.
-
-The flow `retry`: failed trials of a study once more, from the last prefix that was made.
+A DataFrame is taken out of a flow's parameters and prepared like a file.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,7 +23,6 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.frames import (
     TEST_FRAME,
     checked_frame,
@@ -33,7 +30,6 @@ from prefect_tune.tasks.data.frames import (
     frame_name,
     with_target,
 )
-from prefect_tune.tasks.data.source import Source
 
 
 def prepare_frame(
@@ -59,12 +55,11 @@ def prepare_frame(
         test = checked_frame(test, TEST_FRAME)
         named["test"] = frame_name(test)
     given = validated(named)
-    prepared = prepare(TuneSettings.parse(given), read=partial(_read, frame, test))
+    test_frame = test if isinstance(test, pd.DataFrame) else None
+    prepared = prepare(
+        TuneSettings.parse(given), read=lambda source: frame_dataset(source, frame, test_frame)
+    )
     return {**given, "study": prepared.name}, prepared
-
-
-def _read(frame: pd.DataFrame, test: pd.DataFrame | str | None, source: Source) -> Dataset:
-    return frame_dataset(source, frame, test if isinstance(test, pd.DataFrame) else None)
 
 
 P = ParamSpec("P")

@@ -1,6 +1,6 @@
 """Comparing methods: what enters, how the replicates stand, and who leads.
 
-`entrants` are the methods with their options. `prepare` enters a `comparison` in the ledger,
-`session` runs its replicates, each a `replicate`. Their `curves` are ranked by `standings`, with
-`pairwise` statistics of the methods, and `pooling` ranks those of several comparisons.
+`prepare` enters a `comparison` of methods, with their options, in the ledger. `session` runs the
+replicates of a comparison, each a `replicate`. Their `curves` are ranked by `standings`, also those
+of several comparisons, with `pairwise` statistics of the methods.
 """

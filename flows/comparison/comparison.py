@@ -1,9 +1,7 @@
-"""Methods that enter a comparison, with their options, from what users write and from studies.
+"""A comparison of methods in the ledger: its entrants, its replicates and their progress.
 
-A comparison of methods in the ledger: its replicates, and how far they are.
-
-Each replicate is a study `<name>-<repeat>-<method>` of its own, so that the ledger alone says how
-far a comparison is, and one of the same name goes on from there.
+Each replicate is a study named `<name>-<repeat>-<method>`, so the ledger alone knows how far a
+comparison is, and a study of that name is resumed.
 """
 
 import re
@@ -179,6 +177,8 @@ class Comparison:
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)
         plan = self.replicates[0].plan
+        reasons = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
+        undefined = Counter(reason for found in reasons for reason in set(found.values()))
         return {
             "comparison": self.name,
             "data": plan.data_name,
@@ -188,11 +188,6 @@ class Comparison:
             "budget_seconds": plan.stop_rule.seconds,
             "budget_trials": plan.stop_rule.trials,
             "out": str(self.out),
-            "undefined_test_losses": self._undefined(),
+            "undefined_test_losses": dict(undefined),
             **standings(curves),
         }
-
-    def _undefined(self) -> dict[str, int]:
-        """Return why test losses are undefined, and of how many replicates."""
-        found = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
-        return dict(Counter(reason for reasons in found for reason in set(reasons.values())))

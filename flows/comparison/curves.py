@@ -1,7 +1,4 @@
-"""The curve of a study as a table: its best loss after each trial, from what the ledger has.
-
-Standings over the curves of several comparisons, as files of `prefect-tune compare`.
-"""
+"""Curves of studies as tables, the best loss after each trial, and pooled standings over them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

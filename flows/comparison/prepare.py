@@ -117,7 +117,8 @@ class _Design:
         """
         given = parameters["methods"]
         known = parse_methods(",".join(former))
-        entrants = parse_methods(given or ("" if former else _default_methods()))
+        by_default = ",".join(m.name for m in METHODS.values() if m.compared_by_default)
+        entrants = parse_methods(given or ("" if former else by_default))
         suffixes = {entrant.suffix for entrant in entrants}
         both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
         if len(both) < 2:
@@ -140,10 +141,6 @@ class _Design:
     def studies(self, name: str) -> dict[str, int]:
         """Return the names of the studies of a comparison, each with its repeat."""
         return {_study_name(name, repeat, entrant): repeat for repeat, entrant in self}
-
-
-def _default_methods() -> str:
-    return ",".join(method.name for method in METHODS.values() if method.compared_by_default)
 
 
 def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:

@@ -1,8 +1,7 @@
 """One replicate of a comparison: the search, then its incumbents of fixed times are scored."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from prefect.runtime import flow_run
 
@@ -113,7 +112,8 @@ def _score(
         if is_known and is_model:
             continue
         context = replicate_context(replicate)
-        parameters = _refit_parameters(study, number, context)
+        member = member_of(study, study.trials[number])
+        parameters = {"what": f"trial {number}", "members": [member], "context": context}
         try:
             observer.check()
             refitted = running.run(refit, parameters, check=observer.check)
@@ -158,11 +158,6 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
     numbers = {int(number) for state in states for number in state.dropna()}
     last = [] if study.incumbent is None else [study.incumbent.number]
     return [*sorted(numbers.difference(last)), *last]
-
-
-def _refit_parameters(study: Study, number: int, context: StudyContext) -> Mapping[str, Any]:
-    member = member_of(study, study.trials[number])
-    return {"what": f"trial {number}", "members": [member], "context": context}
 
 
 def _message(study: Study, incumbent: Trial) -> str:

@@ -1,10 +1,8 @@
-"""Quartiles of losses, of which a missing one is worse than all others.
+"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
 
-Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
-
-Curves are tables with the columns of `CURVE_COLUMNS`, one row per replicate and trial, and one
-for the start of each. Those of several comparisons, on other data too, are pooled by concatenating
-them: what is compared is the rank of a method among all methods of the same data set and repeat.
+Curves are tables with the columns of `CURVE_COLUMNS`, one row per replicate and trial, and one for
+the start of each. Several comparisons are pooled by concatenating their tables: methods are ranked
+among all methods of the same data set and repeat. A missing loss is worse than all others.
 """
 
 from collections.abc import Sequence

@@ -80,11 +80,11 @@ class Publisher:
             Exception: If the server does not answer; what was published by then stays.
         """
         for page in pages:
-            if self._last(page) == page:
+            known, artifact_id = self.published.get(page.key, (None, None))
+            if known == page:
                 continue
             client = self._connected()
-            known = self.published.get(page.key)
-            artifact_id = known[1] if known else self._find(client, page.key)
+            artifact_id = artifact_id or self._find(client, page.key)
             if artifact_id is None or not _update(client, artifact_id, page):
                 artifact_id = self._create(client, page)
             self.published[page.key] = page, artifact_id
@@ -94,10 +94,6 @@ class Publisher:
             own = get_client(httpx_settings={"timeout": _TIMEOUT_SECONDS}, sync_client=True)
             self._client = self._stack.enter_context(own)
         return self._client
-
-    def _last(self, page: Page) -> Page | None:
-        known = self.published.get(page.key)
-        return None if known is None else known[0]
 
     def _find(self, client: Any, key: str) -> UUID | None:
         """Return the artifact that an earlier process of the flow run has made, if there is one."""

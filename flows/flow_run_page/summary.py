@@ -1,7 +1,4 @@
-"""The incumbents of a study over time, as a picture that stands in a line of markdown.
-
-A study in a page of markdown: what leads, how it stands, what failed, and how to go on.
-"""
+"""A study as a page of Markdown: best trial, curve, status, failures, and how to continue."""
 
 import shlex
 from base64 import b64encode
@@ -13,9 +10,9 @@ from typing import Any
 from prefect_tune.flows.flow_run_page.plain_text import escaped
 from prefect_tune.flows.flow_run_page.trials_table import FailureReason
 from prefect_tune.flows.markdown import block, table
-from prefect_tune.flows.progress import CurvePoint, Progress
+from prefect_tune.flows.progress import CurvePoint, Progress, fidelity_suffix
 from prefect_tune.flows.text import counted, format_seconds, loss_name
-from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.space.wording import value_text
 
 _WIDTH, _HEIGHT = 640, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 18, 34
@@ -127,9 +124,9 @@ def short(account: Account) -> str:
     """Return the same in a line."""
     progress = account.progress
     said = [_trials(progress)]
-    if progress.incumbent is not None:
-        loss = f"{progress.incumbent.loss:.4g}{account.unit}"
-        said.insert(0, f"best {escaped(account.metric)} {loss}{_of(progress)}")
+    if (best := progress.incumbent) is not None:
+        loss = f"{best.loss:.4g}{account.unit}{fidelity_suffix(best)}"
+        said.insert(0, f"best {escaped(account.metric)} {loss}")
     if progress.seconds_left is not None and account.state == "running":
         said.append(f"done in about {format_seconds(progress.seconds_left)}")
     return " · ".join(said)
@@ -142,7 +139,7 @@ def _best(account: Account) -> Iterator[str]:
         return
     metric = escaped(account.metric)
     yield f"## Best {metric}: {best.loss:.4g}{unit}"
-    said = [f"trial {best.number}{_of(account.progress)}"]
+    said = [f"trial {best.number}{fidelity_suffix(best)}"]
     result = account.result or {}
     alone, whole = result.get("single_best_test_loss"), result.get("test_loss")
     model = result.get("model_trial")
@@ -179,17 +176,9 @@ def _about_model(
         yield f"{metric} on the test rows is undefined: {escaped(reason)}"
 
 
-def _of(progress: Progress) -> str:
-    """Return of what the loss of the incumbent is, in brackets; empty if of all."""
-    if progress.incumbent is None:
-        return ""
-    fidelity = fidelity_text(progress.incumbent.query.to_json())
-    return f" ({fidelity})" if fidelity else ""
-
-
 def _curve(account: Account) -> Iterator[str]:
     progress = account.progress
-    title = f"best {account.metric}{account.unit}{_of(progress)}"
+    title = f"best {account.metric}{account.unit}{fidelity_suffix(progress.incumbent)}"
     if picture := curve_picture(progress.curve, progress.seconds, title):
         yield picture
 
@@ -200,13 +189,9 @@ def _pipeline(account: Account) -> Iterator[str]:
         return
     rows = []
     for step, choice in best.query.configuration.to_json().items():
-        values = (f"{name} = {_value(v)}" for name, v in choice["hyperparameters"].items())
+        values = (f"{name} = {value_text(v)}" for name, v in choice["hyperparameters"].items())
         rows.append((step, choice["algorithm"], ", ".join(values)))
     yield from _table(("step", "algorithm", "values"), rows)
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _standing(account: Account) -> Iterator[str]:

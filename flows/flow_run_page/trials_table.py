@@ -1,7 +1,4 @@
-"""The rows of a table of trials: the newest, the best and the last failed ones.
-
-Why trials have failed, counted by reason.
-"""
+"""The table of trials, with the newest, the best and the last failed, and the failure counts."""
 
 from bisect import insort
 from collections import deque
@@ -37,7 +34,10 @@ class TrialsTable:
             url: Where Prefect shows its task run; empty where that is not known.
         """
         if trial.number in self._rows:
-            self._take_out(trial.number)
+            self._best = [(loss, n) for loss, n in self._best if n != trial.number]
+            for numbers in (self._newest, self._failed):
+                if trial.number in numbers:
+                    numbers.remove(trial.number)
         self._rows[trial.number] = _row(trial, url)
         self._newest.append(trial.number)
         if trial.failure is not None:
@@ -49,12 +49,6 @@ class TrialsTable:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows, the newest trials first."""
         return [self._rows[number] for number in sorted(self._rows, reverse=True)]
-
-    def _take_out(self, number: int) -> None:
-        self._best = [(loss, n) for loss, n in self._best if n != number]
-        for numbers in (self._newest, self._failed):
-            if number in numbers:
-                numbers.remove(number)
 
     def _drop(self) -> None:
         """Forget the rows of trials that are neither new nor good nor failed of late."""

@@ -30,7 +30,6 @@ from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -96,14 +95,18 @@ def prepare(
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
     check_names(settings)
-    _close_home(settings.address)
+    if Path(settings.address.url).is_relative_to(home()):
+        with suppress(OSError):  # reported when the store is opened
+            make_private(home())
     store = open_store(settings.address)
     ledger = Ledger(store.database)
     name = settings.study or default_name
     if name is None or ledger.study(name) is None:
         plan, notes = resolve(settings, store, read)
-        entered = _enter(ledger, plan, name)
-        if entered is not None:
+        problem, documented = plan.problem.to_json(), plan.to_json()
+        names = (name,) if name else _default_names(plan)
+        entered = next((n for n in names if ledger.create_study(n, problem, documented)), None)
+        if entered is not None:  # or another process has just taken the name
             store.records.link(plan.problem.records, entered)
             return _prepared(entered, plan, store, notes, settings)
     stored = ledger.study(name or "")
@@ -182,20 +185,6 @@ def study_name_from(text: str) -> str:
     """Return a text as the beginning of a study's name."""
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
     return plain.lstrip("._-")[:50] or "data"
-
-
-def _close_home(address: StoreAddress) -> None:
-    """Let no other user enter our home if the store is there; opening that says what fails."""
-    if Path(address.url).is_relative_to(home()):
-        with suppress(OSError):
-            make_private(home())
-
-
-def _enter(ledger: Ledger, plan: StudyPlan, name: str | None) -> str | None:
-    """Enter a new study; return its name, or None if another process has just taken it."""
-    names = (name,) if name else _default_names(plan)
-    problem, settings = plan.problem.to_json(), plan.to_json()
-    return next((n for n in names if ledger.create_study(n, problem, settings)), None)
 
 
 def _prepared(

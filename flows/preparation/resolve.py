@@ -1,7 +1,4 @@
-"""Whether a method takes the options that it is given, and can be raced.
-
-A new study: its input read, and everything resolved that was left out.
-"""
+"""A new study: its input read, its method's options checked, and every omitted option resolved."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

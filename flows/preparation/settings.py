@@ -1,7 +1,4 @@
-"""`NAME=VALUE`, the form in which users write the options of a method.
-
-Settings of a study: the flow's parameters, parsed and checked before any work starts.
-"""
+"""Settings of a study: the flow's parameters, parsed and checked before any work starts."""
 
 import json
 import re
@@ -139,7 +136,7 @@ class TuneSettings:
         for name in _OF_URLS:
             check_no_password(name, p[name])
         _check_values(p)
-        bounds = given_constraints(p["constraint"])
+        bounds, budget = given_constraints(p["constraint"]), p["cache_budget"]
         return cls(
             source=Source(
                 data=p["data"],
@@ -172,7 +169,7 @@ class TuneSettings:
             study=check_study_name(p["study"]) if p["study"] else None,
             execution=parse_execution(p["workers"], p["dask"], p["task_runs"]),
             address=store_address(p["store"], p["database"]),
-            cache_budget_bytes=_parse_cache_budget(p["cache_budget"]),
+            cache_budget_bytes=parse_bytes(budget, "cache-budget") if budget else None,
             use_cache=not p["no_cache"],
             epochs=p["epochs"],
             race=p["race"],
@@ -240,10 +237,6 @@ def _parse_ensemble(value: int | str | None) -> EnsembleRule | None:
             value=value,
             remedy=f"name a whole number from 1, or {', '.join(kinds)} or {last}",
         ) from None
-
-
-def _parse_cache_budget(text: str | None) -> int | None:
-    return parse_bytes(text, "cache-budget") if text else None
 
 
 def _check_values(parameters: Mapping[str, Any]) -> None:

@@ -76,18 +76,13 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
             said = f"entry {number} is no configuration: {json.dumps(entry)[:_SHOWN]}"
             raise BadInput(said, option="start", value=start, remedy=_WRITTEN)
         try:
-            yield Configuration.from_json(_configuration_in(entry), space)
+            query = entry.get("query", entry)  # the entry may be a trial
+            yield Configuration.from_json(query.get("configuration", query), space)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             said = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise BadInput(
                 f"entry {number}: {said}", option="start", value=start, remedy=_WRITTEN
             ) from error
-
-
-def _configuration_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration of an entry, which may be that of a trial."""
-    query = entry.get("query", entry)
-    return query.get("configuration", query)
 
 
 def _best_of(trials: Sequence[Mapping[str, Any]], start: str, space: Space) -> list[Configuration]:

@@ -1,6 +1,6 @@
-"""Remarks on the data and on what was decided, as values with fields.
+"""The data of a new study, and the space and metric that go with it: all of it must fit.
 
-The data of a new study, and the space and metric that go with it: all of it must fit.
+`Note` is a remark on the data or on a decision about them, as a value with fields.
 """
 
 from collections.abc import Callable

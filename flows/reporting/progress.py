@@ -100,9 +100,13 @@ class ProgressPass:
         last = {number: position for position, number in enumerate(numbers)}
         in_order = sorted(last.keys() & self._trials, key=last.__getitem__)
         led = [lead for _, _, lead in told]
-        leads = self._leads(times, _n_ended([last[number] for number in in_order], len(told)), led)
+        ends = [last[number] for number in in_order]
+        n_ended = [bisect_right(ends, position) for position in range(len(told))]
+        leads = self._leads(times, n_ended, led)
         seconds = [times[last[number]] for number in in_order]
-        return self._columns(in_order, seconds, leads, _phases(ledger, study))
+        asked = ledger.event_values(study, Asked.kind, ("number",), ("reason", "phase"))
+        phases = {number: phase for number, phase in asked if phase}
+        return self._columns(in_order, seconds, leads, phases)
 
     def _columns(
         self,
@@ -133,22 +137,6 @@ class ProgressPass:
                 loss, fidelity = (known.loss, known.fidelity) if known else (None, "")
                 leads.append(Lead(seconds, max(n, 1), number, loss, fidelity))
         return leads
-
-
-def _n_ended(lasts: Sequence[int], n_told: int) -> list[int]:
-    """Return how many trials had ended, for the last time, after each event that told one.
-
-    Args:
-        lasts: Positions of the last event of each trial, in order.
-        n_told: How many events there are.
-    """
-    return [bisect_right(lasts, position) for position in range(n_told)]
-
-
-def _phases(ledger: Ledger, study: str) -> dict[int, str]:
-    """Return the phase that each trial was asked for in, where that is known."""
-    asked = ledger.event_values(study, Asked.kind, ("number",), ("reason", "phase"))
-    return {number: phase for number, phase in asked if phase}
 
 
 def _rising(times: Iterable[float]) -> list[float]:

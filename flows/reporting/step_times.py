@@ -50,7 +50,10 @@ class StepTimesPass:
         names = list(dict.fromkeys(str(cost["step"]) for cost in costs))
         for place, name in enumerate(names):
             if name not in self._steps:
-                self._enter(name, names[place - 1] if place else None)
+                # A fixed step, which no configuration has, goes behind the step before it.
+                known = list(self._steps.items())
+                at = list(self._steps).index(names[place - 1]) + 1 if place else 0
+                self._steps = dict([*known[:at], (name, StepTime(name)), *known[at:]])
         for cost in costs:
             step = self._steps[str(cost["step"])]
             step.load_seconds += cost["load_seconds"]
@@ -60,12 +63,6 @@ class StepTimesPass:
             else:
                 step.made += 1
                 step.made_seconds += cost["seconds"]
-
-    def _enter(self, name: str, after: str | None) -> None:
-        """Enter a step that is fixed, and so in no configuration, behind another or in front."""
-        known = list(self._steps.items())
-        place = 0 if after is None else list(self._steps).index(after) + 1
-        self._steps = dict([*known[:place], (name, StepTime(name)), *known[place:]])
 
     def found(self, index: ArtifactIndex, study: str) -> list[StepTime]:
         """Return the steps in the order in which they run, with what the index knows of them."""

@@ -1,7 +1,4 @@
-"""How to have a study again: its command, seed, versions and data.
-
-Everything that is reported of one study, gathered in one pass over its trials.
-"""
+"""The report of one study, gathered in one pass over its trials, and how to reproduce the study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -69,11 +66,13 @@ class Reproduction:
 def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     """Return how to have a study of the ledger again."""
     method, problem = METHODS.get(plan.method), plan.problem
+    trials, seconds = plan.stop_rule.trials, plan.stop_rule.seconds
+    doubled = StopRule(
+        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
+    )
     return Reproduction(
         command=tuple(run_command(plan, record.name)),
-        longer=tuple(
-            continue_command(replace(plan, stop_rule=_doubled(plan.stop_rule)), record.name)
-        ),
+        longer=tuple(continue_command(replace(plan, stop_rule=doubled), record.name)),
         resumed=tuple(continue_command(plan, record.name)),
         removed_option=removed_option(plan),
         is_of_frame=plan.source.data.startswith(FRAME),
@@ -86,13 +85,6 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
         space=plan.space,
         space_digest=problem.space_digest,
         flow_run_id=plan.flow_run_id,
-    )
-
-
-def _doubled(rule: StopRule) -> StopRule:
-    trials, seconds = rule.trials, rule.seconds
-    return StopRule(
-        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
     )
 
 

@@ -1,7 +1,4 @@
-"""The output of a trial, as the store keeps it.
-
-The pipeline of a trial, unfitted, and the code that builds it.
-"""
+"""The unfitted pipeline of a trial, the code that builds it, and the trial's stored output."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

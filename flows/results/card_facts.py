@@ -1,7 +1,4 @@
-"""How good predictions are part by part: by class, or by quarter of the numbers predicted.
-
-The facts of a model card: what a model predicts, from what, how well, and how it was found.
-"""
+"""The facts of a model card: target, inputs, quality (also by class or quarter), and search."""
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -116,7 +113,10 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     plan, summary = StudyPlan.from_stored(stored), summarize(store, study)
     dataset = load_dataset(store, plan.problem.dataset)
     split = load_split(store, plan.problem.split)
-    trials = _trials(store, exported)
+    numbers = set(exported.trials)
+    with documents_of(study):
+        found = map(TrialDocument, Ledger(store.database).each_trial(study))
+        trials = {trial.number: trial for trial in found if trial.number in numbers}
     return {
         "study": study,
         "written_by": f"prefect-tune {version('prefect-tune')}",
@@ -135,14 +135,6 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
         },
         "versions": dict(stored.result.get("versions", {})),
     }
-
-
-def _trials(store: ArtifactStore, exported: Exported) -> dict[int, TrialDocument]:
-    """Return the trials that the model is made of, by number."""
-    numbers = set(exported.trials)
-    with documents_of(exported.study):
-        found = map(TrialDocument, Ledger(store.database).each_trial(exported.study))
-        return {trial.number: trial for trial in found if trial.number in numbers}
 
 
 def _model(

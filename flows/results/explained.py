@@ -1,36 +1,26 @@
-"""Configurations as flat as the parameters of other tools. Light to import.
+"""One trial of a study explained: its values, why it was proposed, its result, and its cost.
 
-When each trial of a study was asked for and ended, and why it was asked for.
-
-Light to import: it reads the events of the ledger.
-
-The space of a study as it was in the run, for whoever reads its trials by it.
-
-One trial of a study explained: what it was, why it was asked for, what came of it, what it took.
-
-It reads the ledger, and the space for ranges and defaults where that is to be had here.
+Only the ledger is read, and the space for ranges and defaults if the space can be found here. Also
+flat parameter names and the times of all trials. Light to import.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.documents import Standing, TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import plain_value
 from prefect_tune.optimizers.space.wording import fidelity_text, range_text
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-
-if TYPE_CHECKING:
-    from prefect_tune.optimizers.space.space import Space
 
 
 def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +147,7 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> dict[str, 
             "constraints": list(_constraints(trial, plan)),
             "curve": _curve(evaluation),
             "failure": _failure(store, study, trial),
-            "in_model": number in _members(stored),
+            "in_model": any(m["trial"] == number for m in stored.result.get("members") or ()),
             "code": shlex.join([*show, "--code", *store_options(store.address)]),
             "show_output": shlex.join([*show, "--output", *store_options(store.address)]),
         }
@@ -208,13 +198,11 @@ class _Others:
                 chosen = other if other.number == said else chosen
                 if other.number != trial.number and other.configuration_text == text:
                     stretches.append(_in_brief(other, plan))
-            best = chosen or standing.incumbent
-            return cls(None if best is None else _losses(best), tuple(stretches))
-
-
-def _losses(trial: TrialDocument) -> dict[str, Any]:
-    losses = list(trial.document["evaluation"].get("fold_losses", ()))
-    return {"trial": trial.number, "loss": trial.loss, "fold_losses": losses}
+            if (best := chosen or standing.incumbent) is None:
+                return cls(None, tuple(stretches))
+            losses = list(best.document["evaluation"].get("fold_losses", ()))
+            leader = {"trial": best.number, "loss": best.loss, "fold_losses": losses}
+            return cls(leader, tuple(stretches))
 
 
 def _in_brief(trial: TrialDocument, plan: StudyPlan) -> dict[str, Any]:
@@ -258,8 +246,10 @@ def _pipeline(
     """
     space, arguments = _space(plan, study), _arguments(store, trial)
     for name, choice in trial.configuration.items():
-        step = _step(space, name)
-        algorithm = _algorithm(step, choice["algorithm"])
+        steps = space.steps if space else ()
+        step = next((step for step in steps if step.name == name), None)
+        algorithms = step.algorithms if step else ()
+        algorithm = next((a for a in algorithms if a.id == choice["algorithm"]), None)
         given = arguments.get(name, {})
         yield {
             "step": name,
@@ -296,14 +286,6 @@ def _space(plan: StudyPlan, study: str) -> Space | None:
         return space_as_run(plan, study)
     except Exception:  # whatever a user's file, or a package that is not there, raises
         return None
-
-
-def _step(space: Space | None, name: str) -> Step | None:
-    return next((step for step in space.steps if step.name == name), None) if space else None
-
-
-def _algorithm(step: Step | None, name: str) -> Algorithm | None:
-    return next((a for a in step.algorithms if a.id == name), None) if step else None
 
 
 def _arguments(store: ArtifactStore, trial: TrialDocument) -> dict[str, dict[str, Any]]:
@@ -362,8 +344,3 @@ def _failure(store: ArtifactStore, study: str, trial: TrialDocument) -> dict[str
         "output": failure.get("output", ""),
         "retry": shlex.join([*retry, *store_options(store.address)]),
     }
-
-
-def _members(stored: StoredStudy) -> set[int]:
-    """Return the numbers of the trials that the final model is made of."""
-    return {member["trial"] for member in stored.result.get("members") or ()}

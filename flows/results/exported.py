@@ -112,7 +112,8 @@ def export(store: ArtifactStore, study: str, file_format: str) -> Exported:
     expected = list(_predicted(model, checked))
     for candidate in (plain(model), model):
         exported = FORMATS[file_format](study, problem.metric, about, candidate)
-        if _are_equal(expected, list(_predicted(exported.model, checked))):
+        read_back = list(_predicted(exported.model, checked))
+        if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
             is_of_events = dataset.kind == "events"
             return replace(exported, n_checked=len(checked), predicts_events=is_of_events)
     raise RuntimeError(f"the model of study {study!r} predicts otherwise once it is read back")
@@ -177,7 +178,3 @@ def _predicted(model: Any, rows: Any) -> Iterator[Any]:
     yield np.asarray(model.predict(rows))
     if hasattr(model, "predict_proba"):
         yield np.asarray(model.predict_proba(rows))
-
-
-def _are_equal(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(map(np.array_equal, one, other))

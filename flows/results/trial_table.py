@@ -92,14 +92,10 @@ def writable(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of trials as files hold it: values of several types in a column are texts."""
     made = table.copy()
     for name in table:
-        kinds = {type(value) for value in table[name].dropna()} if _is_object(table[name]) else ()
-        if len(kinds) > 1:
+        is_object = table[name].dtype == object
+        if is_object and len({type(value) for value in table[name].dropna()}) > 1:
             made[name] = table[name].map(str, na_action="ignore")
     return made
-
-
-def _is_object(column: pd.Series) -> bool:
-    return bool(column.dtype == object)
 
 
 def _row(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 
 from prefect.logging import get_run_logger
 
@@ -61,7 +60,10 @@ class StudyNotices:
             StoreLost: If the ledger cannot be written; the next call tries again.
         """
         with self._lock:
-            notes = [_as_json(key, text) for key, text in self._notes.items()]
+            notes = [
+                {"kind": kind, "subject": subject, "text": text}
+                for (kind, subject), text in self._notes.items()
+            ]
         if self._study is not None and len(notes) > self._n_written:
             self._study.set_result(**{NOTES: notes})
             self._n_written = len(notes)
@@ -93,8 +95,3 @@ class StudyNotices:
                 return
             self._notes[key] = text
         self.warn(text)
-
-
-def _as_json(key: tuple[str, str], text: str) -> dict[str, Any]:
-    kind, subject = key
-    return {"kind": kind, "subject": subject, "text": text}

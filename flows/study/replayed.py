@@ -1,8 +1,6 @@
-"""The objective of a study as a method may know it: the metric, its bounds, the data's size.
+"""A study's optimizer, objective and trials, rebuilt from the ledger.
 
-The trials of a study by number, with sums over them that are kept as they change.
-
-A study's optimizer and trials, brought back from the ledger.
+Sums over the trials are updated with each trial.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

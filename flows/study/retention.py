@@ -1,9 +1,8 @@
-"""Held-out predictions of a study that stay in the store: those that something may still use.
+"""Held-out predictions and models of stopped trials that a study keeps in the store.
 
-All others go while the study runs, and are made again on demand: from the model, or by fitting it
-once more where the cache has dropped that too.
-
-Pins of a session on the models of stopped trials, from which their configurations go on.
+Only predictions that something may still use are kept. All others are dropped while the study runs
+and recomputed on demand: from the model, or by a new fit if the cache has evicted it. A session
+pins the models of stopped trials, because their configurations may be resumed from there.
 """
 
 from bisect import insort

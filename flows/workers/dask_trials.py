@@ -1,24 +1,16 @@
-"""Trials whose workers died together are rerun one at a time: one of them may be the cause.
+"""Trials on Dask workers: submitted one by one, collected as they end, cut if need be.
 
-Local workers die together with their fork server. If the code of a trial kills the fork server,
-all running trials lose their workers, and would do so again beside that trial. The search therefore
-waits until no trial is running, and reruns these trials one by one, until each has ended.
-
-Warnings of workers, handed on in the flow's process as if they were its own.
-
-Trials under way on Dask workers: submitted one by one, collected as they end, cut when need be.
-
-A trial whose worker is gone comes back with a failure, and its task runs get a final state.
+A trial whose worker is gone comes back with a failure. Local workers die together with their fork
+server. If the code of a trial kills the fork server, all running trials lose their workers, and
+would do so again beside that trial. The search therefore waits until no trial is running, and
+reruns these trials one by one, until each has ended.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -26,14 +18,13 @@ from uuid import UUID
 
 import distributed
 from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Crashed, Failed
-from prefect_dask.task_runners import PrefectDaskFuture
+from prefect.states import Crashed, Failed
 
 from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
-from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.flows.workers.under_way import EndedTask, SubmittedTask, TasksUnderWay
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
@@ -42,7 +33,6 @@ from prefect_tune.storage.notices import Notice, relay
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, evaluate, failure_message
-from prefect_tune.tasks.worker.dask_runner import WorkerFault
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.sent_notices import notice_topic
@@ -122,7 +112,6 @@ async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
     relay(Notice(**{field.name: message[field.name] for field in fields(Notice)}))
 
 
-_LOGGER = logging.getLogger(__name__)
 _MOST_LEFT = 3
 """How many workers may leave with a trial before that is taken for its doing."""
 _MOST_RAN = 1_000
@@ -152,10 +141,17 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
+class _Run:
+    """One run of a trial.
+
+    Attributes:
+        trial: The trial as it was started.
+        limit_seconds: Seconds that it may take.
+        n_server_deaths: Deaths of the fork server before it was started.
+        is_alone: Whether it runs alone, as a suspect.
+    """
+
     trial: Trial
-    future: PrefectDaskFuture[Any]
-    started: float
     limit_seconds: float
     n_server_deaths: int
     is_alone: bool
@@ -190,8 +186,7 @@ class DaskTrials:
         self._pool, self._reports, self._limit_seconds = pool, reports, limit_seconds
         self._context, self._flow_run_id = context, flow_run_id
         self.n_task_runs = 0
-        self._under_way: dict[UUID, _UnderWay] = {}
-        self._done: SimpleQueue[tuple[UUID, float]] = SimpleQueue()
+        self._under_way: TasksUnderWay[_Run] = TasksUnderWay(pool, flow_run_id, reports)
         self._sharing: list[DaskTrials] = []
         self._ran: dict[Configuration, str] = {}
         self._n_left: dict[int, int] = {}
@@ -279,7 +274,7 @@ class DaskTrials:
     def standing(self) -> tuple[RunningTrial, ...]:
         """Where each trial under way stands."""
         now = monotonic()
-        return tuple(self._standing_of(u, now) for u in self._under_way.values())
+        return tuple(self._standing_of(task, now) for task in self._under_way)
 
     def has_room(self) -> bool:
         """Find out whether a worker is free."""
@@ -300,21 +295,14 @@ class DaskTrials:
             "report": report,
             "limit_seconds": limit_seconds,
         }
-        preferred = self._ran.get(trial.query.configuration)
-        future = self._pool.submit(evaluate, parameters, preferred)
-        limit = self._limit_seconds if limit_seconds is None else limit_seconds
-        self._under_way[future.task_run_id] = _UnderWay(
+        run = _Run(
             trial,
-            future,
-            monotonic(),
-            limit,
+            self._limit_seconds if limit_seconds is None else limit_seconds,
             n_server_deaths=self._pool.n_server_deaths,
             is_alone=self._isolation.start(id(self), trial.number),
         )
-        self._reports.follow(future.task_run_id, future.wrapped_future)
-        future.wrapped_future.add_done_callback(
-            lambda _, task_run_id=future.task_run_id: self._done.put((task_run_id, monotonic()))
-        )
+        preferred = self._ran.get(trial.query.configuration)
+        self._under_way.submit(run, evaluate, parameters, f"trial {trial.number}", preferred)
 
     def give_up(self, trial: Trial) -> None:
         """Note that a trial will not be started again, so that no other waits for it."""
@@ -330,30 +318,14 @@ class DaskTrials:
         Raises:
             NoWorkers: If no local worker could be started for long.
         """
-        self._pool.check()
-        if self._pool.is_short:
-            timeout_seconds = min(timeout_seconds, self._pool.look_seconds)
-        try:
-            first = self._done.get(timeout=timeout_seconds)
-        except Empty:
-            for under_way in self._under_way.values():
-                self._pool.cancel_stranded(under_way.future)
-            return []
-        done = [first, *_drained(self._done)]  # some of them may have been cut
-        return [self._end(self._under_way.pop(i), at) for i, at in done if i in self._under_way]
+        return [self._end(ended) for ended in self._under_way.collect(timeout_seconds)]
 
     def cut(self, reason: str) -> list[Trial]:
         """End all trials under way, for real: their worker processes go and come back."""
-        cut = list(self._under_way.values())
-        self._under_way.clear()
-        if not cut:
-            return []
-        self._pool.end([under_way.future for under_way in cut])
-        for under_way in cut:
-            self._reports.forget(under_way.future.task_run_id)
-            self._isolation.end(id(self), under_way.trial.number)
-        self._settle(cut, Cancelled(message=reason))
-        return [under_way.trial for under_way in cut]
+        trials = [run.trial for run in self._under_way.cut(reason)]
+        for trial in trials:
+            self._isolation.end(id(self), trial.number)
+        return trials
 
     def run(
         self,
@@ -387,83 +359,55 @@ class DaskTrials:
         self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
         return results
 
-    def _standing_of(self, under_way: _UnderWay, now: float) -> RunningTrial:
-        at = self._reports.step_of(under_way.future.task_run_id)
+    def _standing_of(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
+        at, run = self._reports.step_of(task.task_run_id), task.subject
         return RunningTrial(
-            number=under_way.trial.number,
-            path=under_way.trial.query.configuration.path,
-            seconds=max(now - (at.started if at else under_way.started), 0.0),
-            limit_seconds=under_way.limit_seconds,
+            number=run.trial.number,
+            path=run.trial.query.configuration.path,
+            seconds=max(now - (at.started if at else task.started), 0.0),
+            limit_seconds=run.limit_seconds,
             step=(at.step if at else "") or "",
             fold=at.fold if at else None,
         )
 
-    def _end(self, under_way: _UnderWay, at: float) -> Ended:
-        """Return the outcome of a trial whose future is done since then."""
+    def _end(self, ended: EndedTask[_Run]) -> Ended:
+        """Return the outcome of a trial that has ended."""
         self.n_task_runs += 1
-        try:
-            state: State[Any] = under_way.future.wrapped_future.result()
-        except WorkerFault as fault:
-            return self._end_unfit(under_way, fault)
-        except (Exception, CancelledError) as error:  # its worker died or was ended
-            _LOGGER.info(f"trial {under_way.trial.number} was lost: {error}")
-            return self._end_lost(under_way, at)
-        finally:
-            # Or Dask computes it again when a worker dies.
-            under_way.future.wrapped_future.release()
-        self._reports.forget(under_way.future.task_run_id)
-        self._isolation.end(id(self), under_way.trial.number)
-        outcome = _outcome(state, monotonic() - under_way.started)
+        task, trial = ended.task, ended.task.subject.trial
+        if ended.fault is not None:
+            self._isolation.end(id(self), trial.number)
+            self._under_way.settle([task], Crashed(message=ended.fault.reason))
+            lost = TrialOutcome(None, None, 1, lost=ended.fault.reason, worker=ended.fault.worker)
+            return Ended(trial, lost)
+        if ended.state is None:
+            return self._end_lost(task, ended.report)
+        self._isolation.end(id(self), trial.number)
+        outcome = _outcome(ended.state, monotonic() - task.started)
         self.n_task_runs += outcome.n_task_runs - 1
         if outcome.worker:
-            _note_worker(self._ran, under_way.trial.query.configuration, outcome.worker)
-        task_run_id = str(under_way.future.task_run_id)
-        return Ended(under_way.trial, outcome, task_run_id=task_run_id, printed=outcome.printed)
+            _note_worker(self._ran, trial.query.configuration, outcome.worker)
+        return Ended(trial, outcome, task_run_id=str(task.task_run_id), printed=outcome.printed)
 
-    def _end_unfit(self, unfit: _UnderWay, fault: WorkerFault) -> Ended:
-        """Settle a trial that its worker could not begin or end."""
-        self._reports.forget(unfit.future.task_run_id)
-        self._isolation.end(id(self), unfit.trial.number)
-        self._settle([unfit], Crashed(message=fault.reason))
-        lost = TrialOutcome(None, None, 1, lost=fault.reason, worker=fault.worker)
-        return Ended(unfit.trial, lost)
-
-    def _end_lost(self, lost: _UnderWay, at: float) -> Ended:
+    def _end_lost(self, task: SubmittedTask[_Run], report: NannyReport | None) -> Ended:
         """Settle a trial whose worker died or was ended; the nanny may know why and where."""
-        report = self._reports.wait_for(lost.future.task_run_id, at)
+        lost, number = task.subject, task.subject.trial.number
+        printed = NOTHING
         if report is None:
-            seconds = monotonic() - lost.started
+            seconds = monotonic() - task.started
             failure = Failure(FailureKind.CRASHED, "the worker process died", cost_seconds=seconds)
         else:
             failure = report.failure
-        self._pool.note_death(report.worker if report else None)
-        printed = NOTHING
-        if report is not None:
-            printed = self._pool.take_printed(report.nanny, lost.future.task_run_id)
+            printed = self._pool.take_printed(report.nanny, task.task_run_id)
         died_together = self._pool.n_server_deaths > lost.n_server_deaths
         is_suspect = report is not None and died_together and not lost.is_alone
         self._isolation.end(id(self), lost.trial.number, is_suspect=is_suspect)
-        message = failure_message(failure, self._context.study, lost.trial.number)
-        self._settle([lost], _final_state(failure, message))
-        has_left = self._has_left(lost.trial, report)
-        return Ended(lost.trial, None, failure, has_left, str(lost.future.task_run_id), printed)
-
-    def _has_left(self, trial: Trial, report: NannyReport | None) -> bool:
-        """Find out whether a lost trial had not begun, or was lost with its worker's nanny.
-
-        Otherwise the nanny reports the death of the worker.
-        """
-        if report is not None:
-            return False
-        self._n_left[trial.number] = self._n_left.get(trial.number, 0) + 1
-        return self._n_left[trial.number] < _MOST_LEFT
-
-    def _settle(self, trials: Sequence[_UnderWay], state: State[Any]) -> None:
-        """Give the task runs of trials, and those inside of them, a final state."""
-        for trial in trials:
-            name = f"trial {trial.trial.number}"
-            end_task_run(self._flow_run_id, trial.future.task_run_id, evaluate, name, state)
-        reap(self._flow_run_id, state, of_trials=[t.future.task_run_id for t in trials])
+        message = failure_message(failure, self._context.study, number)
+        self._under_way.settle([task], _final_state(failure, message))
+        has_left = False  # the nanny would have reported the death of the worker
+        if report is None:
+            n_left = self._n_left[number] = self._n_left.get(number, 0) + 1
+            has_left = n_left < _MOST_LEFT
+        return Ended(lost.trial, None, failure, has_left, str(task.task_run_id), printed)
 
 
 def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:
@@ -487,15 +431,6 @@ def _final_state(failure: Failure, message: str) -> State[Any]:
     """Return the state of a task run whose trial's worker is gone."""
     if failure.kind == FailureKind.TIMEOUT:
         return Failed(name="TimedOut", message=message)
-    if failure.kind == FailureKind.MEMORY:
-        return Failed(message=message)
-    return Crashed(message=message)
-
-
-def _drained(queue: SimpleQueue[tuple[UUID, float]]) -> Iterator[tuple[UUID, float]]:
-    """Yield what is in a queue now."""
-    while True:
-        try:
-            yield queue.get_nowait()
-        except Empty:
-            return
+    return (
+        Failed(message=message) if failure.kind == FailureKind.MEMORY else Crashed(message=message)
+    )

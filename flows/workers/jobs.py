@@ -4,17 +4,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Crashed
-from prefect_dask.task_runners import PrefectDaskFuture
+from prefect.states import Crashed
 
 from prefect_tune.flows.workers.nanny_reports import NannyReports
-from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.flows.workers.under_way import EndedTask, TasksUnderWay
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
@@ -71,48 +68,44 @@ def run_jobs(
         MemoryError: If its nanny ended one that took too much.
         Exception: What a job or `check` raises. (A trial that fails has a result.)
     """
-    return _SideBySide(pool, flow_run_id, jobs, reports, limit_seconds, check).run()
+    under_way: TasksUnderWay[_Attempt] = TasksUnderWay(pool, flow_run_id, reports)
+    return _SideBySide(pool, under_way, jobs, limit_seconds, check).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
+class _Attempt:
     position: int
-    attempt: int
-    future: PrefectDaskFuture[Any]
-    until: float
+    number: int = 1
 
 
 @dataclass
 class _SideBySide:
-    """Jobs of one call; its first fields are the arguments of `run_jobs`.
+    """Jobs of one call of `run_jobs`.
 
     Attributes:
-        waiting: Position and attempt of each job that is to be started.
-        under_way: By task run.
-        done: Task runs of futures that ended.
+        waiting: Attempts that are to be started.
         results: By position.
     """
 
     pool: WorkerPool
-    flow_run_id: UUID
+    under_way: TasksUnderWay[_Attempt]
     jobs: Sequence[Job]
-    reports: NannyReports
     limit_seconds: float
     check: Callable[[], None]
-    waiting: deque[tuple[int, int]] = field(default_factory=deque)
-    under_way: dict[UUID, _UnderWay] = field(default_factory=dict)
-    done: SimpleQueue[UUID] = field(default_factory=SimpleQueue)
+    waiting: deque[_Attempt] = field(default_factory=deque)
     results: dict[int, Any] = field(default_factory=dict)
 
     def run(self) -> list[Any]:
         """Run them all, and return their results."""
-        self.waiting.extend((position, 1) for position in range(len(self.jobs)))
+        self.waiting.extend(_Attempt(position) for position in range(len(self.jobs)))
         try:
             while self.waiting or self.under_way:
                 self._start()
-                self._collect()
+                for ended in self.under_way.collect(_CHECK_SECONDS):
+                    self._settle(ended)
+                self._check()
         except BaseException as error:
-            self._end(str(error) or "the flow was interrupted")
+            self.under_way.cut(str(error) or "the flow was interrupted")
             raise
         return [self.results[position] for position in range(len(self.jobs))]
 
@@ -123,86 +116,44 @@ class _SideBySide:
                 self.pool.wait_for_worker(self.check)
             elif len(self.under_way) >= self.pool.count_slots():
                 return
-            position, attempt = self.waiting.popleft()
-            future = self.pool.submit(self.jobs[position].task, self.jobs[position].parameters)
-            until = monotonic() + self.limit_seconds
-            self.under_way[future.task_run_id] = _UnderWay(position, attempt, future, until)
-            self.reports.follow(future.task_run_id, future.wrapped_future)
-            future.wrapped_future.add_done_callback(
-                lambda _, task_run_id=future.task_run_id: self.done.put(task_run_id)
-            )
+            attempt = self.waiting.popleft()
+            job = self.jobs[attempt.position]
+            name = job.what or getattr(job.task, "name", "job")
+            self.under_way.submit(attempt, job.task, job.parameters, name)
 
-    def _collect(self) -> None:
-        """Take the result of the next job that ends, or look at all after some time."""
-        is_short = bool(self.waiting) and self.pool.is_short
-        try:
-            ended = self.done.get(timeout=self.pool.look_seconds if is_short else _CHECK_SECONDS)
-        except Empty:
-            pass
-        else:
-            self._settle(self.under_way.pop(ended))
-        if not self.under_way:
-            return
-        self.check()
-        self.pool.check()
-        for job in self.under_way.values():
-            self.pool.cancel_stranded(job.future)
-            if monotonic() > job.until and not job.future.wrapped_future.done():
-                raise TimeoutError(f"{self._what(job)}took more than {self.limit_seconds:g} s")
+    def _check(self) -> None:
+        """Check that jobs may go on, and that none of them has taken too long."""
+        if self.under_way:
+            self.check()
+        for task in self.under_way:
+            is_late = monotonic() > task.started + self.limit_seconds
+            if is_late and not task.future.wrapped_future.done():
+                what = self._what(task.subject)
+                raise TimeoutError(f"{what}took more than {self.limit_seconds:g} s")
 
-    def _settle(self, ended: _UnderWay) -> None:
+    def _settle(self, ended: EndedTask[_Attempt]) -> None:
         """Take the result of a job that ended; let it wait once more if its worker died."""
-        task_run_id = ended.future.task_run_id
-        try:
-            if ended.future.wrapped_future.status == "finished":
-                self.reports.forget(task_run_id)
-                self.results[ended.position] = _result(ended.future)
-                return
-        finally:
-            ended.future.wrapped_future.release()
-        report = self.reports.wait_for(task_run_id)
-        self.pool.note_death(report.worker if report else None)
-        message = report.failure.message if report else "the worker process died"
-        crashed: State[Any] = Crashed(message=message)
-        self._end_run(ended, crashed)
+        attempt, report = ended.task.subject, ended.report
+        if ended.state is not None:
+            data = getattr(ended.state.data, "result", ended.state.data)
+            if not isinstance(data, TrialOutcome):
+                # As a Prefect future does, whatever event loop runs in this thread.
+                data = ended.state.result(_sync=True)  # type: ignore[call-overload]
+            self.results[attempt.position] = data
+            return
+        if ended.fault is not None:
+            message = ended.fault.reason
+        else:
+            message = report.failure.message if report else "the worker process died"
+        self.under_way.settle([ended.task], Crashed(message=message))
         if report is not None and report.failure.kind != FailureKind.CRASHED:
             error = MemoryError if report.failure.kind == FailureKind.MEMORY else TimeoutError
-            raise error(f"{self._what(ended)}{message}")
-        if ended.attempt == _ATTEMPTS:
+            raise error(f"{self._what(attempt)}{message}")
+        if attempt.number == _ATTEMPTS:
             died = f"the worker process died in {_ATTEMPTS} attempts"
-            raise RuntimeError(f"{self._what(ended)}{died}")
-        self.waiting.appendleft((ended.position, ended.attempt + 1))
+            raise RuntimeError(f"{self._what(attempt)}{message if ended.fault else died}")
+        self.waiting.appendleft(_Attempt(attempt.position, attempt.number + 1))
 
-    def _end(self, reason: str) -> None:
-        """End all jobs under way together with their processes."""
-        if not self.under_way:
-            return
-        self.pool.end([job.future for job in self.under_way.values()])
-        cancelled: State[Any] = Cancelled(message=reason)
-        for job in self.under_way.values():
-            self.reports.forget(job.future.task_run_id)
-            self._end_run(job, cancelled)
-            job.future.wrapped_future.release()
-
-    def _end_run(self, job: _UnderWay, state: State[Any]) -> None:
-        """Give the task run of a job whose process is gone, and those inside of it, an end."""
-        of, task_run_id = self.jobs[job.position], job.future.task_run_id
-        end_task_run(
-            self.flow_run_id,
-            task_run_id,
-            of.task,
-            of.what or getattr(of.task, "name", "job"),
-            state,
-        )
-        reap(self.flow_run_id, state, of_trials=[task_run_id])
-
-    def _what(self, job: _UnderWay) -> str:
-        what = self.jobs[job.position].what
+    def _what(self, attempt: _Attempt) -> str:
+        what = self.jobs[attempt.position].what
         return f"{what}: " if what else ""
-
-
-def _result(future: PrefectDaskFuture[Any]) -> Any:
-    """Return what a finished job returned, or raise what it raised."""
-    state: State[Any] = future.wrapped_future.result()
-    data = getattr(state.data, "result", state.data)
-    return data if isinstance(data, TrialOutcome) else future.result()

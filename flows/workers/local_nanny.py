@@ -149,7 +149,10 @@ class LocalNanny(distributed.Nanny):
         if METHOD == "forkserver" and exitcode == _UNKNOWN_CODE and self._server is not None:
             self._starts.note_server_death(self._server)
             self.last_death += " with the process that workers are forked from"
-        had_trial = exitcode != 0 and _had_trial(self._note)
+        had_trial = False
+        if exitcode != 0 and (note := self._note) is not None:
+            # Ending a worker removes the note of its trial.
+            had_trial = not note.exists() or read_text(note) is not None
         if self._starts.note_death(self.address, had_trial=had_trial):
             now = self._starts.clock()
             self._pause_seconds = self._starts.note_failure(self.address, self.last_death, now)
@@ -170,8 +173,3 @@ class LocalCluster(distributed.SpecCluster):
     """
 
     starts: WorkerStarts
-
-
-def _had_trial(note: Path | None) -> bool:
-    """Return whether a worker had begun a trial; ending a worker removes its note."""
-    return note is not None and (not note.exists() or read_text(note) is not None)

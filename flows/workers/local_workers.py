@@ -1,19 +1,17 @@
-"""Dask nodes that answer nobody but each other and the flow: a scheduler runs anyone's code.
+"""Worker processes on this machine, forked from a process that has imported everything once.
 
-All traffic is TLS with one temporary key that lives in the memory of these processes. Dask's HTTP
-servers (dashboard, metrics, tasks with their arguments) would ask for no key: there are none.
+A worker that imports scikit-learn and Prefect itself takes seconds to start. A forked worker is
+back a fifth of a second after it was ended, which makes trial limits cheap. Workers are forked on
+Linux and spawned elsewhere.
 
-Workers start without the user's main module: a script needs no guard, a notebook has none.
+A Dask scheduler runs anyone's code, so its nodes talk only to each other and to the flow. All
+traffic is TLS with one temporary key in the memory of these processes. Dask's HTTP servers
+(dashboard, metrics, tasks with their arguments) would require no key and are therefore off.
 
-`multiprocessing` has each process import the main module of the one that starts it, so that what is
-pickled from there can be loaded: a script without a guard would begin again in each worker, once
-more whenever one is replaced. Trials have nothing from there: spaces and quantities travel as text.
-
-Worker processes on this machine, forked from one that has imported everything once.
-
-A worker that imports scikit-learn and Prefect for itself takes seconds to start; a forked one is
-back in a fifth of a second after it was ended, which makes trial limits cheap. Workers are forked
-on Linux, and spawned elsewhere.
+Workers do not import the user's main module, so a script needs no guard and a notebook has none.
+`multiprocessing` would import the module in each process to load what was pickled from there, and
+an unguarded script would start over in each worker. Trials need nothing from there: spaces and
+quantities travel as text.
 """
 
 import logging

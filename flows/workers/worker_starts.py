@@ -1,12 +1,9 @@
-"""Number of processes that Linux has killed because memory ran out.
-
-Linux counts them for the whole machine and for each control group, for instance a container or
-a batch job.
-
-Starts of local workers: which fail, why, when to try again, and when to give up.
+"""Starts of local workers: which fail, why, when to try again, and when to give up.
 
 Without any worker, a run ends within a minute of the first failed start. If a worker dies after it
-has begun a trial, its start counts as successful and the death is charged to the trial.
+has begun a trial, its start counts as successful and the death is charged to the trial. Linux
+counts the processes killed for lack of memory, on the machine and in each control group (a
+container, a batch job); those counts show whether a worker was among them.
 """
 
 import signal

@@ -31,10 +31,12 @@ class Searched:
 class Here:
     """Workers that are this process."""
 
+    n_slots = 1
+
     def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
         return task.fn(**{**parameters, "report": "trial"}).data
 
-    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
+    def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
         return [self.run(job.task, dict(job.parameters)) for job in jobs]
 
 

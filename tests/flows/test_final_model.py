@@ -57,7 +57,7 @@ class Here:
             self.score()
         return task.fn(**{**parameters, "report": "trial"}).data
 
-    def run_all(self, jobs: Sequence[Job]) -> list[Any]:
+    def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
         results = [self.run(job.task, dict(job.parameters)) for job in jobs]
         self.meanwhile()
         return results

@@ -13,7 +13,7 @@ from studies import context_of, draw, store_of
 from worlds import evaluation, mixed_space
 
 from prefect_tune.flows.final_model import fit_final_model
-from prefect_tune.flows.reevaluation import look_again
+from prefect_tune.flows.reevaluation import look_again, measure_missing, restore_predictions
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.finalists import chosen_look, finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
@@ -192,6 +192,38 @@ def test_of_several_that_run_at_once_one_over_a_limit_fails_alone(looked) -> Non
     losses = [look["again"] for look in looked.study.result["finalists"]]
     assert losses == [15.0, 11.0, None, 13.0, 20.0]
     assert looked.chosen == 3
+
+
+def test_predictions_are_restored_side_by_side_without_those_of_a_trial_that_fails(looked) -> None:
+    workers: Any = Workers({2: 10.0, 3: TimeoutError("took long"), 5: 15.0})
+    observer: Any = SimpleNamespace(note=looked.notes.append)
+    trials = [looked.study.trials[number] for number in (2, 3, 5)]
+    restore_predictions(looked.study, workers, looked.context, observer, trials)
+    assert [asked["number"] for asked in workers.asked] == [2, 3, 2, 3, 5]
+    assert looked.notes == [
+        "predicting once more with the models of 3 trials",
+        "trial 3 has no predictions: took long",
+    ]
+
+
+def test_missing_quantities_are_measured_side_by_side_and_failures_are_noted(
+    looked, monkeypatch
+) -> None:
+    workers: Any = Workers({2: 10.0, 3: None, 5: MemoryError("took much")})
+    observer: Any = SimpleNamespace(note=looked.notes.append)
+    measured: list[int] = []
+    trials = [looked.study.trials[number] for number in (2, 3, 5)]
+    monkeypatch.setattr(looked.study, "without_quantities", lambda: trials)
+    monkeypatch.setattr(looked.study, "measure", lambda number, _: measured.append(number))
+    measure_missing(looked.study, workers, looked.context, 7.0, observer)
+    assert (workers.most, workers.limits, measured) == (2, [7.0, 7.0], [2])
+    assert looked.notes[1:] == [
+        "trial 3 could not be measured: no rows",
+        "trial 5 could not be measured: took much",
+    ]
+    workers.again = {2: StoreLost("away"), 3: StoreLost("away")}
+    with pytest.raises(StoreLost, match="away"):
+        measure_missing(looked.study, workers, looked.context, 7.0, observer)
 
 
 def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None:

@@ -16,6 +16,7 @@ from processes import wait_for
 from prefect_tune.flows.workers import jobs
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.nanny_reports import NannyReports
+from prefect_tune.tasks.worker.dask_runner import WorkerFault
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,14 @@ def test_a_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:
 def test_a_job_whose_worker_dies_again_fails(client) -> None:
     with pytest.raises(RuntimeError, match="the worker process died in 2 attempts"):
         run(client, die)
+
+
+def test_a_job_that_workers_cannot_begin_fails_with_their_reason(client) -> None:
+    def begin() -> None:
+        raise WorkerFault("tcp://worker", "OSError: no space left")
+
+    with pytest.raises(RuntimeError, match=r"^OSError: no space left$"):
+        run(client, begin)
 
 
 def test_a_job_over_its_time_is_ended_with_its_process(client) -> None:
