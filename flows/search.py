@@ -16,7 +16,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.outcome import Failure, TrialState
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
@@ -264,7 +264,7 @@ class _Search:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
-        elif ended.failure is not None and ended.failure.kind != "crashed":
+        elif ended.failure is not None and ended.failure.kind != FailureKind.CRASHED:
             trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
             self.study.put_back_dead(trial)
@@ -272,7 +272,7 @@ class _Search:
             self.observer.note(text)
             return
         else:
-            failure = ended.failure or Failure("crashed", _DIED)
+            failure = ended.failure or Failure(FailureKind.CRASHED, _DIED)
             how = failure.message.removeprefix(_DIED)
             message = f"{_DIED} in {_MOST_DEATHS} attempts{how}"
             trial = trial.died().failed(replace(failure, message=message))

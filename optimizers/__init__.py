@@ -43,7 +43,13 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.optimizers.trials.history import History
     from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective
-    from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost, TrialState
+    from prefect_tune.optimizers.trials.outcome import (
+        Evaluation,
+        Failure,
+        FailureKind,
+        StepCost,
+        TrialState,
+    )
     from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
@@ -62,6 +68,7 @@ __all__ = [
     "Event",
     "Failure",
     "FailureCost",
+    "FailureKind",
     "Fidelity",
     "Flags",
     "Flash",
@@ -113,6 +120,7 @@ _HOMES = {
     "Event": "events",
     "Failure": "trials.outcome",
     "FailureCost": "trials.objective",
+    "FailureKind": "trials.outcome",
     "Fidelity": "method",
     "Flags": "space.algorithm",
     "Flash": "methods.flash.flash",

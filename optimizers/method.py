@@ -1,8 +1,4 @@
-"""Why a method asks for what it does, for people who follow a study.
-
-Checks of a method's options against their annotations: users may write anything.
-
-How a method of search declares itself: all that the project knows of it before it is made.
+"""How a method of search declares itself, checks its options and gives reasons for its asks.
 
 Light to import, and so are the declarations: help, lists and views read them, and a method's
 libraries take seconds.
@@ -70,7 +66,8 @@ def check_options(options: Any) -> None:
         ValueError: If a value is none of a `Literal`, or not finite.
     """
     for name, annotation in get_type_hints(type(options)).items():
-        kinds = _kinds(annotation)
+        is_union = get_origin(annotation) in {Union, UnionType}
+        kinds = get_args(annotation) if is_union else (annotation,)
         value = getattr(options, name)
         if value is None and NoneType in kinds:
             continue
@@ -83,11 +80,6 @@ def check_options(options: Any) -> None:
             raise TypeError(f"{name} must be {takes}; got {value!r}")
         elif isinstance(value, float) and not isfinite(value):
             raise ValueError(f"{name} must be a finite number; got {value!r}")
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    is_union = get_origin(annotation) in {Union, UnionType}
-    return get_args(annotation) if is_union else (annotation,)
 
 
 def _is_of(value: Any, kind: Any) -> bool:

@@ -170,9 +170,12 @@ class Optimizer(ABC):
         if budget.trials_left == 0 and query.configuration not in self.history.asked:
             raise RuntimeError(f"method {self.name!r} begins a configuration though none is left")
         try:
-            query = _as_queries_say_it(query, self.objective)
+            # In a query, all folds or all epochs are None.
+            folds = part_of(self.objective.n_folds, query.folds, "folds")
+            epochs = part_of(self.objective.epochs, query.epochs, "epochs")
         except ValueError as error:
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
+        query = replace(query, folds=folds, epochs=epochs)
         self._register(query)
         self.reason = self._given_reason()
         return query
@@ -274,10 +277,3 @@ class Optimizer(ABC):
     def _restore(self, memo: Mapping[str, Any]) -> None:
         """Take back the memo of the last ask."""
         self.memo = memo
-
-
-def _as_queries_say_it(query: Query, objective: Objective) -> Query:
-    """Return a query in which all folds or all epochs are None."""
-    folds = part_of(objective.n_folds, query.folds, "folds")
-    epochs = part_of(objective.epochs, query.epochs, "epochs")
-    return replace(query, folds=folds, epochs=epochs)

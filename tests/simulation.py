@@ -13,6 +13,7 @@ from prefect_tune.optimizers import (
     Evaluation,
     Event,
     Failure,
+    FailureKind,
     NotYet,
     Objective,
     Optimizer,
@@ -177,7 +178,7 @@ class Simulation:
         if isinstance(outcome, Evaluation):
             told = stretch.trial.ended(outcome)
         else:
-            told = stretch.trial.failed(Failure("error", "no loss", cost_seconds=took))
+            told = stretch.trial.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=took))
         self.optimizer.tell(told)
         self.events.append(Told(told))
         self.stretches.append(Stretch(told, stretch.started, stretch.ended))

@@ -14,6 +14,7 @@ from prefect_tune.optimizers import (
     Algorithm,
     Evaluation,
     Failure,
+    FailureKind,
     Flags,
     Query,
     Space,
@@ -185,5 +186,5 @@ def told(number: int, query: Query, loss: float | None) -> Trial:
     """A trial that has ended: failed without a loss."""
     started = Trial(number, query).started()
     if loss is None:
-        return started.failed(Failure("error", "no loss", cost_seconds=0.5))
+        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=0.5))
     return started.ended(evaluation(loss))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.explanations import alike
-from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.outcome import FailureKind, TrialState
 from prefect_tune.storage.privacy.masking import masked
 
 _LONGEST_MESSAGE = 2_000
@@ -19,7 +19,7 @@ class FailureGroup:
     """Trials that failed for the same reason.
 
     Attributes:
-        kind: `error`, `timeout`, `memory` or `crashed`.
+        kind: How they failed.
         step: The step that failed, if known.
         message: Of the first of them, without passwords; of a long one the beginning.
         traceback: Likewise, of a long one the end; empty where there is none.
@@ -27,7 +27,7 @@ class FailureGroup:
         seconds: What they took in all.
     """
 
-    kind: str
+    kind: FailureKind
     step: str | None
     message: str
     traceback: str
@@ -46,7 +46,8 @@ class FailuresPass:
         if trial.state != TrialState.FAILED:
             return
         failure = trial.document["failure"]
-        kind, step, message = failure["kind"], failure["step"], masked(failure["message"])
+        kind, step = FailureKind(failure["kind"]), failure["step"]
+        message = masked(failure["message"])
         message = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
         reason = kind, step, alike(message)
         if reason not in self._groups:

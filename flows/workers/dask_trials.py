@@ -36,7 +36,7 @@ from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, 
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.trials.outcome import Failure
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.notices import Notice, relay
 from prefect_tune.storage.privacy.masking import masked
@@ -433,7 +433,7 @@ class DaskTrials:
         report = self._reports.wait_for(lost.future.task_run_id, at)
         if report is None:
             seconds = monotonic() - lost.started
-            failure = Failure("crashed", "the worker process died", cost_seconds=seconds)
+            failure = Failure(FailureKind.CRASHED, "the worker process died", cost_seconds=seconds)
         else:
             failure = report.failure
         self._pool.note_death(report.worker if report else None)
@@ -479,14 +479,17 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
     data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
-    return TrialOutcome(None, Failure("error", masked(str(state.message)), cost_seconds=seconds), 1)
+    failure = Failure(FailureKind.ERROR, masked(str(state.message)), cost_seconds=seconds)
+    return TrialOutcome(None, failure, 1)
 
 
 def _final_state(failure: Failure, message: str) -> State[Any]:
     """Return the state of a task run whose trial's worker is gone."""
-    if failure.kind == "timeout":
+    if failure.kind == FailureKind.TIMEOUT:
         return Failed(name="TimedOut", message=message)
-    return Failed(message=message) if failure.kind == "memory" else Crashed(message=message)
+    if failure.kind == FailureKind.MEMORY:
+        return Failed(message=message)
+    return Crashed(message=message)
 
 
 def _drained(queue: SimpleQueue[tuple[UUID, float]]) -> Iterator[tuple[UUID, float]]:

@@ -16,6 +16,7 @@ from prefect_dask.task_runners import PrefectDaskFuture
 from prefect_tune.flows.workers.nanny_reports import NannyReports
 from prefect_tune.flows.workers.reaping import end_task_run, reap
 from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _ATTEMPTS = 2
@@ -164,8 +165,8 @@ class _SideBySide:
         message = report.failure.message if report else "the worker process died"
         crashed: State[Any] = Crashed(message=message)
         self._end_run(ended, crashed)
-        if report is not None and report.failure.kind != "crashed":
-            error = MemoryError if report.failure.kind == "memory" else TimeoutError
+        if report is not None and report.failure.kind != FailureKind.CRASHED:
+            error = MemoryError if report.failure.kind == FailureKind.MEMORY else TimeoutError
             raise error(f"{self._what(ended)}{message}")
         if ended.attempt == _ATTEMPTS:
             died = f"the worker process died in {_ATTEMPTS} attempts"

@@ -1,12 +1,9 @@
-"""The belief which of some points, the representers, has the least loss on the full data.
+"""How much an evaluation of any candidate on any fidelity tells of the minimiser at s = 1.
 
-Points that stand for the whole space when it is asked where the minimum may be.
-
-How much an evaluation of any candidate on any fidelity tells of the minimiser at s = 1.
-
-The gain is the mutual information of I, the index of the minimiser among R representers, and the
-outcome y: H[I] - E_y H[I|y] = H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs current
-draws alone, and no outcome is imagined; with y|I=i taken for normal it is
+The minimiser is sought among R representers, points that stand for the whole space. The gain is the
+mutual information of I, its index among them, and the outcome y: H[I] - E_y H[I|y] =
+H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs current draws alone, and no outcome is
+imagined; with y|I=i taken for normal it is
 
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 

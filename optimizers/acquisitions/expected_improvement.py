@@ -1,13 +1,9 @@
 """Expected improvement in log form, which ranks candidates long after the plain form is 0.0.
 
-Expected improvement of a positive loss whose logarithm is predicted.
-
-Expected improvement of a loss plus what a search adds to it: penalties and violated constraints.
-
-The process models the loss f and, as further targets, the constraint values g. Without constraints
-the added term is a known function of the candidate, and the improvement of the sum is exact. With
-them, the sum is taken for normal: mean of f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2,
-and the deviation of f alone.
+Also that of a positive loss whose logarithm is predicted, and of a loss f plus what a search adds
+to it, where constraint values g are further targets. Without constraints the added term is a known
+function of the candidate, and the improvement of the sum is exact. With them, the sum is taken for
+normal: mean of f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2, and the deviation of f alone.
 """
 
 from dataclasses import dataclass, field

@@ -1,10 +1,8 @@
-"""The candidates of largest expected improvement.
+"""Bayesian optimisation of pipelines: a Gaussian process, and the candidates that improve most.
 
 Candidates start from Sobol points and from the best observed; their numbers are polished by
 L-BFGS-B on the continuous relaxation, and then the neighbours of integers, categories and
 algorithms are tried.
-
-Bayesian optimisation of pipelines: a Gaussian process, and the candidates that improve most.
 """
 
 from collections.abc import Callable, Iterator, Sequence

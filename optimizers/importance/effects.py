@@ -1,6 +1,6 @@
-"""The inputs of a space as independent uniform draws, and the candidates that they stand for.
+"""The variance of a model of the loss, split among the inputs of a space (functional ANOVA).
 
-The variance of a model of the loss, split among the inputs of a space (functional ANOVA).
+Inputs are drawn as independent uniforms, each of which stands for a choice of a candidate.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""Random forests, each fitted to a bootstrap of the trials: their spread is what is not known.
-
-The importance of the choices of a study: functional ANOVA on random forests.
+"""The importance of the choices of a study: functional ANOVA on random forests.
 
 Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML
 2014, on the encoding of conditional spaces that the forests of SMAC and FLASH search by. Unlike
@@ -125,7 +123,10 @@ def importance_of(
     rows = np.arange(n)
     if n > _MOST_TRIALS:
         rows = np.sort(np.random.default_rng(seed).choice(n, _MOST_TRIALS, replace=False))
-    bound = _bound(y, chance)
+    lower, upper = np.quantile(y, (0.25, 0.75))
+    fence = float(upper + 1.5 * (upper - lower))
+    bound = fence if fence > y.min() else float(y.max())
+    bound = bound if chance is None or chance <= y.min() else min(bound, chance)
     clipped = np.minimum(y[rows], bound)
     if np.ptp(clipped) == 0:
         return Importance(n, bound, reason="all losses are the same")
@@ -139,11 +140,3 @@ def importance_of(
     if not found:
         return Importance(n, bound, reason="the forests predict the same loss everywhere")
     return Importance(n, bound, forests.r2, tuple(found))
-
-
-def _bound(losses: NDArray[np.float64], chance: float | None) -> float:
-    """Return the loss that worse ones count as."""
-    lower, upper = np.quantile(losses, (0.25, 0.75))
-    fence = float(upper + 1.5 * (upper - lower))
-    fence = fence if fence > losses.min() else float(losses.max())
-    return fence if chance is None or chance <= losses.min() else min(fence, chance)

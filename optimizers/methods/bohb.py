@@ -1,12 +1,17 @@
-"""Kernel densities over a conditional space: a product kernel around each configuration.
+"""BOHB: Hyperband, whose configurations a kernel density draws (Falkner, Klein and Hutter 2018).
 
-All densities are relative to the prior, which is 1 everywhere: so what a configuration does not
-have can be left out.
+Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is drawn:
 
-BOHB (Falkner et al. 2018): Hyperband, whose configurations a density model draws.
+    if rand() < rho, return a random one        Bohb.begin
+    b, the largest budget with enough results   Bohb.modelled, with failed runs among the bad
+    eq. 2 and 3: l of the good, g of the bad    Bohb.modelled, KernelDensity.fit
+    draw N_s samples from l', of widths b_w     Bohb.near, KernelDensity.sample
+    return the sample of largest l(x) / g(x)    Bohb._by_model, KernelDensity.log_density
 
-The model is that of TPE in many dimensions at once: it sees the results of the highest rung that
-has enough of them, and takes of draws near good ones the one of the largest ratio of densities.
+Departures: the prior is one component more of each density, as in TPE; what a configuration does
+not have is uniform in its kernel, where BOHB imputes it; g is fitted to all that are not good;
+nothing is asked for twice. Densities are relative to the prior, which is 1 everywhere, so what is
+inactive can be left out.
 """
 
 from dataclasses import dataclass

@@ -1,27 +1,4 @@
-"""Declaration of `--method random`.
-
-Declaration of `--method smac`.
-
-Declaration of `--method tpe`.
-
-Declaration of `--method jopt`.
-
-Declaration of `--method esmbo`.
-
-Decisions of the methods that end in an agnostic ensemble, as people are shown them.
-
-Declaration of `--method ers`.
-
-Options of the methods that halve: what they grow, and how fast.
-
-Decisions of the methods that halve, as people are shown them.
-
-Declaration of `--method halving`.
-
-Declaration of `--method hyperband`.
-
-Declaration of `--method bohb`.
-"""
+"""Declarations of the small methods, their options, and how their decisions are shown."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

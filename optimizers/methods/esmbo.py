@@ -1,12 +1,17 @@
-"""ESMBO: sequential model-based ensemble optimisation (Lacoste, Larochelle, Marchand, Laviolette).
+"""ESMBO: sequential model-based ensemble optimisation (Lacoste et al. 2014).
 
 Which model is the best is not known: over bootstraps of the held-out examples it is now this one,
-now that one. Each bootstrap has a history of its own, and they take turns: an ask improves on the
-best of the one whose turn it is. All are of the same trials, so that one Gaussian process with as
-many targets learns them together. The answer is the ensemble of the models that are the best in
-some bootstrap, weighted by how many those are.
+now that one. Algorithm 2, for N histories:
 
-ERS: random configurations and their agnostic ensemble (Lacoste et al. 2014, section 5).
+    S'_j = bootstrap(S)                         Bootstraps of the options, drawn where trials run
+    v = k modulo N, SMBO(R_v) (algorithm 1)     Esmbo._targets, Jopt._next (eq. 2 and 3)
+    R_j gains R_S'_j(h) for all j               Esmbo._risks, the columns of one Gaussian process
+    E gains h                                   every complete trial is a candidate
+    eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
+
+Departures: the answer is not all of E but the models that are the best in some bootstrap, by how
+many those are (eq. 4); all histories share one kernel; a trial without risks counts with its loss.
+ERS (section 6) draws at random and ends in the same ensemble: `EnsembledRandomSearch`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Rungs: how much of a full evaluation each level of a bracket is.
-
-The fidelity that a study is halved in: the one that is asked for, or the best it can have.
-"""
+"""The fidelity that a study is halved in: the one that is asked for, or the best it can have."""
 
 from prefect_tune.optimizers.method import Fidelity
 from prefect_tune.optimizers.methods.declarations import BracketOptions
@@ -68,9 +65,14 @@ def _obstacle(
     if fidelity == "folds" and (objective.n_folds is None or objective.n_folds < 2):
         return f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}"
     if fidelity == "subset" and _n_subsets(objective, options.eta) < 1:
+        of_rarest = (
+            f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
+            if objective.n_classes
+            else ""
+        )
         return (
             f"one in {options.eta} of the {objective.n_rows} training rows of a fold is too few: a "
-            f"subset takes {_least_rows(objective)} rows{_and_of_each_class(objective)}"
+            f"subset takes {_least_rows(objective)} rows{of_rarest}"
         )
     return ""
 
@@ -103,12 +105,6 @@ def _is_enough(objective: Objective, divisor: int) -> bool:
         return False
     is_class = bool(objective.n_classes) and rarest is not None
     return not (is_class and rarest is not None and rarest < divisor * ROWS_PER_CLASS)
-
-
-def _and_of_each_class(objective: Objective) -> str:
-    if not objective.n_classes:
-        return ""
-    return f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
 
 
 def _least_rows(objective: Objective) -> int:

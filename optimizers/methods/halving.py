@@ -1,11 +1,18 @@
-"""Brackets: configurations that begin together, of which each rung sends the best on.
+"""Successive halving and Hyperband: of the configurations of a rung the best one in eta goes on.
 
-Successive halving, asynchronous: a worker that is free begins the next bracket.
+Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets in turn):
 
-Jamieson and Talwalkar 2016; that a rung is decided when all its runs are told, and that idle
-workers begin the next bracket meanwhile, is how BOHB (Falkner et al. 2018) works in parallel.
+    s_max = floor(log_eta R), levels R eta^-s   choose_rungs, highest_s, counted_levels
+    n = ceil(B / R * eta^s / (s + 1))           hyperband_plan; for halving Halving.plan
+    get_hyperparameter_configuration(n)         Halving.begin
+    n_i = floor(n eta^-i), top_k(T, L, n_i)     Bracket.promotion, by n_promoted and ranked
+    run_then_return_val_loss(t, r_i)            Rungs.query
+    the configuration of the least loss         Halving.incumbent, by full evaluations where any are
 
-Hyperband (Li et al. 2018): brackets of successive halving that begin on each rung in turn.
+Departures: a rung is decided when all its runs are told, and a worker that is free meanwhile begins
+the next bracket, as in BOHB (Falkner et al. 2018); the epochs of a rung are resumed from the one
+below; runs that violate constraints rank last, failed ones are lost; after s = 0 brackets begin
+again at s_max; the first rung is decided with what it has when no more may begin.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,16 @@
 """JOPT: Bayesian optimisation of paths and hyperparameters as one problem.
 
-The joint optimiser that ADMM is compared with (Liu, Ram et al. 2020, section 5): one Gaussian
-process over one-hot paths and all hyperparameters. Configurations that differ only in what is
-inactive are one, and `kernel=conditional` compares only what two pipelines share.
+The joint optimiser that ADMM is compared with (Liu, Ram et al. 2020, section 5), problem (1) of the
+paper without splitting:
+
+    z one-hot, theta of all algorithms          PipelineInputs, behind GaussianSearch.inputs
+    a Gaussian process of f(z, theta)           GaussianSearch.learned
+    expected improvement                        AugmentedImprovement, without an added term
+    its maximiser, integers rounded             GaussianSearch.ranked
+
+Departures: configurations that differ only in what is inactive are one; `kernel=conditional`
+compares only what two pipelines share; the improvement is in logarithms; pending queries are
+imagined to give their mean.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,12 @@
-"""Random search: the baseline that every other method must beat (Bergstra and Bengio 2012)."""
+"""Random search: the baseline that every other method must beat (Bergstra and Bengio 2012).
+
+The paper has no algorithm: its trials are independent draws from the prior of each hyperparameter,
+a conditional one only where it is active. Here `new_configuration` draws a path evenly among those
+that can run, then the values of its algorithms; the answer is the best trial, the history's
+incumbent.
+
+Departure: no configuration is asked for twice, so a small space ends in `SpaceExhausted`.
+"""
 
 from typing import ClassVar
 

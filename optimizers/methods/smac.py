@@ -1,11 +1,19 @@
 """SMAC: a random forest over the whole conditional space, and expected improvement.
 
-Hutter, Hoos and Leyton-Brown 2011; trees, logarithms, improvement and random asks are those of
-SMAC3's facade for hyperparameters (2.4). Unlike it, the forest is fitted at each ask, the variance
-in the leaves counts, improvement is on the best observed and not the best predicted, and the first
-query has default values.
+Hutter, Hoos and Leyton-Brown 2011, algorithm 1, with the trees, logarithms and random asks of
+SMAC3's facade for hyperparameters (2.4):
 
-SMAC as a method.
+    Initialize                                  Smac._propose, and n_startup random asks
+    FitModel                                    RandomForest.fit, on ForestSearch._observed
+    SelectConfigurations (section 4.3)          ForestSearch._ranked
+      multi-start local search                  ForestSearch._climb, from the best so far and drawn
+      E[I_exp] of logarithmic losses            log_normal_improvement
+      random configurations interleaved         ForestSearch.propose, with random_share
+    Intensify                                   none: each configuration is evaluated once
+
+Departures from SMAC3: the forest is fitted at each ask, the variance in the leaves counts,
+improvement is on the best observed and not the best predicted, the first query has default values,
+and pending queries count as the mean of the losses.
 """
 
 from collections.abc import Callable
@@ -131,7 +139,8 @@ class ForestSearch:
             log_ei = improvement(mean, deviation, best)
             return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
-        inside = self._inside(observed[np.argsort(targets, kind="stable")])
+        best_first = observed[np.argsort(targets, kind="stable")]
+        inside = best_first[self.candidates.may_be_proposed(best_first)]
         drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
@@ -190,9 +199,6 @@ class ForestSearch:
         """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
-
-    def _inside(self, candidates: Candidates) -> Candidates:
-        return candidates[self.candidates.may_be_proposed(candidates)]
 
 
 class Smac(Optimizer):

@@ -1,16 +1,17 @@
-"""A space as Optuna's distributions: a category per step, and each algorithm's hyperparameters.
+"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell.
 
-An Optuna study that serves given trials and says nothing.
+The paper's section 4:
 
-Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell.
+    eq. 2: p(x|y) is l(x) below y*, else g(x)   TPESampler, on the trials of ParzenSearch._study
+    eq. 3: EI grows with l(x) / g(x)            TPESampler, of n_candidates draws from l
+    the tree: a node has a density only         ParzenSearch._draw, step by step along the active
+    where it is active                          hyperparameters; Dimensions has the distributions
+    start with random configurations            ParzenSearch.propose, n_startup of them
 
-Optuna's default for one objective is, since version 5, one joint density of what every trial has
-(here the steps' choices), a density of its own for each other hyperparameter, and pending trials
-among the bad ones; before, each had a density of its own and pending trials did not count. Its
-`group=True` gives joint densities to hyperparameters that are active together, too. Optuna finds
-such groups in the trials, as they come; here they are read from the space.
-
-Tree-structured Parzen estimators as a method.
+Departures: Optuna's defaults since version 5, one joint density of the steps' choices and pending
+trials among the bad ones; `joint=groups` gives joint densities to hyperparameters of equal
+conditions too, read from the space where Optuna finds them in the trials; draws that cannot run or
+were asked for are drawn again; a long history is abridged to its best and last trials.
 """
 
 from collections import defaultdict
@@ -94,7 +95,11 @@ class Dimensions:
                 group = self.group(step, choice.algorithm, name)
                 if group is not None:
                     key = f"{step}/{choice.algorithm}/{name}"
-                    params[key] = _from_value(chosen.hyperparameters[name], value)
+                    h = chosen.hyperparameters[name]
+                    unit = to_unit(h, value)
+                    if isinstance(h, CategoricalHyperparameter):
+                        unit = int(unit * len(h.choices))
+                    params[key] = unit
                     distributions[key] = group[key]
         return params, distributions
 
@@ -104,13 +109,6 @@ def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
-
-
-def _from_value(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float | int:
-    unit = to_unit(hyperparameter, value)
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return int(unit * len(hyperparameter.choices))
-    return unit
 
 
 def _groups(step: str, algorithm: Algorithm) -> list[Group]:
@@ -123,15 +121,13 @@ def _groups(step: str, algorithm: Algorithm) -> list[Group]:
         # A condition reads `child | parent == value`.
         written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
         group = groups[" and ".join(sorted(written))]
-        group[f"{step}/{algorithm.id}/{h.name}"] = _distribution(h)
+        # Categories as such; all else by position in [0, 1], linear in logarithms.
+        group[f"{step}/{algorithm.id}/{h.name}"] = (
+            CategoricalDistribution(range(len(h.choices)))
+            if isinstance(h, CategoricalHyperparameter)
+            else FloatDistribution(0.0, 1.0)
+        )
     return list(groups.values())
-
-
-def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
-    """Return categories as such; all else by position in [0, 1], linear in logarithms."""
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return CategoricalDistribution(range(len(hyperparameter.choices)))
-    return FloatDistribution(0.0, 1.0)
 
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"

@@ -1,11 +1,8 @@
-"""Prefixes of pipelines as codes: equal where the same steps ran before with the same values.
+"""Predicted seconds of paths: those of their steps, what is cached at its load time.
 
-Steps count in the order in which they run, and those that hand on what they were given do not.
-
-Predicted seconds of paths: those of their steps, what is cached at its load time.
-
-The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2016, section 5.1):
-the history says which prefixes of steps a study has made, and what each step took.
+The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2016, section 3.4).
+Prefixes of pipelines are codes, equal where the same steps ran before with the same values; steps
+count in the order in which they run, and those that hand on what they were given do not.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

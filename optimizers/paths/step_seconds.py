@@ -1,7 +1,4 @@
-"""Measured seconds of the steps of a space, by algorithm.
-
-The order in which the steps of a path run, where that is a choice.
-"""
+"""Measured seconds of the steps of a space by algorithm, in the order in which the steps run."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

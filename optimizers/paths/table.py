@@ -1,12 +1,8 @@
-"""Which paths to run first: greedy optimal design over one-hot paths (FLASH, section 3.2).
+"""The paths of a space by number, which of them to run first, and the steps that all share.
 
-Steps of one algorithm, which all paths share.
-
-Models of paths cannot tell what such a step's hyperparameters do, and whoever starts every path
-with default values would find out late. Each value of its categorical hyperparameters is therefore
-tried once, on the best configuration so far.
-
-The paths of a space by number, as FLASH's models see them.
+The order is a greedy optimal design over one-hot paths (FLASH, section 3.2). Models of paths cannot
+tell what the hyperparameters of a step do that all paths share, so each value of its categorical
+ones is tried once, on the best configuration so far.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

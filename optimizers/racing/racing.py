@@ -1,10 +1,9 @@
 """Racing, around any method: who is clearly behind after a part of the evaluation ends there.
 
-A configuration first runs one fold, on many rows a part of that fold before (`stretches`). If it is
-clearly behind the incumbent (`behind`) it stays stopped, and the method is told a paired estimate
-of its loss; else it goes on, in the end with all folds, of which the first is served, and the
-method is told what came of it. The method itself sees one trial a configuration and knows of no
-folds.
+A configuration first runs one fold, on many rows a part of that fold before. If it is clearly
+behind the incumbent by the `rules` it stays stopped, and the method is told a paired estimate of
+its loss; else it goes on, in the end with all folds, of which the first is served, and the method
+is told what came of it. The method itself sees one trial a configuration and knows of no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

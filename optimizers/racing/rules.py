@@ -1,14 +1,9 @@
-"""The stretches in which a configuration runs: a part of the rows, one fold, and all of it.
+"""The rules of a race: the stretches of an evaluation, who is behind, and what the method is told.
 
-Whether a configuration is clearly behind after a stretch.
-
-What is compared is its loss in that stretch with the incumbent's in the same one: rows that are
-hard are so for both. How much of a difference is chance, those that ran on have shown.
-
-One trial a configuration: the evaluations that a raced method is told of.
-
-Of a configuration that ended after a stretch it is the paired estimate, of one that went on all
-stretches together.
+A configuration runs on a part of the rows, on one fold, and on all of it. After each stretch its
+loss is compared with the incumbent's in the same one, as rows that are hard are so for both; how
+much of a difference is chance, those that ran on have shown. The method is told one evaluation a
+configuration: a paired estimate where it ended early, else all stretches together.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
-"""Algorithms: one way to do a step, with hyperparameters of its own.
+"""Steps, the stages of a pipeline, and the algorithms that can fill them.
 
 An algorithm is data. It names its estimator by dotted path and never imports it, so that everything
 here stays free of the libraries it talks about.
-
-Steps: one stage of a pipeline each, and the algorithms that can fill it.
 """
 
 from collections.abc import Callable, Mapping
@@ -136,7 +134,10 @@ class Algorithm:
             "fixed": dict(self.fixed),
             "sparse_estimator": self.sparse_estimator,
             "sparse_fixed": dict(self.sparse_fixed),
-            "transforms": {name: _rule_name(rule) for name, rule in self.transforms.items()},
+            "transforms": {
+                name: rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
+                for name, rule in self.transforms.items()
+            },
             "flags": asdict(self.flags),
             "class_weights": self.class_weights,
             "order": list(self.order),
@@ -146,10 +147,6 @@ class Algorithm:
                 if (value := getattr(self, name))
             },
         }
-
-
-def _rule_name(rule: str | Callable[..., Any]) -> str:
-    return rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:

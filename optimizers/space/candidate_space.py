@@ -1,10 +1,7 @@
 """Many configurations at once as arrays, for surrogates that score thousands of them per ask.
 
-The hyperparameters of a space as columns of the unit cube, and which of them are active.
-
-Candidates of one space: drawn, encoded, decoded, and as features of a surrogate.
-
-Neighbours of candidates: what differs from them in one thing.
+Hyperparameters are columns of the unit cube, some of them active. Candidates of a space are drawn,
+encoded, decoded, made features of a surrogate, and moved to neighbours that differ in one thing.
 """
 
 from collections.abc import Iterable
@@ -333,7 +330,10 @@ def neighbours(
     changed = np.where(changeable, rng.random(changeable.shape), -1.0).argmax(axis=1)
     for k, allowed in enumerate(space.allowed):
         rows = np.flatnonzero(changed == k)
-        algorithms[rows, k] = _others(algorithms[rows, k], allowed, rng)
+        drawn = rng.choice(allowed, size=len(rows))
+        same = drawn == algorithms[rows, k]
+        drawn[same] = allowed[(np.searchsorted(allowed, drawn[same]) + 1) % len(allowed)]
+        algorithms[rows, k] = drawn
     rows = np.flatnonzero(changed >= len(has_choice))
     columns = changed[rows] - len(has_choice)
     sizes = space.columns.sizes[columns]
@@ -345,16 +345,6 @@ def neighbours(
         algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
     kept = space.can_run(algorithms)
     return Candidates(algorithms[kept], units[kept]), origin[kept]
-
-
-def _others(
-    chosen: NDArray[np.intp], allowed: NDArray[np.intp], rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """Return an algorithm other than the one chosen for each row, if there is any."""
-    drawn = rng.choice(allowed, size=len(chosen))
-    same = drawn == chosen
-    drawn[same] = allowed[(np.searchsorted(allowed, drawn[same]) + 1) % len(allowed)]
-    return drawn
 
 
 def _moved(

@@ -1,10 +1,6 @@
-"""Which hyperparameters of an algorithm are active, and which values it allows together.
+"""Configurations, one algorithm per searched step with its values, and queries at a fidelity.
 
-Configurations: one algorithm per searched step and the values of its hyperparameters.
-
-The fidelity of a query: whether it is the whole evaluation. Light, for those who only look.
-
-Queries: a configuration and the fidelity at which to evaluate it.
+Also which hyperparameters of an algorithm are active, and which values it allows together.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""All configurations of a small finite space.
-
-Configurations drawn from the prior: uniform over paths, then over each range.
+"""Configurations drawn from the prior, uniform over paths and then over each range, or all of them.
 
 Where algorithms ignore steps, those of each step are drawn evenly before that counts: of paths that
 can run, a model that ignores much has few.

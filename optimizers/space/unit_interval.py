@@ -1,9 +1,7 @@
 """Values of hyperparameters as positions on the unit interval, and back.
 
-Discrete hyperparameters as points on the unit interval: projection, cells and nearest points.
-
-The rounding cell of a point reaches halfway to its neighbours; a position on a border belongs to
-the upper cell (round half up).
+Discrete values are points of a grid. The rounding cell of a point reaches halfway to its
+neighbours; a position on a border belongs to the upper cell (round half up).
 """
 
 from dataclasses import dataclass

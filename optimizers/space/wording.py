@@ -1,7 +1,4 @@
-"""Unknown names, answered with the nearest known one.
-
-Configurations and fidelities as people read them.
-"""
+"""Configurations and fidelities as people read them; unknown names, with the nearest known one."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -98,18 +95,15 @@ def fidelity_text(
     parts = []
     subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
     if subset < 1:
-        parts.append(f"subset {_share(subset)}")
+        fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
+        is_fraction = abs(fraction - subset) < 1e-12
+        parts.append(f"subset {fraction}" if is_fraction else f"subset {subset:.3g}")
         if draw:
             parts.append(f"draw {draw}")
     for name, whole in (("folds", n_folds), ("epochs", epochs)):
         if (asked := query.get(name)) is not None:
             parts.append(f"{name} {asked}" + (f" of {whole}" if whole else ""))
     return ", ".join(parts)
-
-
-def _share(subset: float) -> str:
-    fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
-    return str(fraction) if abs(fraction - subset) < 1e-12 else f"{subset:.3g}"
 
 
 def value_text(value: Any) -> str:

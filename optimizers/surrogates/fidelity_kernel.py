@@ -2,9 +2,7 @@
 
 f(x, s) = phi(s)'g(x): a few functions of the inputs, weighted by basis functions of the fidelity s
 in [0, 1], where 1 is the full evaluation. The g share one kernel of the inputs, and Sigma says how
-they vary together.
-
-The latent curves of candidates, from which predictions at any fidelity follow.
+they vary together. Predictions at any fidelity follow from the g of the candidates.
 """
 
 from collections.abc import Callable

@@ -119,11 +119,8 @@ class _Composite(Kernel):
         ends = np.cumsum([0, *(len(part.parameters) for part in self.parts)])
         self._slices = [slice(a, b) for a, b in pairwise(ends)]
 
-    def _split(self, theta: Array) -> list[Array]:
-        return [theta[part] for part in self._slices]
-
     def _each(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
-        return zip(self.parts, self._split(theta), strict=True)
+        return zip(self.parts, (theta[part] for part in self._slices), strict=True)
 
 
 class Sum(_Composite):

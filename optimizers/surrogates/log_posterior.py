@@ -1,7 +1,4 @@
-"""Factors of covariance matrices, and systems solved with them.
-
-The posterior density of a Gaussian process's parameters, which is maximised or sampled.
-"""
+"""The posterior density of a Gaussian process's parameters, and the factors of its covariance."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Where a curve is told not to fall.
-
-Gaussian processes over learning curves that are known not to fall.
+"""Gaussian processes over learning curves that are known not to fall.
 
 Slopes by t at a few places, the sites, are known to be at least 0. Conditioning on that is done by
 expectation propagation (`truncation`), so the posterior stays Gaussian (Agrell 2019; Belakaria et

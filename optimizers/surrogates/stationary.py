@@ -1,7 +1,4 @@
-"""Covariances of the distance between inputs, each on lengthscales of its own.
-
-The covariance of a choice and of what is particular to it.
-"""
+"""Covariances of the distance between inputs on lengthscales of their own, and of choices."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

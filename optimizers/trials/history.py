@@ -1,7 +1,4 @@
-"""The trials so far, in the order of asking, as models want to see them.
-
-How many trials a budget holds, as far as the trials so far tell.
-"""
+"""The trials so far as models want to see them, and how many more a budget holds."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence

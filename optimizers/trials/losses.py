@@ -1,6 +1,6 @@
 """The losses that models are fitted on: failed trials have one too, by a rule that is stated.
 
-Equal losses: those that differ by no more than rounding.
+Losses that differ by no more than rounding are equal.
 """
 
 import numpy as np

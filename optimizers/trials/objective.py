@@ -1,9 +1,4 @@
-"""Bootstraps of the held-out examples: how many an evaluation has risks in, and of which size.
-
-Bounds on quantities measured besides the loss, and how far a trial is beyond them.
-
-The objective, as far as a method may know it.
-"""
+"""The objective as far as a method may know it: the loss, its constraints and bootstraps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""The states of a trial; light to import, for those who only look.
+"""Outcomes of trials: an evaluation, or a failure of some kind, and what each step took.
 
-Outcomes of trials: an evaluation, or the reason of a failure, and what each step took.
+Light to import, for those who only look.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,25 @@ class TrialState(StrEnum):
     def is_told(self) -> bool:
         """Whether the trial has ended, and the optimizer is told of it."""
         return self in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
+
+
+class FailureKind(StrEnum):
+    """How a trial failed: by an error, at one of its limits, or with its worker's process."""
+
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    CRASHED = "crashed"
+
+    @property
+    def grows_with_rows(self) -> bool:
+        """Whether more rows only make it worse: the trial took too long or too much memory."""
+        return self in (FailureKind.TIMEOUT, FailureKind.MEMORY)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether more rows do not cure it; an error may be for want of rows."""
+        return self != FailureKind.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +128,7 @@ class Failure:
     """Why a trial has no loss.
 
     Attributes:
-        kind: `error`; `timeout` or `memory` when it exceeded a trial limit; `crashed` when its
-            worker died.
+        kind: An error, the trial limit that it exceeded, or the death of its worker.
         message: One line for people.
         traceback: Where it happened; empty when the worker died.
         step: Name of the step that failed, if known.
@@ -120,7 +138,7 @@ class Failure:
         output: Last lines the trial printed.
     """
 
-    kind: str
+    kind: FailureKind
     message: str
     traceback: str = ""
     step: str | None = None
@@ -131,12 +149,13 @@ class Failure:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return asdict(self)
+        return {**asdict(self), "kind": self.kind.value}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{**document, "steps": _steps(document)})
+        kind = FailureKind(document["kind"])
+        return cls(**{**document, "kind": kind, "steps": _steps(document)})
 
 
 def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:

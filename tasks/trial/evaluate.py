@@ -20,7 +20,7 @@ from prefect.context import TaskRunContext
 from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.privacy.masking import masked, passwords_in
@@ -161,7 +161,7 @@ def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evalua
         if isinstance(cause, StoreLost | StoreRefused):
             raise cause  # noqa: B904 - with the cause that it has
         return Failure(
-            kind="memory" if isinstance(cause, MemoryError) else "error",
+            kind=FailureKind.MEMORY if isinstance(cause, MemoryError) else FailureKind.ERROR,
             message=masked(f"{type(cause).__name__}: {cause}".split("\n", 1)[0]),
             traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,

@@ -28,6 +28,7 @@ from distributed.diagnostics.plugin import NannyPlugin
 from distributed.protocol.pickle import dumps
 from distributed.system import MEMORY_LIMIT
 
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.notices import Notice
 from prefect_tune.tasks.problem import TrialLimits, share_of_memory
 from prefect_tune.tasks.worker.orphans import GUARD
@@ -189,7 +190,7 @@ class LimitKeeper(NannyPlugin):
             if died:
                 # Nannies of local workers know how.
                 how = f": it {nanny.last_death}" if getattr(nanny, "last_death", "") else ""
-                await self._tell(nanny, died, "crashed", f"the worker process died{how}")
+                await self._tell(nanny, died, FailureKind.CRASHED, f"the worker process died{how}")
         self._worker = self._worker or _Worker.met(nanny)
         if self._worker is None or not (note := self._read(self._worker)):
             return
@@ -206,7 +207,7 @@ class LimitKeeper(NannyPlugin):
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (raise the limit with --trial-memory)"
             )
-            await self._end_trial(nanny, self._worker, note, "memory", message)
+            await self._end_trial(nanny, self._worker, note, FailureKind.MEMORY, message)
         elif seconds > limit_seconds:
             of = (
                 "(raise the limit"
@@ -214,7 +215,7 @@ class LimitKeeper(NannyPlugin):
                 else f"({times:g} times the limit of a trial, raise it"
             )
             message = f"took more than {limit_seconds:.4g} s {of} with --trial-timeout)"
-            await self._end_trial(nanny, self._worker, note, "timeout", message)
+            await self._end_trial(nanny, self._worker, note, FailureKind.TIMEOUT, message)
         else:
             self._tell_step(nanny, note, seconds)
 
@@ -234,7 +235,12 @@ class LimitKeeper(NannyPlugin):
             await nanny.scheduler.log_event(topic=topic or self.topic, msg=word)
 
     async def _end_trial(
-        self, nanny: Any, worker: "_Worker", note: Mapping[str, Any], kind: str, message: str
+        self,
+        nanny: Any,
+        worker: "_Worker",
+        note: Mapping[str, Any],
+        kind: FailureKind,
+        message: str,
     ) -> None:
         """Freeze a worker with all that it has started, tell the flow why, and kill it."""
         worker.tree.freeze()
@@ -259,9 +265,11 @@ class LimitKeeper(NannyPlugin):
             worker.note.unlink(missing_ok=True)  # or the keeper of another flow run will read it
         self._worker = None
 
-    async def _tell(self, nanny: Any, note: Mapping[str, Any], kind: str, message: str) -> None:
+    async def _tell(
+        self, nanny: Any, note: Mapping[str, Any], kind: FailureKind, message: str
+    ) -> None:
         failure = {
-            "kind": kind,
+            "kind": kind.value,
             "message": message,
             "step": note.get("step"),
             "fold": note.get("fold"),

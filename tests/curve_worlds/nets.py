@@ -11,6 +11,7 @@ from prefect_tune.optimizers import (
     Configuration,
     Evaluation,
     Failure,
+    FailureKind,
     History,
     Objective,
     Query,
@@ -101,7 +102,7 @@ def crashed(
     number: int, configuration: Configuration, epochs: int | None, at: float = 0.5
 ) -> Trial:
     """A stretch that has failed."""
-    failure = Failure("crashed", "its worker died", cost_seconds=at)
+    failure = Failure(FailureKind.CRASHED, "its worker died", cost_seconds=at)
     return Trial(number, Query(configuration, epochs=epochs)).started().failed(failure)
 
 

@@ -18,6 +18,7 @@ from prefect_tune.optimizers import (
     Budget,
     Evaluation,
     Failure,
+    FailureKind,
     NotYet,
     Query,
     Reason,
@@ -31,7 +32,7 @@ from prefect_tune.tasks.trial.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.printed_output import Printed
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
-CRASHED = Failure("crashed", "the worker process died", step="impute", fold=2)
+CRASHED = Failure(FailureKind.CRASHED, "the worker process died", step="impute", fold=2)
 
 
 @dataclass
@@ -195,12 +196,12 @@ def _ended(trial: Trial, fate: str) -> Ended:
             trial, TrialOutcome(Evaluation(1.0), None, 1), task_run_id=f"run {trial.number}"
         )
     if fate == "fails":
-        return Ended(trial, TrialOutcome(None, Failure("error", "no rows"), 1))
+        return Ended(trial, TrialOutcome(None, Failure(FailureKind.ERROR, "no rows"), 1))
     if fate == "store lost":
         lost = TrialOutcome(None, None, 1, lost="the disk is full", worker=f"w{trial.attempts}")
         return Ended(trial, lost)
     if fate == "times out":
-        return Ended(trial, None, Failure("timeout", "took more than 1 s"))
+        return Ended(trial, None, Failure(FailureKind.TIMEOUT, "took more than 1 s"))
     assert fate == "dies"
     return Ended(trial, None, CRASHED)
 

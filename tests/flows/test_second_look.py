@@ -22,6 +22,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget, Constraint, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -71,7 +72,7 @@ class Workers:
         if isinstance(loss, Exception):
             raise loss
         if loss is None:
-            return TrialOutcome(None, Failure("error", "no rows"), 1)
+            return TrialOutcome(None, Failure(FailureKind.ERROR, "no rows"), 1)
         return TrialOutcome(evaluation(loss), None, 1)
 
 

@@ -15,6 +15,7 @@ from prefect_tune.flows.reporting.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reporting.trade_offs import TradeOff
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 NASTY = (
     "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & "
@@ -96,8 +97,12 @@ def full(n: int = N) -> StudyReport:
         ),
         step_times=[StepTime("fit model", 9, 50.0, 4, 0.1, 12.0, 5, 10**6, 3, 10**5, 1)],
         failures=[
-            FailureGroup("error", "fit model", f"{NASTY}\nsecond line", TRACEBACK, [0, 170], 3.0),
-            FailureGroup("timeout", "fit model", "took more than 15 s", "", list(range(28)), 420.0),
+            FailureGroup(
+                FailureKind.ERROR, "fit model", f"{NASTY}\nsecond line", TRACEBACK, [0, 170], 3.0
+            ),
+            FailureGroup(
+                FailureKind.TIMEOUT, "fit model", "took more than 15 s", "", list(range(28)), 420.0
+            ),
         ],
         trade_offs=[
             TradeOff("latency_us", 10.0, list(range(150)), losses[:150],

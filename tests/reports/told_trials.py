@@ -11,6 +11,7 @@ from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
@@ -47,7 +48,9 @@ def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Tri
 
 
 def broken(number: int, message: str, **more: Any) -> Trial:
-    failure = Failure(more.pop("kind", "error"), message, **{"cost_seconds": 2.0, **more})
+    failure = Failure(
+        FailureKind(more.pop("kind", "error")), message, **{"cost_seconds": 2.0, **more}
+    )
     return Trial(number, query(number)).started().failed(failure)
 
 

@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     Budget,
     Configuration,
     Failure,
+    FailureKind,
     History,
     Objective,
     Optimizer,
@@ -85,7 +86,7 @@ def trial(number: int, query: Query, loss: float | None, seconds: float = 1.0) -
     """A trial that has ended: failed without a loss."""
     started = Trial(number, query).started()
     if loss is None:
-        return started.failed(Failure("error", "no loss", cost_seconds=seconds))
+        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds))
     return started.ended(evaluation(loss, seconds))
 
 

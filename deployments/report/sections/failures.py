@@ -9,17 +9,18 @@ from prefect_tune.deployments.report.wording import listed_trials
 from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 _WHAT_HAPPENED = {
-    "error": "raised an error",
-    "timeout": "timed out",
-    "memory": "ran out of memory",
-    "crashed": "lost the worker",
+    FailureKind.ERROR: "raised an error",
+    FailureKind.TIMEOUT: "timed out",
+    FailureKind.MEMORY: "ran out of memory",
+    FailureKind.CRASHED: "lost the worker",
 }
 _ADVICE = {
-    "timeout": "Allow more time, such as --trial-timeout 5m.",
-    "memory": "Allow more memory, such as --trial-memory 8GB, or run fewer --workers.",
-    "crashed": "The worker's process died, often for lack of memory.",
+    FailureKind.TIMEOUT: "Allow more time, such as --trial-timeout 5m.",
+    FailureKind.MEMORY: "Allow more memory, such as --trial-memory 8GB, or run fewer --workers.",
+    FailureKind.CRASHED: "The worker's process died, often for lack of memory.",
 }
 _MOST_GROUPS = 20
 _MOST_NAMED = 8
@@ -46,7 +47,7 @@ def failures_section(report: StudyReport) -> Iterator[Section]:
 
 def reason_text(group: FailureGroup) -> str:
     """Return how, where and why trials of a group failed, in one line."""
-    what = _WHAT_HAPPENED.get(group.kind, f"failed ({group.kind})")
+    what = _WHAT_HAPPENED[group.kind]
     where = f" in {group.step}" if group.step else ""
     return f"{what}{where}: {_message(group)}"
 

@@ -1,6 +1,6 @@
-"""ADMM (Liu, Ram et al. 2020): the `declaration`, its `options`, and `admm`, the method.
+"""ADMM (Liu, Ram et al. 2020): the `declaration` with its options, and `admm`, the method.
 
-`first_paths` come first; `theta_min` tunes one path, `z_min` chooses one by `path_solvers`,
+After the first paths, `theta_min` tunes one path, `z_min` chooses one by `path_solvers`,
 `splitting` is the arithmetic that pulls the two together, and `positions` and `state` say where the
 search stands.
 """

@@ -1,14 +1,20 @@
-"""The paths that ADMM tries before its first iteration.
-
-ADMM: tune one path, choose a path, pull both together, within constraints.
+"""ADMM: tune one path, choose a path, pull both together, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
-2020). An iteration is a theta-min over the hyperparameters of one path, a projection of integers,
-and a z-min over paths at fixed hyperparameters. Every evaluated configuration has integers where
-they must be, so the incumbent is valid at any time. Departures from the paper, each an option:
-integers are penalised on their unit scale, each model is tried once before anything is tuned, paths
-are drawn from a linear model of their best values, algorithms that were never tuned are tried with
-their defaults and then with random values, and every second iteration tunes a path that never was.
+2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho and scaled u = mu / rho_g:
+
+    theta-min: min f + (rho/2) |theta_d - b|^2  Admm._theta_min, ThetaMin (eq. 8 and 10)
+      + (rho_g/2) sum (g - eps + slack + u)^2   constraint_penalty, the best slack in closed form
+    delta-min: project and round (eq. 11)       Positions.move, integer_update, in Admm._end_theta
+    z-min: min f over z at this theta (eq. 12)  ZMin.propose, PathArms (algorithm A1)
+    lambda += rho (theta_d - delta)             integer_update
+    mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
+
+Evaluated configurations have integers where they must be, so the incumbent is valid at any time.
+Departures, each an option but the first: integers are penalised on their unit scale; each model is
+tried once before anything is tuned; paths are drawn from a linear model of their best values;
+algorithms that were never tuned are tried with defaults, then with random values; every second
+iteration tunes a path that never was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -152,8 +158,12 @@ class Admm(Optimizer):
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
+                # A new configuration, whose path goes on.
                 self._because = _STALLED
-                return Query(self._unseen(rng))
+                configuration = new_configuration(self.space, self.history.asked, rng)
+                self._begin_theta(configuration.path)
+                self._positions.move(state, configuration)
+                return Query(configuration)
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
         """Return the reason of an ask of one of the two sub-problems."""
@@ -232,13 +242,6 @@ class Admm(Optimizer):
             self._positions.adopt(state, observed.trials[rows[0]].query.configuration)
         state.iteration += 1
         self._begin_theta(path)
-
-    def _unseen(self, rng: np.random.Generator) -> Configuration:
-        """Return a new configuration, whose path goes on, after an iteration without one."""
-        configuration = new_configuration(self.space, self.history.asked, rng)
-        self._begin_theta(configuration.path)
-        self._positions.move(self._state, configuration)
-        return configuration
 
     def _best_path(self, observed: PathObservations) -> Path:
         values = observed.augmented(self._state, self.options.rho_g)

@@ -1,7 +1,4 @@
-"""Options of `--method admm`, and what its variants say where nothing was given.
-
-Declaration of `--method admm`.
-"""
+"""Declaration of `--method admm`: its options, and what its variants say where none was given."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self

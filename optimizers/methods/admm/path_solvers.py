@@ -4,7 +4,7 @@ All choose among the paths that can run. Thompson sampling with Bernoulli reward
 Liu, Ram et al. 2020; the linear one regresses the best value of each path on its algorithms.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -46,16 +46,16 @@ class PathArms:
         self.arms = list(dict.fromkeys(each))
         self.paths = paths = listed_paths(space, seed)
         place = {arm: i for i, arm in enumerate(self.arms)}
-        self._columns = np.array([[place[arm] for arm in self._pulled(path)] for path in paths])
+        pulled = [
+            chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True))) for path in paths
+        ]
+        self._columns = np.array([[place[arm] for arm in arms] for arms in pulled])
         self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
         self._index = {path: i for i, path in enumerate(paths)}
 
     def arms_of(self, path: Path) -> list[str]:
         """Return the arms that a path pulls."""
         return [self.arms[c] for c in self._columns[self._index[path]]]
-
-    def _pulled(self, path: Path) -> Iterator[str]:
-        return chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True)))
 
     def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
         """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""

@@ -1,6 +1,6 @@
 """Where ADMM's hyperparameters stand: theta, its projection delta and the multipliers lambda.
 
-All algorithms have their place at all times, chosen or not (Liu, Ram et al. 2020, eqs. 8 to 10).
+All algorithms have their place at all times, chosen or not (Liu, Ram et al. 2020, eq. 9 and 11).
 """
 
 from functools import cached_property
@@ -55,7 +55,7 @@ class Positions:
         return len(self._encoding.columns)
 
     def move(self, state: AdmmState, chosen: Configuration | None) -> None:
-        """Move theta, delta and lambda of all integers, active or not (eqs. 9 and 10).
+        """Move theta, delta and lambda of all integers, active or not (algorithm 1, eq. 9 and 11).
 
         Args:
             state: Changed in place.

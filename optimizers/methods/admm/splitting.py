@@ -1,9 +1,9 @@
 """The arithmetic of ADMM's operator splitting: integers, multipliers and slacks.
 
-Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), eqs. 8-13,
-in scaled form: `dual` is lambda / rho. Integers are positions on [0, 1] of their own scale. For a
-given value the relaxed integer that minimises the augmented term is known, as the loss is constant
-on the rounding cell; so is the slack for a given constraint value. Neither is searched.
+Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
+1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on [0, 1] of their own
+scale. For a given value the relaxed integer that minimises the augmented term is known, as the loss
+is constant on the rounding cell; so is the slack for a given constraint value. Neither is searched.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def distances(grid: Grid, delta: float, dual: float) -> Array:
 def integer_update(
     grid: Grid, delta: float, dual: float, chosen: int | None
 ) -> tuple[float, float, float]:
-    """Return the relaxed integer, delta and dual after one iteration (eqs. 9 and 10).
+    """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
     Args:
         grid: Its values.

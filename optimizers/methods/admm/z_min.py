@@ -1,4 +1,4 @@
-"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eqs. 11 to 13)."""
+"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12)."""
 
 from collections.abc import Callable, Collection
 from functools import cached_property
@@ -70,7 +70,10 @@ class ZMin:
             state.draws += 1
             path = draw(at_theta.keys())
             if path not in at_theta:
-                at_theta[path] = self._at_theta(state, path, asked, rng)
+                here = self._positions.at(state, path)
+                if self._options.start == "default_first" and here in asked:
+                    here = self._positions.at(state, path, rng.random(self._positions.n_columns))
+                at_theta[path] = here if is_allowed(self._space, here) else None
             configuration = at_theta[path]
             if configuration is None:
                 continue
@@ -118,16 +121,3 @@ class ZMin:
             model = arms.linear(best)
             return lambda _: model.draw(rng)
         return lambda drawn: arms.improving(best, set(drawn), rng)
-
-    def _at_theta(
-        self,
-        state: AdmmState,
-        path: Path,
-        asked: Collection[Configuration],
-        rng: np.random.Generator,
-    ) -> Configuration | None:
-        """Return the path with the hyperparameters of now, unless they are forbidden together."""
-        here = self._positions.at(state, path)
-        if self._options.start == "default_first" and here in asked:
-            here = self._positions.at(state, path, rng.random(self._positions.n_columns))
-        return here if is_allowed(self._space, here) else None

@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 
 _ETA = 3
 _SIZES = (27, 15, 9, 6, 3)
-"""Of a start, the larger the budget; the first is the sheet's."""
+"""Of a start, the larger the budget; the first has rungs of 27, 9 and 3."""
 _FEW = 9
 """Of so many configurations or fewer, all may be of the start; else half of them."""
 _SHARE = 1 / 3

@@ -103,9 +103,8 @@ def decisions_of(
         notes.append("nothing was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
-    limits = {"timeout", "memory"}
     failures = [t.failure for t in history.failed if t.query.is_full]
-    n_cut = sum(f is not None and f.kind in limits for f in failures)
+    n_cut = sum(f is not None and f.kind.grows_with_rows for f in failures)
     if history.stopped and n_cut:
         notes.append(
             f"{n_cut} of the full evaluations exceeded a limit of the trial: "

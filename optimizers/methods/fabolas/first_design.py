@@ -22,9 +22,6 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
-_HOPELESS = frozenset({"timeout", "memory", "crashed"})
-"""Kinds of failure that more rows do not cure."""
-
 
 @dataclass(frozen=True, slots=True)
 class BeginAlgorithm(Begin[float]):
@@ -175,7 +172,7 @@ class FirstDesign:
         best = ranked(told, history)
         if share < 1.0:
             best = _promising(best, history)
-            best += [t for t in told if t.failure and t.failure.kind not in _HOPELESS]
+            best += [t for t in told if t.failure and not t.failure.kind.is_hopeless]
         else:
             gone |= {t.query.configuration for each in rungs for t in each if t.failure}
             for lower in reversed(rungs[:rung]):

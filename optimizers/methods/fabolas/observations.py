@@ -17,9 +17,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 Array = NDArray[np.floating[Any]]
 
-_GROWING = frozenset({"timeout", "memory"})
-"""Failures that more rows only make worse."""
-
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
@@ -161,7 +158,7 @@ def _excused(trials: tuple[Trial, ...]) -> set[int]:
     granted: Counter[tuple[str, ...]] = Counter()
     excused = set[int]()
     for t in trials:
-        if t.failure is None or t.query.is_full or t.failure.kind in _GROWING:
+        if t.failure is None or t.query.is_full or t.failure.kind.grows_with_rows:
             continue
         path = t.query.configuration.path
         if largest.get(path, 0.0) > t.query.subset:

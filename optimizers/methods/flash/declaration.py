@@ -1,7 +1,4 @@
-"""Options of FLASH, by the paper's names.
-
-Declaration of `--method flash`, and how its decisions are shown.
-"""
+"""Declaration of `--method flash`: options by the paper's names, and how decisions are shown."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,11 +1,19 @@
-"""The decisions of FLASH: all that an ask hands to the next one.
-
-FLASH: design, pruning of paths by a linear model, then tuning of what is left.
+"""FLASH: design, pruning of paths by a linear model, then tuning of what is left.
 
 Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
-2016), algorithm 1. Phase 1 runs an optimal design over the paths, Phase 2 the paths of largest
-expected improvement per cost, and Phase 3 tunes the sub-space G' of the best paths' algorithms with
-a surrogate fitted on all trials.
+2016), algorithm 1:
+
+    lines 3 to 8, T_init                        Flash._designed, by initial_design (eq. 3)
+    lines 8 and 16, beta by eq. 1               PathLinear.fit
+    lines 11 to 16, T_prune: max EIPS (eq. 4)   Flash._most_promising, by PathScores.terms (eq. 2)
+    line 18, G' of the r best paths             Flash._prune, by subspace_of
+    lines 20 to 26, T_total                     Flash._tuned, by Tuning on all trials
+    algorithm 3, cached prefixes                the cache of tasks; PathCost counts what it serves
+
+Departures, where `variant=paper` has the paper's way: a design that begins with plain paths;
+default values at a path's first run; Phase 2 begins with other values of the steps that all paths
+share; cost by steps in seconds; G' has algorithms with good losses besides; lengths of phases
+shrink with the budget; eq. 1 has a free intercept, as in the authors' code.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Phase 1 of FLASH: which paths to run before there is a model of them.
-
-How many trials the first two phases of FLASH get of a budget.
-
-FLASH's pruning: which algorithms of each step make the sub-space G'.
-"""
+"""FLASH's phases: the paths that run first, the trials that each gets, and the sub-space G'."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""FLASH's tables and models of the paths, which depend on what all paths share.
-
-FLASH's linear models of all paths: their improvement per cost (section 4.2).
-"""
+"""FLASH's linear models of all paths, and their improvement per cost (section 3.3, eq. 2 and 4)."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -65,7 +62,10 @@ class PathScores:
 
     def seconds(self, history: History) -> NDArray[np.float64]:
         """Return predicted seconds of the next run of each path, shape (B,)."""
-        return self._cost.seconds(history, self._is_new(history))
+        is_new = np.zeros(len(self._table), dtype=np.bool_)
+        if self._options.start == "defaults":
+            is_new = self._table.without_default_run(history)
+        return self._cost.seconds(history, is_new)
 
     def _terms(
         self, history: History, xi: float | None, *, once: bool
@@ -121,12 +121,6 @@ class PathScores:
             return self._options.xi
         scale = self._objective.upper - self._objective.lower
         return scale if np.isfinite(scale) else None
-
-    def _is_new(self, history: History) -> NDArray[np.bool_]:
-        """Return paths whose next run has default values, shape (B,)."""
-        if self._options.start == "defaults":
-            return self._table.without_default_run(history)
-        return np.zeros(len(self._table), dtype=np.bool_)
 
 
 def ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:

@@ -27,6 +27,7 @@ from sqlalchemy import insert
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.entry import artifact_table
 from prefect_tune.storage.ledger import event_table, trial_table
@@ -39,9 +40,13 @@ SPACE = space_named("modern")
 FOLDS = 3
 AT_ONCE = 500
 MESSAGES = (
-    ("timeout", "took more than 15 s (raise the limit with --trial-timeout)", ""),
-    ("memory", "took more than 2.0GB (raise the limit with --trial-memory)", ""),
-    ("error", "LinAlgError: singular matrix <b> & co", "Traceback (most recent call last):\n" * 90),
+    (FailureKind.TIMEOUT, "took more than 15 s (raise the limit with --trial-timeout)", ""),
+    (FailureKind.MEMORY, "took more than 2.0GB (raise the limit with --trial-memory)", ""),
+    (
+        FailureKind.ERROR,
+        "LinAlgError: singular matrix <b> & co",
+        "Traceback (most recent call last):\n" * 90,
+    ),
 )
 
 

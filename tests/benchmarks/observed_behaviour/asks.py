@@ -32,6 +32,7 @@ from ConfigSpace import (
 )
 
 from observed_behaviour.internals import internal, made
+from prefect_tune import optimizers
 from prefect_tune.optimizers import (
     METHODS,
     Algorithm,
@@ -57,6 +58,7 @@ N_ASKS = 40
 N_WORKERS = 4
 FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
+_KIND = getattr(optimizers, "FailureKind", str)  # older revisions have no such class
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "flash": (
         {"variant": "paper"},
@@ -136,7 +138,7 @@ class World:
         steps = tuple(self._steps(query, max(share, 0.0), folds, until=failing))
         seconds = sum(s.load_seconds if s.hit else s.seconds for s in steps) + 0.25
         if failing is not None:
-            kind = ("error", "timeout", "memory")[crc32(key.encode()) % 3]
+            kind = _KIND(("error", "timeout", "memory")[crc32(key.encode()) % 3])
             failure = made(
                 Failure, kind=kind, message="planted", step=self._names[failing], fold=0,
                 cost_seconds=seconds, steps=steps,

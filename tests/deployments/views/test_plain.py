@@ -30,7 +30,7 @@ from prefect_tune.flows.progress import Progress, RunningTrial
 from prefect_tune.flows.text import shown
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.trials.outcome import Failure
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 
 TEXTS = [
     "[/x]",
@@ -117,7 +117,7 @@ def test_live_lines_show_failures_notes_steps_and_phases_as_they_are(text: str) 
     out = io.StringIO()
     plain = PlainConsole(file=out, force_terminal=True, highlight=False, width=2_000)
     query = Query(default_configuration(mixed_space(), ("unit", "svm")))
-    failed = Trial(3, query).started().failed(Failure("error", text, step=text))
+    failed = Trial(3, query).started().failed(Failure(FailureKind.ERROR, text, step=text))
     progress = Progress(
         study=text, metric=text, unit="", n_trials=1, n_failed=1, n_running=0, trials_total=2,
         seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,

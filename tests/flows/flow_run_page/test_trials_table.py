@@ -7,6 +7,7 @@ from worlds import mixed_space
 from prefect_tune.flows.flow_run_page.trials_table import FailureReasons, TrialsTable
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
@@ -20,7 +21,7 @@ def complete(number: int, loss: float) -> Trial:
 
 
 def failed(number: int, message: str = "no rows", step: str | None = "model") -> Trial:
-    return Trial(number, QUERY).started().failed(Failure("error", message, step=step))
+    return Trial(number, QUERY).started().failed(Failure(FailureKind.ERROR, message, step=step))
 
 
 def test_a_row_says_what_became_of_a_trial_and_where_a_failed_one_is_seen() -> None:

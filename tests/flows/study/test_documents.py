@@ -10,7 +10,7 @@ from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Constraint
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 
 CONFIGURATION = default_configuration(mixed_space(), ("unit", "svm"))
@@ -27,7 +27,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
             case "running":
                 trial = trial.started()
             case "failed":
-                trial = trial.started().failed(Failure("error", "why", cost_seconds=0.5))
+                trial = trial.started().failed(Failure(FailureKind.ERROR, "why", cost_seconds=0.5))
             case "complete":
                 quantities = draw(
                     st.dictionaries(

@@ -6,13 +6,14 @@ from typing import Any
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.optimizers import Choice, Configuration, Constraint, Evaluation, Failure, Query
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 
 QUERY = Query(Configuration((("fit model", Choice("tree")),)))
 
 
 def failed(number: int, message: str, step: str | None = None) -> Trial:
-    return Trial(number, QUERY).started().failed(Failure("error", message, step=step))
+    return Trial(number, QUERY).started().failed(Failure(FailureKind.ERROR, message, step=step))
 
 
 def complete(number: int, **measured: float) -> Trial:

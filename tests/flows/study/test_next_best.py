@@ -9,6 +9,7 @@ from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.optimizers import Failure, Query, Trial
 from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.final_model import RefitFailed
 
 STEP = "fit model"
@@ -61,7 +62,7 @@ def test_full_trials_come_first_then_those_on_more(kind) -> None:
     if kind == "failed":  # the configuration of the best one later failed in full
         again = Trial(3, Query(trials[2].query.configuration))
         history.record(again)
-        history.record(again.failed(Failure("error", "no")))
+        history.record(again.failed(Failure(FailureKind.ERROR, "no")))
     expected = {"full": [3, 2, 1, 0], "partial": [2, 1, 0], "failed": [1, 0, 2]}[kind]
     assert [t.number for t in ranked_trials(history)] == expected
     assert history.best_partial is not None

@@ -24,7 +24,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Failure, Trial
-from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.pins import pinned_keys
 from prefect_tune.tasks.bad_input import BadInput
@@ -32,7 +32,7 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
 SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
-PICKY = Failure("error", "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
+PICKY = Failure(FailureKind.ERROR, "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -286,7 +286,7 @@ def test_why_there_is_no_model_is_said_in_a_line(store, enter) -> None:
         trial = study.start(study.ask(Budget()))
         study.tell(trial.failed(replace(PICKY, message="took 4 of 8 columns")))
         trial = study.start(study.ask(Budget()))
-        study.tell(trial.failed(Failure("timeout", "took more than 3 s")))
+        study.tell(trial.failed(Failure(FailureKind.TIMEOUT, "took more than 3 s")))
         assert most_frequent_failure(study) == (
             "4 trials failed, 3 of them with: fit model: took 3 of 9 columns; retry runs them again"
         )

@@ -9,6 +9,7 @@ from worlds import mixed_space
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.optimizers import Evaluation, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 NEXT = Trial(99, QUERY)
@@ -34,7 +35,7 @@ def test_too_few_trials_say_nothing() -> None:
 
 
 def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
-    failed = Trial(0, QUERY).started().failed(Failure("timeout", "", cost_seconds=800.0))
+    failed = Trial(0, QUERY).started().failed(Failure(FailureKind.TIMEOUT, "", cost_seconds=800.0))
     limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
     assert limit.seconds(NEXT) == 60.0
     note = limit.note(NEXT)

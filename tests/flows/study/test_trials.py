@@ -6,6 +6,7 @@ from worlds import mixed_space
 from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 QUERIES = [
     Query(sample_configuration(mixed_space(), np.random.default_rng(seed)), folds=folds)
@@ -26,7 +27,9 @@ def trial(number: int, state: str) -> Trial:
     if state == "running":
         return waiting.started()
     if state == "failed":
-        return waiting.started().failed(Failure("error", "no", cost_seconds=0.25, steps=STEPS[:1]))
+        return waiting.started().failed(
+            Failure(FailureKind.ERROR, "no", cost_seconds=0.25, steps=STEPS[:1])
+        )
     return waiting.started().ended(Evaluation(1.0, cost_seconds=3.0, steps=STEPS))
 
 

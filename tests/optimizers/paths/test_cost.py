@@ -7,6 +7,7 @@ from prefect_tune.optimizers import (
     Configuration,
     Evaluation,
     Failure,
+    FailureKind,
     History,
     Query,
     StepCost,
@@ -65,7 +66,7 @@ def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() ->
         query = Query(default_configuration(space, paths[i]))
         history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
     query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
-    failure = Failure("error", "it failed", step="step1", cost_seconds=10.0)
+    failure = Failure(FailureKind.ERROR, "it failed", step="step1", cost_seconds=10.0)
     history.record(Trial(2, query).started().failed(failure))
     cost = PathCost(space, paths)
     assert cost.seconds(history, None) == pytest.approx([8 + 1, 8 + 2, 4 + 1, 4 + 2])
@@ -107,7 +108,7 @@ def test_steps_that_ended_before_a_failure_are_held() -> None:
     space = ordered_space(2)
     ran = ("b_before_a", "scale", "power", "tree")
     steps = (StepCost("b", 0, 6.0, 0.0, False, "b"),)
-    told = Failure("error", "it failed", step="a", cost_seconds=10.0, steps=steps)
+    told = Failure(FailureKind.ERROR, "it failed", step="a", cost_seconds=10.0, steps=steps)
     history = History()
     history.record(Trial(0, Query(default_configuration(space, ran))).started().failed(told))
     cost = PathCost(space, [ran, ("a_before_b", *ran[1:])])
@@ -128,7 +129,9 @@ def test_what_ended_in_its_first_fold_is_not_held_on_the_others(is_failed: bool)
         )
         trial = Trial(number, query).started()
         if is_failed and folds == 1:
-            failure = Failure("error", "no", step="step1", cost_seconds=8.0, steps=steps[:1])
+            failure = Failure(
+                FailureKind.ERROR, "no", step="step1", cost_seconds=8.0, steps=steps[:1]
+            )
             history.record(trial.failed(failure))
         else:
             history.record(trial.completed(Evaluation(20.0, (20.0, 20.0), 8.0, 8.0, steps)))

@@ -7,6 +7,7 @@ from worlds import ordered_space
 from prefect_tune.optimizers import Evaluation, Failure, History, Query, Space, StepCost, Trial
 from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SPACE = counted_space((2, 2))
 
@@ -54,7 +55,7 @@ def test_an_algorithm_that_never_ran_takes_what_others_of_its_step_do() -> None:
 
 
 def test_a_model_that_ran_into_its_limit_after_a_cached_prefix_is_charged_its_limit() -> None:
-    limit = Failure("timeout", "60 s", step="step1", cost_seconds=60.0)
+    limit = Failure(FailureKind.TIMEOUT, "60 s", step="step1", cost_seconds=60.0)
     prefix = cost("step0", 30.0, load=0.0)
     known = complete(0, ("a0", "a0"), cost("step0", 30.0), cost("step1", 1.0), seconds=31.0)
     told = Failure(limit.kind, limit.message, step="step1", cost_seconds=60.0, steps=(prefix,))
@@ -67,20 +68,26 @@ def test_a_model_that_ran_into_its_limit_after_a_cached_prefix_is_charged_its_li
 
 def test_a_failure_charges_the_steps_that_had_ended_and_the_rest_to_the_one_that_failed() -> None:
     steps = (cost("fixed", 2.0), cost("step0", 5.0), cost("step0", 7.0, fold=1))
-    told = Failure("error", "it failed", step="step1", fold=0, cost_seconds=20.0, steps=steps)
+    told = Failure(
+        FailureKind.ERROR, "it failed", step="step1", fold=0, cost_seconds=20.0, steps=steps
+    )
     made, _, _ = tables(failed(0, ("a1", "a0"), told))
     assert made == [[12.0, 12.0], [6.0, 6.0]]
-    unknown = Failure("crashed", "the worker died", cost_seconds=20.0, steps=steps)
+    unknown = Failure(FailureKind.CRASHED, "the worker died", cost_seconds=20.0, steps=steps)
     assert tables(failed(0, ("a1", "a0"), unknown))[0] == made
-    fixed = Failure("error", "it failed", step="fixed", cost_seconds=20.0)
-    as_told = Failure("error", "it failed", step="fixed", cost_seconds=20.0, steps=steps[:1])
+    fixed = Failure(FailureKind.ERROR, "it failed", step="fixed", cost_seconds=20.0)
+    as_told = Failure(
+        FailureKind.ERROR, "it failed", step="fixed", cost_seconds=20.0, steps=steps[:1]
+    )
     assert tables(failed(0, ("a1", "a0"), fixed))[0][1] == [20.0, 20.0]
     assert tables(failed(0, ("a1", "a0"), as_told))[0] == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_a_fold_served_before_the_failure_counts_as_what_it_once_took() -> None:
     steps = (cost("step0", 3.0), cost("step1", 10.0, load=1.0))
-    told = Failure("error", "it failed", step="step1", fold=1, cost_seconds=24.0, steps=steps)
+    told = Failure(
+        FailureKind.ERROR, "it failed", step="step1", fold=1, cost_seconds=24.0, steps=steps
+    )
     made, load, _ = tables(failed(0, ("a0", "a0"), told))
     assert made[1] == [24.0 - 3.0 - 1.0 + 10.0] * 2
     assert load == 1.0
@@ -108,15 +115,15 @@ def test_in_another_order_what_ran_before_the_failure_is_taken_off() -> None:
     space = ordered_space(2)
     path = ("b_before_a", "scale", "power", "tree")
     steps = (cost("b", 5.0),)
-    told = Failure("error", "it failed", step="a", cost_seconds=9.0, steps=steps)
+    told = Failure(FailureKind.ERROR, "it failed", step="a", cost_seconds=9.0, steps=steps)
     reader = StepSeconds(space, RunningOrder(space))
     trial = failed(0, path, told, space)
     assert [space.searched[k].name for k in reader.done_before_failure(trial)] == ["b"]
-    old = Failure("error", "it failed", step="a", cost_seconds=9.0)
+    old = Failure(FailureKind.ERROR, "it failed", step="a", cost_seconds=9.0)
     made, _, _ = tables(trial, failed(1, path, old, space), space=space)
     # Of the older one what b takes is not known, as nothing has ended: all is charged to a.
     assert made[1][1] == pytest.approx((4.0 + 9.0) / 2)
     assert made[2][2] == 5.0
     assert made[0] == [0.0, 0.0]  # choosing an order takes no time
-    late = Failure("error", "it failed", step="b", cost_seconds=9.0, steps=())
+    late = Failure(FailureKind.ERROR, "it failed", step="b", cost_seconds=9.0, steps=())
     assert reader.done_before_failure(failed(2, path, late, space)) == ()

@@ -17,6 +17,7 @@ from prefect_tune.optimizers import (
     Evaluation,
     Event,
     Failure,
+    FailureKind,
     Method,
     NotYet,
     Objective,
@@ -191,7 +192,9 @@ def test_the_method_sees_what_races_as_pending(method) -> None:
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     optimizer.ask(Budget())
-    failed = optimizer.history[1].started().failed(Failure("error", "no", cost_seconds=0.5))
+    failed = (
+        optimizer.history[1].started().failed(Failure(FailureKind.ERROR, "no", cost_seconds=0.5))
+    )
     optimizer.tell(failed)
     assert optimizer.inner.history[1].failure == failed.failure
     assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
@@ -205,7 +208,11 @@ def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     begin(optimizer, 16.0, seconds=2.0)
     optimizer.ask(Budget())
-    failed = optimizer.history[2].started().failed(Failure("timeout", "10 s", cost_seconds=10.0))
+    failed = (
+        optimizer.history[2]
+        .started()
+        .failed(Failure(FailureKind.TIMEOUT, "10 s", cost_seconds=10.0))
+    )
     optimizer.tell(failed)
     assert optimizer.inner.history[1].cost_seconds == 12.0
     optimizer.retry(2)

@@ -14,6 +14,7 @@ from prefect_tune.optimizers import (
     Evaluation,
     Event,
     Failure,
+    FailureKind,
     Objective,
     Query,
     Racing,
@@ -116,7 +117,7 @@ def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
 def test_a_failed_look_is_a_look() -> None:
     optimizer = gathered(raced(), *[50.0] * (GATHERED - 1))
     ask(optimizer)
-    failed = optimizer.history[GATHERED - 1].started().failed(Failure("error", "no"))
+    failed = optimizer.history[GATHERED - 1].started().failed(Failure(FailureKind.ERROR, "no"))
     optimizer.tell(failed)
     assert optimizer.inner.history[GATHERED - 1].failure == failed.failure
     assert ask(optimizer).subset == 1
@@ -208,7 +209,11 @@ def test_no_stretch_is_left_out() -> None:
 def test_a_failure_after_the_look_costs_it_and_keeps_none_of_its_steps() -> None:
     optimizer = gathered(raced(), *range(10, 10 + GATHERED))
     ask(optimizer)
-    failed = optimizer.history[GATHERED].started().failed(Failure("timeout", "", cost_seconds=9.0))
+    failed = (
+        optimizer.history[GATHERED]
+        .started()
+        .failed(Failure(FailureKind.TIMEOUT, "", cost_seconds=9.0))
+    )
     optimizer.tell(failed)
     told = optimizer.inner.history[0].failure
     assert told is not None

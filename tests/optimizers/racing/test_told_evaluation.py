@@ -4,6 +4,7 @@ import pytest
 
 from prefect_tune.optimizers import Evaluation, Failure, Objective, StepCost
 from prefect_tune.optimizers.racing.rules import as_on_all_rows, estimated, failed_later, joined
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
 
@@ -78,7 +79,9 @@ def test_a_step_that_others_had_made_before_stays_served() -> None:
 
 def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
     first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5),))
-    failure = Failure("timeout", "10 s", cost_seconds=10.0, steps=(step("pca", 0, 0.5, hit=True),))
+    failure = Failure(
+        FailureKind.TIMEOUT, "10 s", cost_seconds=10.0, steps=(step("pca", 0, 0.5, hit=True),)
+    )
     told = failed_later(first, failure)
     assert (told.kind, told.cost_seconds) == ("timeout", 12.0)
     assert told.steps == first.steps
@@ -86,8 +89,12 @@ def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
 
 def test_a_failure_that_says_no_steps_keeps_those_of_the_first_fold() -> None:
     first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.4)))
-    assert failed_later(first, Failure("crashed", "", cost_seconds=1.0)).steps == first.steps
-    began = Failure("timeout", "", steps=(step("pca", 0, 0.5, hit=True), step("pca", 1, 0.6)))
+    assert (
+        failed_later(first, Failure(FailureKind.CRASHED, "", cost_seconds=1.0)).steps == first.steps
+    )
+    began = Failure(
+        FailureKind.TIMEOUT, "", steps=(step("pca", 0, 0.5, hit=True), step("pca", 1, 0.6))
+    )
     told = failed_later(first, began).steps
     assert sorted((s.step, s.fold, s.hit) for s in told) == [
         ("pca", 0, False),

@@ -8,6 +8,7 @@ from worlds import evaluation, mixed_space
 from prefect_tune.optimizers import (
     Evaluation,
     Failure,
+    FailureKind,
     Query,
     StepCost,
     Trial,
@@ -41,7 +42,9 @@ def test_a_trial_survives_json_in_every_state() -> None:
         waiting,
         waiting.started(),
         waiting.started().completed(full),
-        waiting.started().failed(Failure("error", "why", "where", "scale", 1, 0.5, full.steps)),
+        waiting.started().failed(
+            Failure(FailureKind.ERROR, "why", "where", "scale", 1, 0.5, full.steps)
+        ),
         Trial(4, query(0, epochs=2)).started().stopped(full),
     ):
         assert Trial.from_json(json.loads(json.dumps(trial.to_json())), SPACE) == trial
@@ -50,7 +53,7 @@ def test_a_trial_survives_json_in_every_state() -> None:
 def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
     trial = Trial(0, query(0)).started().waiting().started().died()
     assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
-    failed = trial.started().died().failed(Failure("crashed", "it died"))
+    failed = trial.started().died().failed(Failure(FailureKind.CRASHED, "it died"))
     assert Trial.from_json(failed.to_json(), SPACE) == failed
     assert (failed.deaths, failed.retried().deaths) == (2, 0)
 

@@ -10,6 +10,7 @@ from prefect_tune.optimizers import (
     Constraint,
     Evaluation,
     Failure,
+    FailureKind,
     History,
     Objective,
     Query,
@@ -26,7 +27,7 @@ def history_of(*losses: float | None, sizes: tuple[float, ...] = ()) -> History:
     for number, loss in enumerate(losses):
         started = Trial(number, query).started()
         if loss is None:
-            history.record(started.failed(Failure("error", "it failed")))
+            history.record(started.failed(Failure(FailureKind.ERROR, "it failed")))
             continue
         measured = {"size": sizes[number]} if number < len(sizes) else {}
         outcome = Evaluation(loss, (loss,), constraints=measured)

@@ -12,6 +12,7 @@ from prefect_tune.optimizers import (
     Constraint,
     Evaluation,
     Failure,
+    FailureKind,
     History,
     Objective,
     Query,
@@ -105,7 +106,7 @@ def test_more_folds_than_there_are_are_refused() -> None:
 def test_full_evaluations_that_exceeded_a_limit_are_told() -> None:
     history = History()
     history.record(trial(0, Query(configuration(0.5), 0.25), 1.0))
-    cut = Failure("timeout", "took more than 10 s")
+    cut = Failure(FailureKind.TIMEOUT, "took more than 10 s")
     history.record(Trial(1, Query(configuration(0.5))).started().failed(cut))
     (unseen, note) = decisions_of(history, Sizes.of(ROWS), {}, is_log=False)["notes"]
     assert "a prediction" in unseen

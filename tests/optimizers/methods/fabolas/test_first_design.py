@@ -14,6 +14,7 @@ from prefect_tune.optimizers import (
     Constraint,
     Evaluation,
     Failure,
+    FailureKind,
     Objective,
     Query,
     Trial,
@@ -217,7 +218,7 @@ def test_what_took_too_long_does_not_go_on() -> None:
     for trial in world.history.pending:
         world.tell(trial.number)
         if (failed := world.history[trial.number]).failure:
-            world.history.record(failed.failed(Failure("timeout", "took too long")))
+            world.history.record(failed.failed(Failure(FailureKind.TIMEOUT, "took too long")))
     world.run()
     assert world.asked()[10:] == [
         *((n, 1 / 32) for n in (4, 6)),

@@ -7,6 +7,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SPACE = mixed_space()
 INPUTS = pipeline_inputs(SPACE)
@@ -45,7 +46,9 @@ def ended(
     return Trial(number, query).ended(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def failed(number: int, query: Query, kind: str = "error", seconds: float = 2.0) -> Trial:
+def failed(
+    number: int, query: Query, kind: FailureKind = FailureKind.ERROR, seconds: float = 2.0
+) -> Trial:
     return Trial(number, query).failed(Failure(kind, "no loss", cost_seconds=seconds))
 
 
@@ -84,7 +87,7 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
 
 
 def test_without_any_loss_nothing_is_known_of_losses() -> None:
-    seen = observed(failed(0, Query(tree())), failed(1, Query(bayes(), 1 / 64), "memory"))
+    seen = observed(failed(0, Query(tree())), failed(1, Query(bayes(), 1 / 64), FailureKind.MEMORY))
     assert np.isnan(seen.losses).all()
 
 
@@ -122,14 +125,14 @@ def test_three_failures_are_granted_to_a_path_that_never_worked() -> None:
     assert seen.losses[4:6].tolist() == [30.0, 30.0]
 
 
-@pytest.mark.parametrize("kind", ["timeout", "memory"])
-def test_what_more_rows_only_make_worse_is_bad_on_subsets_too(kind: str) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.TIMEOUT, FailureKind.MEMORY])
+def test_what_more_rows_only_make_worse_is_bad_on_subsets_too(kind: FailureKind) -> None:
     seen = observed(ended(0, Query(tree()), 20.0), failed(1, Query(tree(7), 1 / 64), kind))
     assert seen.losses.tolist() == [20.0, 20.0]
 
 
-@pytest.mark.parametrize("kind", ["error", "crashed"])
-def test_other_failures_on_subsets_are_missing_values(kind: str) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.ERROR, FailureKind.CRASHED])
+def test_other_failures_on_subsets_are_missing_values(kind: FailureKind) -> None:
     seen = observed(ended(0, Query(tree()), 20.0), failed(1, Query(tree(7), 1 / 64), kind))
     assert np.isnan(seen.losses[1])
 

@@ -13,6 +13,7 @@ from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]
 LOSSES = [30.0, 22.0, 18.0, 26.0]
@@ -129,7 +130,7 @@ def test_in_phase_two_the_mean_deviation_or_xi_does_not_count() -> None:
 def test_failures_count_as_the_bound_or_the_worst() -> None:
     history = toy_history()
     failed = Trial(9, history[0].query).started()
-    history.record(failed.failed(Failure("error", "it failed", cost_seconds=1.0)))
+    history.record(failed.failed(Failure(FailureKind.ERROR, "it failed", cost_seconds=1.0)))
     given = {"cost": "none", "xi": 0.0}
     paths = one_hot_paths(TOY)
     for failure_cost, loss in (("bound", 100.0), ("worst", 30.0), ("chance", 45.0)):
