@@ -1,7 +1,7 @@
 """Candidates among which the minimiser is sought, and the next query: half new, half near the best.
 
 No gradients are needed: numbers move by normal steps of many widths, and pipelines may switch one
-choice. Klein et al. 2017 maximise by direct search and CMA-ES in place of such draws.
+choice. Entropy search draws its representers from them (Hennig and Schuler 2012).
 """
 
 from typing import Any
