@@ -179,7 +179,7 @@ _IMPUTE = Step(
     "impute",
     (
         _ONLY_IGNORED,
-        Algorithm(id="median", estimator=f"{_CATALOGUE}.table_preparation.make_imputer"),
+        Algorithm(id="median", estimator=f"{_CATALOGUE}.preparation.make_imputer"),
         Algorithm(id="median_with_indicators", estimator=f"{_PREPARATION}.imputer_with_indicators"),
     ),
 )
