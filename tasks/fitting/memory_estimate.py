@@ -18,7 +18,7 @@ import psutil
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.codec import layout
+from prefect_tune.storage.matrices import matrix_layout
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
@@ -49,7 +49,7 @@ class MatrixSummary:
     def of(cls, X: Any) -> "MatrixSummary":
         """Summarise a training matrix."""
         rows, columns = X.shape
-        kind = layout(X)
+        kind = matrix_layout(X) or "pickle"
         if kind not in ("dense", "sparse"):
             return cls(rows, columns, kind)
         n_nonzero = X.nnz if kind == "sparse" else int(np.count_nonzero(X))

@@ -6,6 +6,7 @@ A query under way through the steps of its path, all folds side by side (FLASH, 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import zip_longest
 from uuid import uuid4
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Choice, Query
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_together
 from prefect_tune.tasks.trial.node import Fold, FoldRows, Node
@@ -155,6 +158,7 @@ class PathRun:
         folds: Numbers of the folds to run; None for those of cross-validation that the query asks
             for.
         holds_out: Whether the rows that a fold holds out are transformed and predicted.
+        space: The problem's space if the caller has it.
 
     Attributes:
         folds: Numbers of the folds.
@@ -169,6 +173,7 @@ class PathRun:
         folds: Sequence[int] | None = None,
         *,
         holds_out: bool = True,
+        space: Space | None = None,
     ) -> None:
         problem = context.problem
         self.context, self.query, self._holds_out = context, query, holds_out
@@ -176,15 +181,21 @@ class PathRun:
         self.dataset = load_dataset(self.store, problem.dataset)
         self.split = load_split(self.store, problem.split)
         self.folds = tuple(self._first_folds() if folds is None else folds)
-        space = problem.find_space()
         choices = dict(query.configuration.choices)
         self.steps = tuple(
             (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
-            for step, algorithm in space.pipeline(query.configuration.path)
+            for step, algorithm in (space or problem.find_space()).pipeline(
+                query.configuration.path
+            )
         )
         epochs = self._epochs()
         self._chains = [Chain(self._fold(number), self.steps, epochs) for number in self.folds]
         self.learning: LearningCurves | None = None
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The problem's metric."""
+        return self.context.problem.find_metric()
 
     def run(self, position: int) -> StepOutcome:
         """Run one step in every fold, after those before it.
@@ -264,7 +275,7 @@ class PathRun:
         if not nodes:
             return
         for node in nodes:
-            node.is_alone = self.query.folds is not None
+            node.is_alone, node.metric = self.query.folds is not None, self.metric
         step, worked_on = self.steps[-1][0].name, [self.folds[0]]
 
         def begin(fold: int) -> None:
