@@ -1,12 +1,11 @@
-"""Which estimators train in epochs, and what one epoch of each is.
+"""Estimators that train in epochs, and the meaning of one epoch for each.
 
-One epoch is a pass over the rows (`partial_fit`), or a share of the trees or rounds of boosting
-that are configured (`warm_start`). Listed are those whose training can be gone on with and ends, to
-the last bit, as if it had never been interrupted. Logistic regression forgets its solver's memory,
-a second pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours,
-discriminants, Gaussian processes and single trees have no epochs: they are fitted at once.
-
-Predictions of an ensemble after some of its rounds, as if it had been trained no further.
+An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
+rounds (`warm_start`). Listed are the estimators whose interrupted training ends the same to the
+last bit. All others are fitted at once: logistic regression forgets its solver's state, a second
+pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours, discriminants,
+Gaussian processes and single trees have no epochs. The predictions of a boosted ensemble after some
+of its rounds are those of a shorter training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

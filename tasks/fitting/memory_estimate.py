@@ -1,10 +1,8 @@
-"""A small summary of a matrix, which outlives its bytes.
+"""Summaries of matrices, and the memory that a step needs as estimated before it starts.
 
-Estimates of the memory that a step will need, made before it starts.
-
-They are lower bounds: the bytes of the largest arrays that the step cannot avoid, given its
-arguments and the size of the data. So nothing is refused that might have fitted; what depends on
-the values themselves, such as the leaves of a tree, is left to the limit on the running trial.
+An estimate is a lower bound: the bytes of the largest arrays that the step cannot avoid, given its
+arguments and the size of the data. A step that might fit is therefore never refused. What depends
+on the values, such as the leaves of a tree, is left to the limit of the running trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""Effective values: what an estimator gets for the value of a hyperparameter, given the data.
+"""Recipes: exactly what a step does to data of a given shape; keys are made of them.
 
-An algorithm names a rule in its `transforms`, or brings one of its own. Effective values enter
-keys, so two values with the same effective value share their artifacts.
-
-Recipes: exactly what a step does to data of a given shape; keys are made of them.
+A recipe has the effective values of hyperparameters, which an algorithm's `transforms` compute from
+the configured values and the data. Two values with the same effective value share their artifacts.
 """
 
 import zlib

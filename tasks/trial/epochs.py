@@ -1,9 +1,7 @@
-"""A model of one fold that trains in epochs, side by side with those of the other folds.
+"""Training of a model in epochs, in all folds of a query side by side.
 
-Training the model of a query in all its folds side by side, epoch by epoch.
-
-The best epoch is that of the folds' mean loss, so no fold can be trained to its end before the
-others. A fold that is ahead, because its checkpoint is, waits.
+The best epoch is that of the folds' mean loss, so no fold is trained to its end before the others.
+A fold whose checkpoint is further on waits for them.
 """
 
 from collections.abc import Callable, Sequence

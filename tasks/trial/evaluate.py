@@ -1,9 +1,8 @@
-"""The Prefect tasks of the steps, a thin skin that shows in the UI what each trial did.
+"""Evaluation of a query: the steps in order, all folds in each, then the loss on held-out rows.
 
-Our store is the one source of truth, so Prefect's own caching and persistence of results are off. A
-step that was served in every fold ends in the state that Prefect shows as Cached.
-
-Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows.
+Trials and steps are Prefect tasks, a thin layer that shows them in the UI. Results live in our
+store alone, so Prefect's caching and persistence are off. A step that was served in every fold ends
+in the state that Prefect shows as Cached.
 """
 
 import traceback

@@ -1,6 +1,6 @@
-"""The nodes of one fold, one after the other, and the deepest of them that the cache has.
+"""A query on its way through the steps of its path, all folds side by side (FLASH, §5.1).
 
-A query under way through the steps of its path, all folds side by side (FLASH, §5.1).
+The steps of a fold are a chain of nodes. Those up to the deepest cached node are served.
 """
 
 from collections.abc import Iterator, Sequence

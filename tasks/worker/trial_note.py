@@ -1,14 +1,9 @@
-"""A file of fixed size for one short text, which another process reads at any moment.
+"""A worker's note of its trial and its progress, for its nanny to read at any moment.
 
-Its blocks are allocated when it is made, so that a disk that fills up later cannot stop the text
-from changing. There are two places, written in turn, each with a checksum: a half-written text is
-never read, but the one before it.
-
-A worker's note of its trial and where it stands, for its nanny to read.
-
-It lies in a file beside the worker's folder, which goes when the worker dies. The file is made when
-the worker starts, or is found ready for a study. Limits are kept by the note, so that a trial
-without it does not start.
+The note is a file of fixed size beside the worker's folder, made when the worker starts and removed
+when it dies. Its blocks are allocated at once, so a disk that fills up later cannot keep the note
+from changing. Of two places with a checksum each, written in turn, a reader takes the newest whole
+one. Limits depend on the note, so a trial without one does not start.
 """
 
 import errno

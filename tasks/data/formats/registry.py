@@ -1,8 +1,7 @@
-"""Logs of patient events: one table, or a MEDS data set.
+"""The formats of data, and the choice of one for a file or folder.
 
-Tables: a file, or a folder of Parquet files with the same columns.
-
-All formats, and which of them a file or folder is in.
+A table is a file, or a folder of Parquet files with the same columns. A log of patient events is
+one table or a MEDS data set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
