@@ -142,7 +142,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
     """Return the ids of a step's algorithms that train in epochs, with some values at least."""
-    return frozenset(a.id for a in step.algorithms if _can_train_in_epochs(a, n_classes))
+    return frozenset(
+        algorithm.id
+        for algorithm in step.algorithms
+        if any(training_of(how) for how in _recipes(algorithm, n_classes))
+    )
 
 
 def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
@@ -163,10 +167,6 @@ def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
                 if _path_of(model) and (why := why_at_once(model)):
                     reasons.setdefault(algorithm.id, why)
     return reasons
-
-
-def _can_train_in_epochs(algorithm: Algorithm, n_classes: int) -> bool:
-    return any(training_of(how) for how in _recipes(algorithm, n_classes))
 
 
 def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:

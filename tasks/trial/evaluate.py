@@ -206,19 +206,18 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
     if learning is None:
         return evaluation
     trained = [model for model in models if isinstance(model, IterativeNode)]
+    trouble = ""
+    if broken := next((model for model in trained if model.trouble), None):
+        what = f"{type(broken.trouble).__name__}: {broken.trouble}".split("\n", 1)[0]
+        trouble = f"no epoch {broken.epochs + 1} in fold {broken.fold.number}: {what}"
     return replace(
         evaluation,
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
         resumed_from=min(model.resumed_from for model in trained),
-        trouble=next((_trouble(model) for model in trained if model.trouble), ""),
+        trouble=trouble,
     )
-
-
-def _trouble(model: IterativeNode) -> str:
-    what = f"{type(model.trouble).__name__}: {model.trouble}".split("\n", 1)[0]
-    return f"no epoch {model.epochs + 1} in fold {model.fold.number}: {what}"
 
 
 def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:

@@ -204,7 +204,10 @@ class Node:
             read = self._read(name)
             if read is None:
                 self._made = self._make()
-                self._keep_again()
+                if self.hit:  # it was to be served, so it is a miss and kept again after all
+                    self.hit, self.seconds = False, self._made.seconds
+                    self.fold.store.index.usage.count_miss(self.step)
+                    self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
             else:
                 kept = self._made.parts if self._made else {}
                 self._made = Made({**kept, **read}, self._entry.summary, self.seconds)  # type: ignore[union-attr]
@@ -239,13 +242,6 @@ class Node:
         return StepCost(
             self.step, self.fold.number, self.seconds, self.load_seconds, bool(self.hit), self.key
         )
-
-    def _keep_again(self) -> None:
-        """Count and keep a node that was to be served and had to be made after all."""
-        if self.hit and self._made is not None:
-            self.hit, self.seconds = False, self._made.seconds
-            self.fold.store.index.usage.count_miss(self.step)
-            self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
 
     def _new_entry(self) -> Entry:
         """Return its entry in the index, before it is made."""

@@ -164,6 +164,10 @@ class PathRun:
         folds: Numbers of the folds.
         steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
         learning: How its model learned, once it has run; None if it was fitted at once.
+
+    Raises:
+        ValueError: If the query asks for all folds by their number, or for more epochs than a full
+            training has.
     """
 
     def __init__(
@@ -180,7 +184,10 @@ class PathRun:
         self.store = open_store(context.store)
         self.dataset = load_dataset(self.store, problem.dataset)
         self.split = load_split(self.store, problem.split)
-        self.folds = tuple(self._first_folds() if folds is None else folds)
+        first, n_folds = query.folds, self.split.n_folds
+        if folds is None and first is not None and first >= n_folds:
+            raise ValueError(f"a query of the first {first} of {n_folds} folds: all are folds=None")
+        self.folds = tuple(range(first or n_folds) if folds is None else folds)
         choices = dict(query.configuration.choices)
         self.steps = tuple(
             (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
@@ -257,17 +264,6 @@ class PathRun:
         """Return the cost of each step of each fold that has ended so far, step by step."""
         by_step = zip_longest(*(chain.nodes for chain in self._chains))
         return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
-
-    def _first_folds(self) -> range:
-        """Return the folds that the query asks for.
-
-        Raises:
-            ValueError: If those are not fewer than there are.
-        """
-        asked, n_folds = self.query.folds, self.split.n_folds
-        if asked is not None and asked >= n_folds:
-            raise ValueError(f"a query of the first {asked} of {n_folds} folds: all are folds=None")
-        return range(asked or n_folds)
 
     def _train(self) -> None:
         """Train the model if it does so in epochs."""

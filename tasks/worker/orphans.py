@@ -129,7 +129,10 @@ class Guard:
         with self._lock:
             self._n_users -= 1
             if self._n_users == 0:
-                self._stop()
+                if self._process is not None:
+                    self._process.communicate("".join(f"-{pid}\n" for pid in self._watched))
+                self._watched.clear()
+                self._process = None
 
     def watch(self, pid: int) -> None:
         """End a process and all below it when this process is killed."""
@@ -162,12 +165,6 @@ class Guard:
             start_new_session=True,
             text=True,
         )
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.communicate("".join(f"-{pid}\n" for pid in self._watched))
-        self._watched.clear()
-        self._process = None
 
 
 GUARD = Guard()

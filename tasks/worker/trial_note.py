@@ -222,9 +222,10 @@ def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tu
         costs: Says what each step and fold has taken that has ended.
     """
     if (note := _NOTED.get()) is not None:
-        steps = [_as_json(cost) for cost in costs()][-_MOST_STEPS:]
+        # One note per step and fold, and `asdict` copies all values deeply.
+        noted = [{name: getattr(cost, name) for name in _COST_FIELDS} for cost in costs()]
         with suppress(OSError, ValueError):  # the former note holds the trial to its limits
-            note.write(step=step, fold=fold, steps=steps)
+            note.write(step=step, fold=fold, steps=noted[-_MOST_STEPS:])
 
 
 def note_waits(waits: Waits) -> None:
@@ -268,8 +269,3 @@ def _take_back(file: NoteFile) -> None:
 
 def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
     return WorkerUnfit(f"worker {worker.address} cannot note its trial: {error}")
-
-
-def _as_json(cost: StepCost) -> dict[str, Any]:
-    # A note is written for each step and fold, and `asdict` copies all values deeply.
-    return {name: getattr(cost, name) for name in _COST_FIELDS}

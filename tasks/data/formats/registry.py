@@ -119,7 +119,10 @@ def recognise(
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")
     if found is not None:
-        _check(found, given)
+        if found.folder_holds and not given.is_folder:
+            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
+        if found.check is not None:
+            found.check(location)
         return found
     asked = list(FORMATS.values())[::-1]
     for candidate in asked:
@@ -132,10 +135,3 @@ def recognise(
         f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
         "or say what it is with --format"
     )
-
-
-def _check(chosen: Format, given: Given) -> None:
-    if chosen.folder_holds and not given.is_folder:
-        raise BadInput(f"{given.location.url} is a file; {chosen.description} is a folder")
-    if chosen.check is not None:
-        chosen.check(given.location)
