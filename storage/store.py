@@ -165,6 +165,8 @@ class ArtifactStore:
         lineage: Mapping[str, Any],
         make: Callable[[], Made],
         is_whole: Callable[[], bool] = lambda: True,
+        *,
+        is_missed: bool = False,
     ) -> tuple[Entry, Made | None]:
         """Serve an artifact, or make it in one of all the workers that need it.
 
@@ -173,11 +175,14 @@ class ArtifactStore:
             lineage: All that its key was computed from; kept beside it as its provenance.
             make: Makes it.
             is_whole: Whether what belongs to it outside the cache is there too.
+            is_missed: Whether the caller has looked it up already, in vain. It is then looked up
+                once more, under the lease.
 
         Returns:
             The entry, and what was made; None when it was served.
         """
-        if served := self._serve(entry.key, is_whole):
+        if not is_missed and (served := self._present(entry.key, is_whole)):
+            self.index.usage.count_hit(served)
             return served, None
         since, place = time(), new_place()
         noted = replace(entry, place=place)
@@ -225,12 +230,6 @@ class ArtifactStore:
         gone = self.cache.shrink(size_bytes)
         self._writer.delete(gone)
         return len(gone)
-
-    def _serve(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
-        entry = self._present(key, is_whole)
-        if entry is not None:
-            self.index.usage.count_hit(entry)
-        return entry
 
     def _present(self, key: str, is_whole: Callable[[], bool]) -> Entry | None:
         entry = self.index.entries([key]).get(key)

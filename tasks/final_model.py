@@ -1,8 +1,7 @@
-"""The final model of a study: its members fitted on all training rows, and put together.
+"""The final model of a study: its members fitted on all training rows, and combined.
 
-Test rows have no part in it: they are neither transformed nor predicted while it is made.
-
-The Prefect tasks of the final model: to fit a member, to put all together, to score on tests.
+Prefect tasks fit each member, combine them, and score the result. Test rows are neither transformed
+nor predicted before the model is stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,10 +1,6 @@
-"""Limits of a trial: the time and memory that it may take of its worker.
+"""The problem of a study, which never changes, and the context that workers get with each trial.
 
-The problem of a study: all that may not change in its life.
-
-Light to import: whoever only looks at a study reads its problem.
-
-Everything about a study that a worker needs to evaluate its trials.
+The space and the metric are imported when they are asked for: showing a study needs neither.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,9 @@
 """A user's code, which travels as text and is loaded under a name made of its digest.
 
 Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
-keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest.
-
-Exceptions that end programs, as errors of the algorithm that raised them.
-
-An algorithm may call `sys.exit` or raise what a library uses to cancel its own work. On a Dask
-worker such an exception would end the worker, or the task would never be reported as done.
+keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest. An
+exception that would end the program, such as `sys.exit`, is an error of the algorithm; on a worker
+it would end the worker, or leave its task unreported.
 """
 
 import linecache

@@ -1,12 +1,8 @@
-"""The models of ADMM's two spaces (Tables A2 and A3), where they are not those of FLASH.
+"""Steps and models of ADMM's two spaces (Tables A2 and A3) that differ from FLASH's.
 
-Options that scikit-learn no longer has are replaced, so that the table's counts come out: gradient
-boosting's `criterion` by `init`, logistic regression's `penalty` by `l1_ratio` 0 or 1.
-
-The steps before the model in ADMM's two spaces (Tables A2 and A3), if they are not FLASH's.
-
-What has the same hyperparameters and ranges in both papers is FLASH's. Ranges are auto-sklearn's,
-which the paper names as its source; where that has none they are assumed.
+Ranges are those of auto-sklearn, the source that the paper names; missing ones are assumed.
+Options that scikit-learn has dropped are replaced so that the table's counts come out: gradient
+boosting's `criterion` by `init`, logistic regression's `penalty` by an `l1_ratio` of 0 or 1.
 """
 
 from ConfigSpace import (

@@ -1,9 +1,7 @@
-"""Estimators whose arguments the papers' tables name otherwise than scikit-learn does.
+"""Estimators whose arguments the papers' tables name differently from scikit-learn.
 
 Each is a function from the table's hyperparameters to an unfitted estimator of scikit-learn, or a
-class where the choice needs the data.
-
-Networks, and what is fitted to standardised numbers.
+class if the choice depends on the data.
 """
 
 from typing import Any, Self

@@ -1,12 +1,7 @@
-"""The models of the modern spaces, beside boosted trees.
+"""The modern spaces: each model gets only the preparation that can help it.
 
-What looks at distances is only ever fitted to rescaled columns, and trees never: a rescaled column
-splits where it did before.
-
-The modern spaces: tables as they are for models that take them so, well prepared for the others.
-
-Nothing stands in front of a model that means nothing to it. Boosted trees take gaps and categories
-as they are, and no other model does; other trees take no rescaling, and all else is rescaled.
+Boosted trees take the gaps and categories of a table as they are. All other models get them imputed
+and encoded, and all but trees get rescaled columns.
 """
 
 from collections.abc import Sequence
@@ -179,7 +174,7 @@ _IMPUTE = Step(
     "impute",
     (
         _ONLY_IGNORED,
-        Algorithm(id="median", estimator=f"{_CATALOGUE}.table_preparation.make_imputer"),
+        Algorithm(id="median", estimator=f"{_CATALOGUE}.preparation.make_imputer"),
         Algorithm(id="median_with_indicators", estimator=f"{_PREPARATION}.imputer_with_indicators"),
     ),
 )

@@ -1,8 +1,7 @@
-"""The fixed first steps for tables: impute gaps, encode categories.
+"""Steps before feature preprocessing: imputing, encoding, rescaling, balancing of classes.
 
-Rescaling of columns or rows (FLASH, Table 5, first block; ADMM, Table A2, scalers).
-
-Balancing of classes (FLASH, Table 5, second block).
+Rescaling and balancing are the first two blocks of FLASH's Table 5 and the scalers of ADMM's
+Table A2.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer

@@ -1,6 +1,6 @@
-"""Whole numbers that files write as floats, or as texts that must not lose a digit.
+"""Ids of patients, exactly as they are: whole numbers of 64 bits, or texts.
 
-Patients' ids: whole numbers of 64 bits or texts, exactly as they are.
+Files may store whole numbers as floats; as texts they must not lose a digit.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""The small data sets that come with scikit-learn, as tables.
+"""Reading of sources: as a data set to learn from, or as rows to predict.
 
-Reading sources: into a data set to learn from, or into rows to predict.
+A source is a file or folder, or one of the small data sets that come with scikit-learn.
 """
 
 import logging

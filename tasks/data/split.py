@@ -1,9 +1,8 @@
-"""Nested, stratified subsets of rows, the fidelity of `Query.subset`.
+"""The split of a data set: test rows, and a fold for each other row.
 
-The split of a data set: test rows, and the fold that holds each other row out.
-
-A split is made once per study and kept with it. Folds are stratified by class, and rows of one
-group never stand in two folds. Test rows are used once, after the search has ended.
+A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
+group together. Test rows are scored once, after the search. Nested, stratified subsets of the
+training rows are the fidelity `Query.subset`.
 """
 
 import warnings

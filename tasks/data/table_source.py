@@ -1,6 +1,6 @@
-"""Groups of rows that stay in one fold, and on one side of the test.
+"""A source that is a table with its target among the columns.
 
-A source that is a table, with its target among the columns.
+A column may name groups: rows of one group share a fold, and a side of the test split.
 """
 
 from collections.abc import Sequence

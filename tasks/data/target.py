@@ -44,7 +44,8 @@ def target_of(
         note = f"target {target.name} has {target.nunique()} different numbers"
         notes = [f"{note}, so it is predicted as one; --metric error treats them as classes"]
     if predicts != "numbers":
-        return *_classes_of(target), notes
+        uniques, codes = np.unique(_labels(target), return_inverse=True)
+        return codes.astype(np.int32), tuple(label.item() for label in uniques), notes
     if not is_numeric:
         raise BadInput(
             f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "
@@ -84,13 +85,6 @@ def _check_target(target: pd.Series, where: str) -> None:
         raise BadInput(
             f"target {name!r} of {where} is {constant!r} in all rows; there is nothing to learn"
         )
-
-
-def _classes_of(
-    target: pd.Series,
-) -> tuple[NDArray[np.int32], tuple[str | int | float | bool, ...]]:
-    uniques, codes = np.unique(_labels(target), return_inverse=True)
-    return codes.astype(np.int32), tuple(label.item() for label in uniques)
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:

@@ -1,17 +1,12 @@
-"""A limit on the time that fitting the members of an ensemble takes.
+"""Choice of an ensemble's members and weights from predictions of the held-out rows.
 
-Greedy selection of members with replacement.
+Greedy selection with replacement follows Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble
+selection from libraries of models" (ICML 2004), as in Ram et al. (2020), appendix 8.
 
-Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models" (ICML
-2004), as in Ram et al. (2020), appendix 8.
-
-The agnostic Bayes ensemble: each model weighs how often it is the best in bootstraps.
-
-Lacoste, Larochelle, Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI
-2014), equations 4 and 5. Bootstraps are those of the authors' code, of half of the examples, but
-drawn afresh and more than the search needs: their number is the step of the weights.
-
-Building an ensemble of one kind from the candidates' predictions of the held-out rows.
+Agnostic Bayes weighs each model by how often it is the best in bootstraps: Lacoste, Larochelle,
+Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI 2014), equations 4 and
+5. As in the authors' code a bootstrap is half of the examples. The bootstraps are drawn anew, more
+than the search uses, because their number is the step of the weights.
 """
 
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Contributions of members to an ensemble, and the predictions made of them.
-
-Predictions that candidates for an ensemble made of the held-out rows.
-"""
+"""Held-out predictions of an ensemble's candidates, and what each member contributes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

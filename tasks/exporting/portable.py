@@ -43,7 +43,8 @@ class Pickled:
 
 def portable(model: Any) -> Pickled:
     """Pickle a model with our classes and users' by value, and read it back."""
-    with _by_value([m for name, m in sys.modules.items() if _is_carried(name)]):
+    carried = [m for name, m in sys.modules.items() if is_ours(name) or is_user_code(name)]
+    with _by_value(carried):
         data: bytes = cloudpickle.dumps(model, protocol=5)
     reader = _Reader(data)
     read = reader.load()
@@ -53,10 +54,6 @@ def portable(model: Any) -> Pickled:
 def is_ours(module: str) -> bool:
     """Return whether a module of that name is prefect-tune's."""
     return module.partition(".")[0] == OURS
-
-
-def _is_carried(module: str) -> bool:
-    return is_ours(module) or is_user_code(module)
 
 
 @contextmanager

@@ -1,12 +1,11 @@
-"""Which estimators train in epochs, and what one epoch of each is.
+"""Estimators that train in epochs, and the meaning of one epoch for each.
 
-One epoch is a pass over the rows (`partial_fit`), or a share of the trees or rounds of boosting
-that are configured (`warm_start`). Listed are those whose training can be gone on with and ends, to
-the last bit, as if it had never been interrupted. Logistic regression forgets its solver's memory,
-a second pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours,
-discriminants, Gaussian processes and single trees have no epochs: they are fitted at once.
-
-Predictions of an ensemble after some of its rounds, as if it had been trained no further.
+An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
+rounds (`warm_start`). Listed are the estimators whose interrupted training ends the same to the
+last bit. All others are fitted at once: logistic regression forgets its solver's state, a second
+pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours, discriminants,
+Gaussian processes and single trees have no epochs. The predictions of a boosted ensemble after some
+of its rounds are those of a shorter training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,7 +142,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
     """Return the ids of a step's algorithms that train in epochs, with some values at least."""
-    return frozenset(a.id for a in step.algorithms if _can_train_in_epochs(a, n_classes))
+    return frozenset(
+        algorithm.id
+        for algorithm in step.algorithms
+        if any(training_of(how) for how in _recipes(algorithm, n_classes))
+    )
 
 
 def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
@@ -164,10 +167,6 @@ def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
                 if _path_of(model) and (why := why_at_once(model)):
                     reasons.setdefault(algorithm.id, why)
     return reasons
-
-
-def _can_train_in_epochs(algorithm: Algorithm, n_classes: int) -> bool:
-    return any(training_of(how) for how in _recipes(algorithm, n_classes))
 
 
 def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:

@@ -1,10 +1,8 @@
-"""A small summary of a matrix, which outlives its bytes.
+"""Summaries of matrices, and the memory that a step needs as estimated before it starts.
 
-Estimates of the memory that a step will need, made before it starts.
-
-They are lower bounds: the bytes of the largest arrays that the step cannot avoid, given its
-arguments and the size of the data. So nothing is refused that might have fitted; what depends on
-the values themselves, such as the leaves of a tree, is left to the limit on the running trial.
+An estimate is a lower bound: the bytes of the largest arrays that the step cannot avoid, given its
+arguments and the size of the data. A step that might fit is therefore never refused. What depends
+on the values, such as the leaves of a tree, is left to the limit of the running trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,7 @@ import psutil
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.codec import layout
+from prefect_tune.storage.matrices import matrix_layout
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
@@ -49,7 +47,7 @@ class MatrixSummary:
     def of(cls, X: Any) -> "MatrixSummary":
         """Summarise a training matrix."""
         rows, columns = X.shape
-        kind = layout(X)
+        kind = matrix_layout(X) or "pickle"
         if kind not in ("dense", "sparse"):
             return cls(rows, columns, kind)
         n_nonzero = X.nnz if kind == "sparse" else int(np.count_nonzero(X))

@@ -1,9 +1,7 @@
-"""Effective values: what an estimator gets for the value of a hyperparameter, given the data.
+"""Recipes: exactly what a step does to data of a given shape; keys are made of them.
 
-An algorithm names a rule in its `transforms`, or brings one of its own. Effective values enter
-keys, so two values with the same effective value share their artifacts.
-
-Recipes: exactly what a step does to data of a given shape; keys are made of them.
+A recipe has the effective values of hyperparameters, which an algorithm's `transforms` compute from
+the configured values and the data. Two values with the same effective value share their artifacts.
 """
 
 import zlib
@@ -182,7 +180,8 @@ def build(how: Recipe, seed: int) -> Any:
     and so is every number of threads.
     """
     make, arguments = imported(how.estimator), dict(how.arguments)
-    if how.stochastic and _takes_seed(make):
+    accepted = signature(make).parameters.values() if how.stochastic else ()
+    if any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted):
         arguments["random_state"] = seed
     estimator = make(**arguments)
     if how.stochastic and (names := unseeded_arguments(estimator)):
@@ -202,12 +201,6 @@ def unseeded_arguments(estimator: Any) -> list[str]:
         for name, value in parameters.items()
         if value is None and name.rsplit("__", 1)[-1] == "random_state"
     )
-
-
-def _takes_seed(make: Callable[..., Any]) -> bool:
-    """Return whether it takes a `random_state`."""
-    accepted = signature(make).parameters.values()
-    return any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted)
 
 
 @cache

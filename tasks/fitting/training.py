@@ -94,8 +94,9 @@ class EpochTraining:
         check_fits(how, data)
         self._iterative, self._loss, self._data, self._of = iterative, loss, data, epochs
         self._algorithm, self._initial = how.algorithm, build(how, seed)
-        self._seed: int = model_in(self._initial, how).random_state
-        self._total = self._configured_rounds(how)
+        initial, rounds = model_in(self._initial, how), iterative.rounds
+        self._seed: int = initial.random_state
+        self._total = int(getattr(initial, rounds)) if rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
         # A pickle's arrays may be read-only, and the copy that others hold must not be trained on.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else self._initial
@@ -103,7 +104,9 @@ class EpochTraining:
         self._train, self._held_out = self._repaired(how, is_new=start is None)
         if start is None:
             self._model.set_params(**iterative.settings)
-            if how.weights == "class_weight" or self._takes_no_word():
+            word = getattr(self._model, "class_weight", None)
+            takes_no_word = not rounds and isinstance(word, str) and word == "balanced"
+            if how.weights == "class_weight" or takes_no_word:  # `partial_fit` refuses the word
                 self._model.set_params(class_weight=class_weights(data.y))
         is_weighted = how.weights == "sample_weight"
         self._weights = {"sample_weight": sample_weights(data.y)} if is_weighted else {}
@@ -202,15 +205,6 @@ class EpochTraining:
 
     def _rounds(self, epoch: int) -> int:
         return rounds_after(epoch, self._of, self._total)
-
-    def _configured_rounds(self, how: Recipe) -> int:
-        name = self._iterative.rounds
-        return int(getattr(model_in(self._initial, how), name)) if name else 0
-
-    def _takes_no_word(self) -> bool:
-        """Return whether classes are to be balanced by a word, which `partial_fit` refuses."""
-        word = getattr(self._model, "class_weight", None)
-        return not self._iterative.rounds and isinstance(word, str) and word == "balanced"
 
     def _repaired(self, how: Recipe, *, is_new: bool) -> tuple[Any, Any]:
         """Return the training and held-out rows as they reach the model."""

@@ -1,6 +1,6 @@
-"""The code of our own modules that decide a step's result; it enters keys, as a user's does.
+"""Versions of the code behind an estimator, which are part of its key.
 
-Packages that an estimator comes from, with their versions; they enter keys.
+Packages count by their version; modules of `tasks` by the digest of their code, as users' do.
 """
 
 import ast

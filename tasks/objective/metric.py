@@ -7,7 +7,7 @@ scorers of classes and of numbers by their names.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -165,6 +165,12 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     known = sorted({*OF_NUMBERS, *OF_CLASSES}.intersection(get_scorer_names()))
     if name not in known:
         raise UnknownName("metric", name, [*own, *known])
+    return _metric_of_scorer(name, positive)
+
+
+@cache
+def _metric_of_scorer(name: str, positive: int) -> Metric:
+    """Return the metric of a scorer; one object, as the functions of two are never equal."""
     target: Target = "numbers" if name in OF_NUMBERS else "classes"
     is_loss = name.startswith("neg_")
     compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)

@@ -1,10 +1,8 @@
-"""Latency of a fitted pipeline, per row.
+"""Quantities of a fitted pipeline, measured on the held-out rows of one fold.
 
-Groups of rows, by the values of a column or by intervals of them.
-
-Measuring quantities of a fitted pipeline on the held-out rows of one fold.
-
-The value of a trial is the mean over its folds (Ram et al. 2020, equation A44).
+Among them are the latency per row and differences between groups of rows, which are the values of a
+column or intervals of them. The value of a trial is the mean over its folds (Ram et al. 2020,
+equation A44).
 """
 
 from collections.abc import Callable, Mapping, Sequence

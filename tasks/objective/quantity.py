@@ -1,6 +1,6 @@
-"""Quantities of a fitted pipeline that a study may bound; measuring them is in `measurement`.
+"""Quantities of a fitted pipeline that a study may bound.
 
-Light to import: a study's plan holds them, and whoever only looks at a study reads its plan.
+Cheap to import, because every command that shows a study reads its plan. `quantities` measures.
 """
 
 from collections.abc import Mapping

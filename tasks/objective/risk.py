@@ -92,17 +92,15 @@ class Resampling:
         else:
             size = max(1, _MOST_WEIGHTS // len(y))
             parts = [counts[i : i + size] for i in range(0, len(counts), size)]
-            risks = np.concatenate([self._weighted(y, part, predicted) for part in parts])
+            weights = (part / part.sum(axis=1, keepdims=True) for part in parts)
+            losses = (
+                weighted_losses(self.metric, y, predicted, self.n_classes, w) for w in weights
+            )
+            risks = np.concatenate(list(losses))
         if not np.isfinite(risks).all():
             whole = self.metric.loss(y, predicted, self.n_classes)
             risks = np.where(np.isfinite(risks), risks, whole)
         return risks
-
-    def _weighted(
-        self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
-    ) -> Array:
-        weights = counts / counts.sum(axis=1, keepdims=True)
-        return weighted_losses(self.metric, y, predicted, self.n_classes, weights)
 
     def _on_repeated(
         self, y: NDArray[Any], drawn: NDArray[np.uint16], predicted: Predictions

@@ -1,12 +1,8 @@
-"""Losses of all bootstraps at once, for metrics that need only counts of the classes.
+"""Losses of all bootstraps at once, for metrics that need no loop over them.
 
-How often a class was predicted, was true, and was both says precision, recall and all that is made
-of them; in a bootstrap these counts are sums of weights, three products of matrices.
-
-Losses of all bootstraps at once, for metrics that need no loop: weighted sums over the rows.
-
-A bootstrap is a row of weights that sum to 1. What is a mean over rows is a product of two
-matrices; the area under the curve sorts the scores once (Lacoste et al. 2014; the sheet, 1.7).
+A bootstrap is a row of weights that sum to 1. The mean of losses over rows is a product of two
+matrices. Precision, recall and their relatives follow from weighted counts of classes, three such
+products. The area under the curve sorts the scores once (Lacoste et al. 2014).
 """
 
 from collections.abc import Callable, Mapping

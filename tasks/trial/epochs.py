@@ -1,9 +1,7 @@
-"""A model of one fold that trains in epochs, side by side with those of the other folds.
+"""Training of a model in epochs, in all folds of a query side by side.
 
-Training the model of a query in all its folds side by side, epoch by epoch.
-
-The best epoch is that of the folds' mean loss, so no fold can be trained to its end before the
-others. A fold that is ahead, because its checkpoint is, waits.
+The best epoch is that of the folds' mean loss, so no fold is trained to its end before the others.
+A fold whose checkpoint is further on waits for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +16,7 @@ from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.iterative import Iterative
 from prefect_tune.tasks.fitting.recipe import Recipe
 from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.metric import Metric, Predictions
 from prefect_tune.tasks.trial.checkpoints import Checkpoints
 from prefect_tune.tasks.trial.node import FoldRows, Node
 
@@ -46,22 +44,24 @@ class IterativeNode(Node):
         best_epoch: The epoch whose predictions count.
         is_alone: Whether folds that are trained later may find another epoch to be the best, so
             that the predictions of all epochs are kept.
+        metric: Metric of the curve; set before training.
     """
+
+    metric: Metric
 
     def __init__(
         self, parent: FoldRows | Node, step: str, how: Recipe, iterative: Iterative, *, target: int
     ) -> None:
         context = parent.fold.context
-        metric = context.problem.find_metric()
         self.is_judged = parent.fold.number != REFIT
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
         if iterative.rounds:  # an epoch is a share of them; a pass is a pass
             schedule["of_epochs"] = self.of_epochs
         if self.is_judged:
-            schedule["curve"] = [metric.name, metric.positive]
+            schedule["curve"] = [context.problem.metric, context.problem.positive]
         super().__init__(parent, step, how, is_model=True, schedule=schedule)
-        self.target, self._iterative, self._metric = target, iterative, metric
+        self.target, self._iterative = target, iterative
         self.training_key = self.key
         self._checkpoints = Checkpoints(self.fold.store, self._new_entry(), self.lineage)
         self.key = self._checkpoints.key_after(target)
@@ -74,7 +74,7 @@ class IterativeNode(Node):
         self._training: EpochTraining | None = None
         self._before = 0.0  # seconds that training to where `_training` began once took
         self._estimator: Any = None
-        self._best: tuple[int, Predictions | None] = (0, None)
+        self._held: tuple[int, Predictions | None] = (0, None)
         self._passing = 0
         self._is_served = True
 
@@ -136,18 +136,20 @@ class IterativeNode(Node):
     def hold_best(self, epoch: int) -> None:
         """Hold the predictions after an epoch if it is the last one and they would be lost."""
         if self._training is not None and self.epochs == epoch and not self._iterative.rounds:
-            self._best = (epoch, self._training.predictions(epoch))
+            self._held = (epoch, self._training.predictions(epoch))
 
     def keep_best(self, epoch: int) -> None:
         """Keep the predictions after the best epoch, as a record."""
         self.best_epoch = epoch
-        best, predictions = self._best
-        if best != epoch or predictions is None:
-            if (best == epoch or epoch <= self.resumed_from) and self._has_record():
+        if self.is_linked:
+            return
+        held, predictions = self._held
+        if held != epoch or predictions is None:
+            if epoch <= self.resumed_from and self._has_record():
                 return
             predictions = self._predicted(epoch)
         self._record(predictions)
-        self._best = (epoch, None)
+        self._held = (0, None)
 
     def keep(self, *, in_passing: bool = False) -> None:
         """Keep a checkpoint of where it stands.
@@ -223,7 +225,7 @@ class IterativeNode(Node):
     def _has_record(self) -> bool:
         """Return whether the predictions can be read; they decide nothing, so nobody else looks."""
         try:
-            self._recorded()
+            self._read_predictions()
         except RecordDamaged:
             return False
         return True
@@ -255,7 +257,7 @@ class IterativeNode(Node):
             self.seed,
             fold.data(*self.parent.matrices()),
             epochs=self.of_epochs,
-            loss=(lambda p: self._metric.loss(y, p, n_classes)) if self.is_judged else None,
+            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.is_judged else None,
             start=start,
             keeps_history=self.is_alone
             and 8 * len(y) * (n_classes + 1) * self.of_epochs <= _MOST_HISTORY_BYTES,

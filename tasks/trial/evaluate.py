@@ -1,16 +1,15 @@
-"""The Prefect tasks of the steps, a thin skin that shows in the UI what each trial did.
+"""Evaluation of a query: the steps in order, all folds in each, then the loss on held-out rows.
 
-Our store is the one source of truth, so Prefect's own caching and persistence of results are off. A
-step that was served in every fold ends in the state that Prefect shows as Cached.
-
-Evaluating a query: the steps in order, all folds inside, then the metric on held-out rows.
+Trials and steps are Prefect tasks, a thin layer that shows them in the UI. Results live in our
+store alone, so Prefect's caching and persistence are off. A step that was served in every fold ends
+in the state that Prefect shows as Cached.
 """
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeVar
 
 from prefect import task
@@ -20,6 +19,7 @@ from prefect.context import TaskRunContext
 from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.configuration import Query
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
@@ -108,13 +108,16 @@ class TrialOutcome:
     printed: Printed = NOTHING
 
 
-def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
+def evaluate_query(
+    context: StudyContext, query: Query, run_step: RunStep, space: Space | None = None
+) -> Evaluation | Failure:
     """Evaluate a query on the folds that it asks for.
 
     Args:
         context: The study.
         query: What to evaluate.
         run_step: Does one step; either plainly or as a Prefect task.
+        space: The problem's space if the caller has it.
 
     Returns:
         The evaluation, or why there is none: whatever goes wrong in a trial is a result.
@@ -123,7 +126,7 @@ def evaluate_query(context: StudyContext, query: Query, run_step: RunStep) -> Ev
         StoreLost: If the store cannot be reached from here in the time of an outage, or the study's
             records are gone or cannot be written.
     """
-    return with_store(lambda: _evaluated(context, query, run_step))
+    return with_store(partial(_evaluated, context, query, run_step, space))
 
 
 def with_store(work: Callable[[], Result]) -> Result:
@@ -144,12 +147,14 @@ def _is_outage(error: BaseException) -> bool:
     return isinstance(error, StoreAway) or (isinstance(error, DatabaseLost) and is_outage(error))
 
 
-def _evaluated(context: StudyContext, query: Query, run_step: RunStep) -> Evaluation | Failure:
+def _evaluated(
+    context: StudyContext, query: Query, run_step: RunStep, space: Space | None
+) -> Evaluation | Failure:
     begun = begin()
     path_run: PathRun | None = None
     try:
         with exits_as_errors(), one_thread():
-            path_run = PathRun(context, query)
+            path_run = PathRun(context, query, space=space)
             outcome: StepOutcome | None = None
             with path_run.pinned() if context.use_cache else nullcontext():
                 for position in range(len(path_run.steps)):
@@ -178,8 +183,8 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
         losses = _losses(path_run, models)
     else:
         losses = tuple(curve[learning.best_epoch - 1] for curve in learning.folds)
-    records = [model.record for model in models]
-    path_run.store.records.link(records, path_run.context.study)
+    served = [model.record for model in models if not model.is_linked]
+    path_run.store.records.link(served, path_run.context.study)
     constraints = measure(path_run, path_run.context.quantities)
     risks = measure_risks(path_run, models)
     path_run.store.index.flush()
@@ -201,27 +206,27 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
     if learning is None:
         return evaluation
     trained = [model for model in models if isinstance(model, IterativeNode)]
+    trouble = ""
+    if broken := next((model for model in trained if model.trouble), None):
+        what = f"{type(broken.trouble).__name__}: {broken.trouble}".split("\n", 1)[0]
+        trouble = f"no epoch {broken.epochs + 1} in fold {broken.fold.number}: {what}"
     return replace(
         evaluation,
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
         resumed_from=min(model.resumed_from for model in trained),
-        trouble=next((_trouble(model) for model in trained if model.trouble), ""),
+        trouble=trouble,
     )
-
-
-def _trouble(model: IterativeNode) -> str:
-    what = f"{type(model.trouble).__name__}: {model.trouble}".split("\n", 1)[0]
-    return f"no epoch {model.epochs + 1} in fold {model.fold.number}: {what}"
 
 
 def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
     """Return the loss of each fold's model."""
-    metric = path_run.context.problem.find_metric()
     n_classes = len(path_run.dataset.classes)
     return tuple(
-        metric.loss(path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes)
+        path_run.metric.loss(
+            path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes
+        )
         for model in models
     )
 
@@ -254,7 +259,8 @@ def evaluate(
     where = worker.address if worker else ""
     try:
         with trial_noted(limit_seconds=limit_seconds), _captured(worker, context) as printed:
-            outcome = evaluate_query(context, Query.from_json(query, space), reported.run_step)
+            asked = Query.from_json(query, space)
+            outcome = evaluate_query(context, asked, reported.run_step, space)
     except StoreLost as error:
         is_final = isinstance(error, DiskFull | StoreForbidden)
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where, is_final)

@@ -17,6 +17,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.quantities import HeldOutRows, measure_quantity, needs
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.objective.risk import Resampling
@@ -67,19 +68,23 @@ def measure_risks(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...
     context = path_run.context
     if context.bootstraps is None or not path_run.query.is_full:
         return ()
-    resampling = study_resampling(context.problem, path_run.store, context.bootstraps)
+    resampling = study_resampling(
+        context.problem, path_run.metric, path_run.store, context.bootstraps
+    )
     risks = resampling.risks([model.predictions() for model in models])
     return tuple(float(risk) for risk in risks)
 
 
 @lru_cache(maxsize=4)
-def study_resampling(problem: Problem, store: ArtifactStore, bootstraps: Bootstraps) -> Resampling:
+def study_resampling(
+    problem: Problem, metric: Metric, store: ArtifactStore, bootstraps: Bootstraps
+) -> Resampling:
     """Return the bootstraps of a study, drawn once per process and the same in all of them."""
     sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
     return Resampling.of(
         load_dataset(store, problem.dataset),
         load_split(store, problem.split),
-        problem.find_metric(),
+        metric,
         bootstraps,
         np.random.default_rng(sequence),
     )
@@ -90,18 +95,15 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
-    if records.exists(record):
-        try:
-            kept: float = records.get(record)["measured"]["value"]
-        except RecordDamaged:
-            pass  # it is measured again
-        else:
-            records.link([record], path_run.context.study)
-            return kept
-    value = _measured(quantity, held_out)
-    about = {"quantity": quantity.text, "value": value}
-    records.put(record, {"measured": about}, path_run.context.study)
-    return value
+    try:
+        kept: float = records.get(record)["measured"]["value"]
+    except RecordDamaged:  # or never measured
+        value = _measured(quantity, held_out)
+        about = {"quantity": quantity.text, "value": value}
+        records.put(record, {"measured": about}, path_run.context.study)
+        return value
+    records.link([record], path_run.context.study)
+    return kept
 
 
 def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:
@@ -124,6 +126,6 @@ def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOutRows:
         y=path_run.dataset.y[rows],
         classes=path_run.dataset.classes,
         predictions=model.predictions(),
-        metric=path_run.context.problem.find_metric(),
+        metric=path_run.metric,
         pipeline=cache(lambda: Pipeline([(n.step, n.part("estimator")) for n in nodes])),
     )

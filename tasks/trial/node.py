@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import predictions_record, prefix_key
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.data.dataset import Dataset
@@ -123,6 +124,8 @@ class Node:
         self.earlier_seconds = 0.0
         self._made: Made | None = None
         self._entry: Entry | None = None
+        self._predictions: tuple[str, Predictions] | None = None
+        self._linked = ""
 
     @property
     def summary(self) -> MatrixSummary | None:
@@ -151,6 +154,11 @@ class Node:
         return predictions_record(self.predictions_key)
 
     @property
+    def is_linked(self) -> bool:
+        """Whether this trial wrote the record of its predictions, which linked it to the study."""
+        return self._linked == self.record
+
+    @property
     def keys_there(self) -> list[str]:
         """Keys of what the cache has for it."""
         return [self.key] if self.is_there else []
@@ -168,12 +176,13 @@ class Node:
             self.fold.store.index.usage.count_hit(self._entry)
 
     def obtain(self) -> None:
-        """Take it from the cache, or make it; whoever needs it first makes it."""
+        """Take it from the cache, or make it; the first worker to need it makes it."""
         if self.fold.context.use_cache:
-            if self.is_model and self._is_kept and not self._has_record():
-                self._predict_as_kept()
+            if self._is_kept and not self._has_record() and self._predict_as_kept():
+                self.serve()
+                return
             self._entry, self._made = self.fold.store.get_or_make(
-                self._new_entry(), self.lineage, self._make, self._has_record
+                self._new_entry(), self.lineage, self._make, self._has_record, is_missed=True
             )
             self.seconds = self._entry.cost_seconds
         else:
@@ -195,19 +204,24 @@ class Node:
             read = self._read(name)
             if read is None:
                 self._made = self._make()
-                self._keep_again()
+                if self.hit:  # it was to be served, so it is a miss and kept again after all
+                    self.hit, self.seconds = False, self._made.seconds
+                    self.fold.store.index.usage.count_miss(self.step)
+                    self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
             else:
                 kept = self._made.parts if self._made else {}
                 self._made = Made({**kept, **read}, self._entry.summary, self.seconds)  # type: ignore[union-attr]
         return self._made.parts[name]
 
     def predictions(self) -> Predictions:
-        """Return a model's predictions of the held-out rows."""
-        try:
-            return self._recorded()
-        except RecordDamaged:
-            self._predict_again()
-            return self._recorded()
+        """Return a model's predictions of the held-out rows, read at most once in a trial."""
+        if self._predictions is None or self._predictions[0] != self.record:
+            try:
+                self._read_predictions()
+            except RecordDamaged:
+                self._predict_again()
+        assert self._predictions is not None  # noqa: S101 - they were read or made
+        return self._predictions[1]
 
     def release(self) -> None:
         """Let go of the matrices; the estimator stays."""
@@ -221,13 +235,6 @@ class Node:
         return StepCost(
             self.step, self.fold.number, self.seconds, self.load_seconds, bool(self.hit), self.key
         )
-
-    def _keep_again(self) -> None:
-        """Count and keep a node that was to be served and had to be made after all."""
-        if self.hit and self._made is not None:
-            self.hit, self.seconds = False, self._made.seconds
-            self.fold.store.index.usage.count_miss(self.step)
-            self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
 
     def _new_entry(self) -> Entry:
         """Return its entry in the index, before it is made."""
@@ -281,16 +288,18 @@ class Node:
         self.parent.release()
         return True
 
-    def _recorded(self) -> Predictions:
+    def _read_predictions(self) -> None:
         parts = self.fold.store.records.get(self.record)
         predictions = Predictions(parts["label"], parts.get("score"))
         if not predictions.belong_to(len(self.fold.held_out), len(self.fold.dataset.classes)):
             raise RecordDamaged(f"record {self.record} holds no predictions of the held-out rows")
-        return predictions
+        self._predictions = self.record, predictions
 
     def _record(self, predictions: Predictions) -> None:
-        """Keep a model's predictions of the held-out rows."""
-        parts = {"label": predictions.label}
+        """Store a model's predictions of the held-out rows, and hold what a reader would get."""
+        parts = {"label": canonical(predictions.label.copy())}  # a model may reuse its array
         if predictions.score is not None:
-            parts["score"] = np.ascontiguousarray(predictions.score)
+            parts["score"] = canonical(predictions.score.copy())
         self.fold.store.records.put(self.record, parts, self.fold.context.study)
+        self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
+        self._linked = self.record

@@ -1,11 +1,12 @@
-"""The nodes of one fold, one after the other, and the deepest of them that the cache has.
+"""A query on its way through the steps of its path, all folds side by side (FLASH, §5.1).
 
-A query under way through the steps of its path, all folds side by side (FLASH, §5.1).
+The steps of a fold are a chain of nodes. Those up to the deepest cached node are served.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import zip_longest
 from uuid import uuid4
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Choice, Query
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_together
 from prefect_tune.tasks.trial.node import Fold, FoldRows, Node
@@ -155,11 +158,16 @@ class PathRun:
         folds: Numbers of the folds to run; None for those of cross-validation that the query asks
             for.
         holds_out: Whether the rows that a fold holds out are transformed and predicted.
+        space: The problem's space if the caller has it.
 
     Attributes:
         folds: Numbers of the folds.
         steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
         learning: How its model learned, once it has run; None if it was fitted at once.
+
+    Raises:
+        ValueError: If the query asks for all folds by their number, or for more epochs than a full
+            training has.
     """
 
     def __init__(
@@ -169,22 +177,32 @@ class PathRun:
         folds: Sequence[int] | None = None,
         *,
         holds_out: bool = True,
+        space: Space | None = None,
     ) -> None:
         problem = context.problem
         self.context, self.query, self._holds_out = context, query, holds_out
         self.store = open_store(context.store)
         self.dataset = load_dataset(self.store, problem.dataset)
         self.split = load_split(self.store, problem.split)
-        self.folds = tuple(self._first_folds() if folds is None else folds)
-        space = problem.find_space()
+        first, n_folds = query.folds, self.split.n_folds
+        if folds is None and first is not None and first >= n_folds:
+            raise ValueError(f"a query of the first {first} of {n_folds} folds: all are folds=None")
+        self.folds = tuple(range(first or n_folds) if folds is None else folds)
         choices = dict(query.configuration.choices)
         self.steps = tuple(
             (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
-            for step, algorithm in space.pipeline(query.configuration.path)
+            for step, algorithm in (space or problem.find_space()).pipeline(
+                query.configuration.path
+            )
         )
         epochs = self._epochs()
         self._chains = [Chain(self._fold(number), self.steps, epochs) for number in self.folds]
         self.learning: LearningCurves | None = None
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The problem's metric."""
+        return self.context.problem.find_metric()
 
     def run(self, position: int) -> StepOutcome:
         """Run one step in every fold, after those before it.
@@ -247,24 +265,13 @@ class PathRun:
         by_step = zip_longest(*(chain.nodes for chain in self._chains))
         return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
 
-    def _first_folds(self) -> range:
-        """Return the folds that the query asks for.
-
-        Raises:
-            ValueError: If those are not fewer than there are.
-        """
-        asked, n_folds = self.query.folds, self.split.n_folds
-        if asked is not None and asked >= n_folds:
-            raise ValueError(f"a query of the first {asked} of {n_folds} folds: all are folds=None")
-        return range(asked or n_folds)
-
     def _train(self) -> None:
         """Train the model if it does so in epochs."""
         nodes = [chain.tip for chain in self._chains if isinstance(chain.tip, IterativeNode)]
         if not nodes:
             return
         for node in nodes:
-            node.is_alone = self.query.folds is not None
+            node.is_alone, node.metric = self.query.folds is not None, self.metric
         step, worked_on = self.steps[-1][0].name, [self.folds[0]]
 
         def begin(fold: int) -> None:

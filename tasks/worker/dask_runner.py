@@ -1,19 +1,9 @@
-"""Fewer events per task run: one that ends within half a second sends its end alone.
+"""A Dask task runner for trials at a tenth of the cost of prefect-dask's.
 
-Prefect sends its server every state of a task run, Pending, Running and the last one, which is most
-of the cost of short steps, here and on the server. Each event holds all that is shown. So the first
-two are held back for half a second, and dropped if the last one comes in that time; a longer step
-is seen running, half a second late.
-
-Prefect has no switch for this. The function of its engine that sends the events is wrapped in
-worker processes; where a version of Prefect does not have it, nothing changes.
-
-A Dask task runner for trials that costs a tenth of the stock one.
-
-prefect-dask's runner makes the context of the flow anew with every task, and rebuilds settings and
-API client from it in the worker: some 155 ms of CPU. This one makes it once, and rebuilds it once
-per worker process. It uses a few names of Prefect that are not public; where they are gone, the
-stock runner's way is taken.
+prefect-dask rebuilds the flow's context, settings and API client for every task, some 155 ms of
+CPU. This runner does so once per worker process. It also holds the first two states of a task run
+back for half a second, and drops them if the task ends by then: its last event has all that is
+shown. Both wrap names of Prefect that are not public; a version without them takes the stock way.
 """
 
 import threading

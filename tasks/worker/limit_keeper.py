@@ -1,15 +1,13 @@
-"""Marks that a flow run leaves on a scheduler, which may be everybody's, and how they go with it.
+"""Limits of a trial, kept by the nanny of its worker, so that no native code can delay them.
 
-The scheduler hands the plugin that keeps limits to all nannies, also to those that come later, and
-keeps what it reports. A flow that was killed takes nothing back: its client is gone then. A plugin
-misses its removal while its worker starts again. So each looks for itself whether it is to go.
+The worker notes its trial, and the nanny reads the note ten times a second. A trial over a limit is
+frozen with all processes it has started, the flow is told why, and they are killed; the nanny
+starts another worker. If a worker dies by itself, its processes are ended and the flow is told
+where it was.
 
-Limits of a trial, kept by the nanny of its worker: a process that no native code can hold up.
-
-The worker notes its trial, and the nanny reads the note ten times a second.
-A trial that is over a limit is frozen with all processes that it has started, the flow is told why,
-and they are killed; the nanny starts another worker. When a worker dies of itself, what it has
-started is ended, and the flow is told where it was.
+The scheduler, which several flows may share, gives the plugin to every nanny. A flow that is killed
+cannot withdraw it, and a plugin misses its removal while its worker restarts, so each one checks
+the flow's mark on the scheduler and removes itself.
 """
 
 import asyncio

@@ -1,17 +1,13 @@
 """Workers end with the process that started them, whatever they are doing.
 
-Dask's workers watch their parent in a thread, which sees nothing while C code holds the
-interpreter's lock. Linux sends a signal instead. It does so when the *thread* ends that started
-the process, and any thread may have started the process that workers are forked from; so that one
-looks whether its parent is still there. It adopts what dead workers leave, and ends all that.
+Dask's workers watch their parent in a thread, which is blind while C code holds the interpreter's
+lock. Linux sends a signal instead, when the *thread* ends that started the process. Any thread may
+have started the process that workers are forked from, so that process checks for its parent itself,
+adopts what dead workers leave, and ends it.
 
-Elsewhere, and for workers that others started, there is the `guard`.
-
-A small process that ends workers whose nanny was killed, with all that they have started.
-
-For workers whose parent is the nanny's own process: those that others started, and those of this
-machine where the system tells no process of its parent's death (macOS). It reads on its standard
-input which workers there are, until that ends.
+Where the system reports no parent's death (macOS), and for workers that others started, the parent
+is the nanny's process. A small guard process then ends those workers. Their pids arrive on its
+standard input; it acts when the input ends.
 """
 
 import ctypes
@@ -133,7 +129,10 @@ class Guard:
         with self._lock:
             self._n_users -= 1
             if self._n_users == 0:
-                self._stop()
+                if self._process is not None:
+                    self._process.communicate("".join(f"-{pid}\n" for pid in self._watched))
+                self._watched.clear()
+                self._process = None
 
     def watch(self, pid: int) -> None:
         """End a process and all below it when this process is killed."""
@@ -166,12 +165,6 @@ class Guard:
             start_new_session=True,
             text=True,
         )
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.communicate("".join(f"-{pid}\n" for pid in self._watched))
-        self._watched.clear()
-        self._process = None
 
 
 GUARD = Guard()

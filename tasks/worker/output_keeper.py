@@ -1,19 +1,13 @@
-"""A file that keeps the end of what is written to it, in two segments of bounded size.
+"""A small process that writes what workers print to files, so that a worker may be killed.
 
-A full segment takes the place of the one before it. The segments are never longer together than
-twice what is kept, and always hold it, also when the writer is killed.
+File descriptors 1 and 2 of a worker are a pipe to it. The worker registers the pipe together with a
+socket, over which it names the file to write to: the keeper empties the pipe, changes the file, and
+answers. When the worker ends, the rest is written. A thread of the worker could not do this,
+because it stands still while C code holds the interpreter's lock.
 
-Imports the standard library alone: see `output_keeper`.
-
-A small process that writes what workers print to files, so that a worker may be killed.
-
-Each worker's file descriptors 1 and 2 are a pipe to it. The worker registers the pipe together with
-a socket, over which it names the file to write to: first everything that was printed before is
-taken from the pipe, then the file is changed, then the worker is answered. When the worker ends,
-however it ends, the rest is written.
-
-A thread of the worker could not do this: it stands still while C code that prints holds the
-interpreter's lock. Files are bounded (`tail_file`) and passwords masked before they are written.
+Passwords are masked. A file keeps the end of the output in two segments of bounded size; a full
+segment replaces the one before it, so the end survives even if the writer is killed. Apart from
+masking, only the standard library is imported.
 """
 
 import fcntl

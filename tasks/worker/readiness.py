@@ -5,7 +5,6 @@ from typing import Any
 
 import sklearn
 
-from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.holder import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -48,20 +47,16 @@ def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[s
     with one_thread():  # or libraries that are loaded here would keep all theirs
         load_dataset(store, context.problem.dataset)
         space = context.problem.find_space()
+    algorithms = (algorithm for step in space.steps for algorithm in step.algorithms)
+    packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
     if dask_worker is not None:
         prepare_note(dask_worker)
     return {
         "store": store.id,
-        _LIBRARIES: ", ".join(_required(space)) or "none",
+        _LIBRARIES: ", ".join(f"{p} {installed_version(p)}" for p in packages) or "none",
         "space": space.digest,
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
         "signing key with the fingerprint": key_fingerprint(),
         INDEX_MACHINE: Machine.this_one() if store.database.is_of_one_machine else None,
     }
-
-
-def _required(space: Space) -> list[str]:
-    algorithms = (algorithm for step in space.steps for algorithm in step.algorithms)
-    packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
-    return [f"{package} {installed_version(package)}" for package in packages]

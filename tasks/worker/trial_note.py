@@ -1,14 +1,9 @@
-"""A file of fixed size for one short text, which another process reads at any moment.
+"""A worker's note of its trial and its progress, for its nanny to read at any moment.
 
-Its blocks are allocated when it is made, so that a disk that fills up later cannot stop the text
-from changing. There are two places, written in turn, each with a checksum: a half-written text is
-never read, but the one before it.
-
-A worker's note of its trial and where it stands, for its nanny to read.
-
-It lies in a file beside the worker's folder, which goes when the worker dies. The file is made when
-the worker starts, or is found ready for a study. Limits are kept by the note, so that a trial
-without it does not start.
+The note is a file of fixed size beside the worker's folder, made when the worker starts and removed
+when it dies. Its blocks are allocated at once, so a disk that fills up later cannot keep the note
+from changing. Of two places with a checksum each, written in turn, a reader takes the newest whole
+one. Limits depend on the note, so a trial without one does not start.
 """
 
 import errno
@@ -227,9 +222,10 @@ def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tu
         costs: Says what each step and fold has taken that has ended.
     """
     if (note := _NOTED.get()) is not None:
-        steps = [_as_json(cost) for cost in costs()][-_MOST_STEPS:]
+        # One note per step and fold, and `asdict` copies all values deeply.
+        noted = [{name: getattr(cost, name) for name in _COST_FIELDS} for cost in costs()]
         with suppress(OSError, ValueError):  # the former note holds the trial to its limits
-            note.write(step=step, fold=fold, steps=steps)
+            note.write(step=step, fold=fold, steps=noted[-_MOST_STEPS:])
 
 
 def note_waits(waits: Waits) -> None:
@@ -273,8 +269,3 @@ def _take_back(file: NoteFile) -> None:
 
 def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
     return WorkerUnfit(f"worker {worker.address} cannot note its trial: {error}")
-
-
-def _as_json(cost: StepCost) -> dict[str, Any]:
-    # A note is written for each step and fold, and `asdict` copies all values deeply.
-    return {name: getattr(cost, name) for name in _COST_FIELDS}

@@ -1,6 +1,6 @@
-"""Categories of a table as codes, for models that take codes and gaps as they are.
+"""Boosted trees of other libraries behind scikit-learn's interface.
 
-Boosted trees of another library behind scikit-learn's interface.
+They take the categories of a table as codes, and gaps as they are.
 """
 
 from typing import Any, Self

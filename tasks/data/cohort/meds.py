@@ -75,7 +75,8 @@ def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
     splits = pd.DataFrame({"subject_id": labels["subject_id"], "split": split})
     _write(splits, _SPLIT, metadata / "subject_splits.parquet")
     codes = pd.DataFrame({"code": events["code"].cat.categories})
-    described = codes.assign(description=[_description(code) for code in codes["code"]])
+    parts = (code.partition("//") for code in codes["code"])
+    described = codes.assign(description=[f"{_KINDS[kind]} {name}" for kind, _, name in parts])
     _write(described, _CODES, metadata / "codes.parquet")
     about = {"dataset_name": name, "etl_name": "prefect-tune cohort", "meds_version": "0.4.0"}
     (metadata / "dataset.json").write_text(json.dumps(about, indent=2))
@@ -88,11 +89,6 @@ def _splits(is_case: NDArray[np.bool_]) -> NDArray[np.str_]:
     for members in (np.flatnonzero(is_case), np.flatnonzero(~is_case)):
         split[members[round(0.8 * len(members)) :]] = "held_out"
     return split
-
-
-def _description(code: str) -> str:
-    kind, _, which = code.partition("//")
-    return f"{_KINDS[kind]} {which}"
 
 
 def _write(frame: pd.DataFrame, schema: pa.Schema, path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Logs of patient events: one table, or a MEDS data set.
+"""The formats of data, and the choice of one for a file or folder.
 
-Tables: a file, or a folder of Parquet files with the same columns.
-
-All formats, and which of them a file or folder is in.
+A table is a file, or a folder of Parquet files with the same columns. A log of patient events is
+one table or a MEDS data set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +119,10 @@ def recognise(
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")
     if found is not None:
-        _check(found, given)
+        if found.folder_holds and not given.is_folder:
+            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
+        if found.check is not None:
+            found.check(location)
         return found
     asked = list(FORMATS.values())[::-1]
     for candidate in asked:
@@ -133,10 +135,3 @@ def recognise(
         f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
         "or say what it is with --format"
     )
-
-
-def _check(chosen: Format, given: Given) -> None:
-    if chosen.folder_holds and not given.is_folder:
-        raise BadInput(f"{given.location.url} is a file; {chosen.description} is a folder")
-    if chosen.check is not None:
-        chosen.check(given.location)

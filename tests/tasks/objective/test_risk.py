@@ -199,12 +199,12 @@ def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) ->
 
 def test_bootstraps_come_from_the_seed_of_the_study(tmp_path: Path) -> None:
     context = context_of(tmp_path)
-    store, few = store_of(context), Bootstraps(3, 0.5)
-    first = study_resampling(context.problem, store, few)
-    other = study_resampling(replace(context.problem, seed=1), store, few)
+    store, few, metric = store_of(context), Bootstraps(3, 0.5), context.problem.find_metric()
+    first = study_resampling(context.problem, metric, store, few)
+    other = study_resampling(replace(context.problem, seed=1), metric, store, few)
     assert not np.array_equal(first.counts[0], other.counts[0])
     study_resampling.cache_clear()
-    again = study_resampling(context.problem, store, few)
+    again = study_resampling(context.problem, metric, store, few)
     assert np.array_equal(first.counts[0], again.counts[0])
 
 
