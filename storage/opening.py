@@ -1,7 +1,6 @@
 """Opening a store: its folder, its database, and the claim that ties the two to each other."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,11 @@ def _claim(address: StoreAddress, files: Files, connection: Connection, budget_b
     )
     if files.is_local:
         Path(files.path(RECORDS)).mkdir(exist_ok=True)
-    _write_claim(address, files, {"format": ARTIFACT_FORMAT, "index": store_id})
+    claim = canonical_json({"format": ARTIFACT_FORMAT, "index": store_id})
+    try:
+        files.filesystem.pipe_file(files.path(CLAIM_FILE), claim.encode())
+    except OSError as error:
+        raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
     return store_id
 
 
@@ -171,13 +174,6 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
         raise StoreRefused(
             f"{where} cannot be read: {error!r}; restore it from a backup"
         ) from error
-
-
-def _write_claim(address: StoreAddress, files: Files, claim: Mapping[str, Any]) -> None:
-    try:
-        files.filesystem.pipe_file(files.path(CLAIM_FILE), canonical_json(claim).encode())
-    except OSError as error:
-        raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
 
 
 def _check_same(address: StoreAddress, files: Files) -> None:

@@ -88,7 +88,8 @@ class ArtifactWriter:
             self._index.journal.begin(folder, entry.place)
         encoded: Encoded = {}
         try:
-            encoded = self._encoded(entry, made, lineage)
+            about = {"key": entry.key, "lineage": dict(lineage)}
+            encoded = self._files.encode(folder, made.parts, about)
             entry, reason = self._published(entry, encoded, lineage)
         except RAISED:
             raise
@@ -110,10 +111,6 @@ class ArtifactWriter:
             for name in made.held:
                 self._memory.put_pickle(entry.place, name, encoded[name][1])
         return replace(entry, is_present=not reason)
-
-    def _encoded(self, entry: Entry, made: Made, lineage: Mapping[str, Any]) -> Encoded:
-        about = {"key": entry.key, "lineage": dict(lineage)}
-        return self._files.encode(artifact_folder(entry.key), made.parts, about)
 
     def _published(
         self, entry: Entry, encoded: Encoded, lineage: Mapping[str, Any]

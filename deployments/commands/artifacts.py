@@ -100,9 +100,11 @@ def artifacts_export(
     """Write one part of an artifact to FILE: Parquet, or a pickle of an estimator."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.study.lookup import load_code_of
+        from prefect_tune.storage.codec import decode
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of
         from prefect_tune.tasks.bad_input import BadInput
+        from prefect_tune.tasks.user_code import portable_pickle
 
         entry = _the_artifact(opened, key)
         if not entry.is_present:
@@ -116,8 +118,10 @@ def artifacts_export(
         except Damaged as error:
             raise BadInput(f"it cannot be exported: {error}") from error
         load_code_of(opened, entry)
+        if entry.parts[part].codec == "pickle":  # readable without the user's own code
+            data = portable_pickle(decode("pickle", data))
         with written(file) as path:
-            path.write_bytes(_plain_pickle(data) if entry.parts[part].codec == "pickle" else data)
+            path.write_bytes(data)
         if as_json:
             print_json({"out": file, "key": entry.key, "part": part})
         else:
@@ -207,11 +211,3 @@ def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
             f"{how_many} a key that begins with {key!r}; `prefect-tune artifacts ls` lists them"
         )
     return found[0]
-
-
-def _plain_pickle(data: "bytes | memoryview") -> bytes:
-    """Return a pickle that `pickle.load` reads, even without the user's own code."""
-    from prefect_tune.storage.codec import decode
-    from prefect_tune.tasks.user_code import portable_pickle
-
-    return portable_pickle(decode("pickle", data))

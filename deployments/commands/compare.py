@@ -80,9 +80,10 @@ def compare(
     if report is not None:
         with reported_errors():
             from prefect_tune.flows.comparison.curves import read_curves
+            from prefect_tune.flows.store_location import store_address, store_options
 
-            curves, words = read_curves([document["out"]]), _store_options(parameters)
-            _write(report, document, curves, words, is_silent=as_json)
+            words = store_options(store_address(parameters["store"], parameters["database"]))
+            _write(report, document, read_curves([document["out"]]), words, is_silent=as_json)
 
 
 @click.command()
@@ -115,13 +116,6 @@ def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
         from prefect_tune.deployments.views.comparison import print_comparison
 
         print_comparison(document)
-
-
-def _store_options(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the words by which commands find the store that a comparison was made in."""
-    from prefect_tune.flows.store_location import store_address, store_options
-
-    return store_options(store_address(parameters["store"], parameters["database"]))
 
 
 def _write(

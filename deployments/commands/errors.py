@@ -31,7 +31,13 @@ def reported_errors() -> Iterator[None]:
             echo(f"Failed: {error}", err=True)
             sys.exit(1)
         if is_of_server(error):
-            echo(f"Failed: {_of_server(error)}", err=True)
+            is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
+            why = (
+                "lets in only who sets its PREFECT_API_AUTH_STRING"
+                if is_refused
+                else f"does not answer: {error!r}"
+            )
+            echo(f"Failed: the Prefect server {why}", err=True)
             sys.exit(1)
         raise
 
@@ -52,12 +58,6 @@ def is_of_server(error: Exception) -> bool:
             return True
         cause = cause.__cause__
     return False
-
-
-def _of_server(error: Exception) -> str:
-    if getattr(getattr(error, "response", None), "status_code", None) == 401:
-        return "the Prefect server lets in only who sets its PREFECT_API_AUTH_STRING"
-    return f"the Prefect server does not answer: {error!r}"
 
 
 def _is_mistake(error: Exception) -> bool:

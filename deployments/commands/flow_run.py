@@ -1,6 +1,7 @@
 """Running a flow from a command, and following it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
@@ -54,7 +55,8 @@ def run_flow(
     from prefect_tune.flows.interrupts import interrupts_taken
     from prefect_tune.flows.workers.fork_server import warmed_up
 
-    with reported_errors(), interrupts_taken(_say_interrupted), warmed_up():
+    said = partial(echo, "interrupted: ending the trials under way ...", err=True)
+    with reported_errors(), interrupts_taken(said), warmed_up():
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
@@ -88,7 +90,3 @@ def run_flow(
                         raise
                     observer.note(f"the Prefect server went away; {preparation.title} is complete")
                     return summary
-
-
-def _say_interrupted() -> None:
-    echo("interrupted: ending the trials under way ...", err=True)

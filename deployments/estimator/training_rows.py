@@ -68,7 +68,8 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if not isinstance(y, pd.Series):
         values = y if isinstance(y, ExtensionArray) else column_or_1d(y, warn=True)
-        y = pd.Series(values, name=_name_of(y))
+        has_name = isinstance(y, pd.DataFrame) and y.shape[1] == 1
+        y = pd.Series(values, name=str(y.columns[0]) if has_name else None)
     check_consistent_length(X, y)
     target = checked_column(y.rename(_unused(str(y.name or "target"), X)), "y")
     n_missing = int(target.isna().sum())
@@ -138,10 +139,6 @@ def _has_texts(X: Any) -> bool:
         X = np.asarray(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     return kind == "U" or (kind == "O" and any(isinstance(v, str) for v in np.ravel(X)))
-
-
-def _name_of(y: Any) -> str | None:
-    return str(y.columns[0]) if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else None
 
 
 def _unused(name: str, names: Iterable[Any]) -> str:

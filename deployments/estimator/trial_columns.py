@@ -33,7 +33,9 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
         scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
             -1, n_folds
         )
-        means = np.array([_mean(trial, metric) for trial in trials])
+        means = np.array(
+            [metric.score(t.loss) if t.document["evaluation"] else np.nan for t in trials]
+        )
         params = [params_of(trial.configuration) for trial in trials]
         seconds = np.array([_fit_seconds(trial) for trial in trials]).reshape(-1, 2)
         return {
@@ -69,10 +71,6 @@ def _scores(trial: TrialDocument, metric: Metric, n_folds: int) -> list[float]:
     evaluation = trial.document["evaluation"] or {}
     scores = [metric.score(loss) for loss in evaluation.get("fold_losses", ())]
     return [*scores, *[np.nan] * n_folds][:n_folds]
-
-
-def _mean(trial: TrialDocument, metric: Metric) -> float:
-    return metric.score(trial.loss) if trial.document["evaluation"] else np.nan
 
 
 def _spread(scores: NDArray[np.float64]) -> float:

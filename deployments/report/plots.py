@@ -69,18 +69,15 @@ def shortened(labels: Sequence[str]) -> list[str]:
     """
     alike: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
-        alike.setdefault(_short(label), []).append(label)
+        is_long = len(label) > _LONGEST_LABEL
+        short = plain(f"{label[:_KEPT]}…{label[-_KEPT:]}" if is_long else label)
+        alike.setdefault(short, []).append(label)
     places = {
         label: short if len(of) == 1 else f"{short} ({k})"
         for short, of in alike.items()
         for k, label in enumerate(of, 1)
     }
     return [places[label] for label in labels]
-
-
-def _short(text: str) -> str:
-    is_long = len(text) > _LONGEST_LABEL
-    return plain(f"{text[:_KEPT]}…{text[-_KEPT:]}" if is_long else text)
 
 
 def texts(values: Iterable[str]) -> list[str]:

@@ -25,20 +25,15 @@ def decisions_section(report: StudyReport) -> Iterator[Section]:
     summary = report.summary
     method, decisions = METHODS.get(summary["method"]), summary["decisions"]
     lines = list(method.render_decisions(decisions)) if method is not None else []
-    lines += _race(decisions.get("race"))
+    if (race := decisions.get("race")) is not None:
+        begun = counted(race["begun"], "configuration")
+        lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
     lines += [f"{note}" for note in decisions.get("notes", ())]
     phases = _phases(report)
     purpose = f"{summary['method']}: {method.purpose}." if method is not None else ""
     if lines or phases:
         parts = [*([Text(lines)] if lines else ()), *phases]
         yield Section("decisions", "How the method decided", purpose or summary["method"], parts)
-
-
-def _race(race: dict[str, int] | None) -> list[str]:
-    if race is None:
-        return []
-    begun = counted(race["begun"], "configuration")
-    return [f"race: of {begun} {race['stopped']:,} ended early, clearly behind"]
 
 
 def _phases(report: StudyReport) -> list[Table]:

@@ -45,15 +45,14 @@ def _end_when_unused(folder: Path) -> None:
         sleep(_LOOK_SECONDS)
         if not folder.exists():
             _end()
-        with suppress(OSError):  # this thread must outlive it
-            _end_if_unused(folder)
-
-
-def _end_if_unused(folder: Path) -> None:
-    with exclusive(folder, wait=False) as is_ours, using(folder) as users:
-        # Nobody can start another one until this one has ended, and the locks with it.
-        if is_ours and not is_kept(folder) and is_unused(users):
-            _end()
+        with (
+            suppress(OSError),  # this thread must outlive it
+            exclusive(folder, wait=False) as is_ours,
+            using(folder) as users,
+        ):
+            # Nobody can start another one until this one has ended, and the locks with it.
+            if is_ours and not is_kept(folder) and is_unused(users):
+                _end()
 
 
 def _end() -> None:

@@ -27,6 +27,7 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
         box=None,
     )
     for row in rows:
+        last_used = datetime.fromtimestamp(row["last_used"], UTC).astimezone()
         table.add_row(
             row["key"][:12],
             row["step"],
@@ -34,7 +35,7 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
             format_bytes(row["size_bytes"]),
             format_seconds(row["cost_seconds"]),
             str(row["hits"]),
-            _when(row["last_used"]),
+            f"{last_used:%Y-%m-%d %H:%M:%S}",
             row["study"],
         )
     CONSOLE.print(table if rows else "no artifacts")
@@ -113,10 +114,6 @@ def _short(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_stats(document: Mapping[str, Any]) -> None:

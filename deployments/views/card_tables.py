@@ -154,14 +154,14 @@ def pipeline_lines(model: Facts) -> Iterator[str]:
         yield f"Trial {member['trial']}{weight}:"
         yield ""
         rows = [
-            (escaped(step), code(choice["algorithm"]), _values(choice["hyperparameters"]))
+            (
+                escaped(step),
+                code(choice["algorithm"]),
+                ", ".join(map(code, values_text(choice["hyperparameters"]))),
+            )
             for step, choice in member["configuration"].items()
         ]
         yield from table(("step", "algorithm", "hyperparameters"), rows)
-
-
-def _values(hyperparameters: Mapping[str, Any]) -> str:
-    return ", ".join(code(text) for text in values_text(hyperparameters))
 
 
 def search_lines(search: Facts, command: Sequence[str]) -> Iterator[str]:
@@ -173,12 +173,14 @@ def search_lines(search: Facts, command: Sequence[str]) -> Iterator[str]:
         counted(search["budget_trials"], "configuration") if search["budget_trials"] else "",
         format_seconds(search["budget_seconds"]) if search["budget_seconds"] else "",
     ]
+    begun = counted(search["configurations"], "configuration")
+    trials, seconds = counted(search["trials"], "trial"), format_seconds(search["seconds"])
     rows = [
         ("method", code(search["method"] + options)),
         ("space", code(search["space"])),
         ("budget", " or ".join(filter(None, budget))),
         ("seed", str(search["seed"])),
-        ("evaluated", _evaluated(search)),
+        ("evaluated", f"{begun} in {trials}, {search['failed']} of them failed, in {seconds}"),
     ]
     if search["epochs"]:
         rows.append(("epochs of iterative models", str(search["epochs"])))
@@ -186,12 +188,6 @@ def search_lines(search: Facts, command: Sequence[str]) -> Iterator[str]:
     if command:
         yield ""
         yield from block([shlex.join(map(masked, command))], "sh")
-
-
-def _evaluated(search: Facts) -> str:
-    begun = counted(search["configurations"], "configuration")
-    trials, seconds = counted(search["trials"], "trial"), format_seconds(search["seconds"])
-    return f"{begun} in {trials}, {search['failed']} of them failed, in {seconds}"
 
 
 def data_lines(facts: Facts) -> Iterator[str]:

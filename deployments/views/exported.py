@@ -48,19 +48,20 @@ def print_exported(document: Mapping[str, Any], metric: str, file: str, card: st
         file: The file with the model.
         card: The file with its model card, if there is one.
     """
-    echo(f"{file}: {_model(document['members'])}{_tested(document['test_loss'], metric)}")
+    loss, unit = document["test_loss"], UNITS.get(metric, "")
+    tested = "" if loss is None else f", {loss_name(metric)} on the test rows {loss:.4g}{unit}"
+    echo(f"{file}: {_model(document['members'])}{tested}")
     if document["test_loss_undefined"]:
         reason = document["test_loss_undefined"]
         echo(f"  {loss_name(metric)} on the test rows is undefined: {reason}")
-    for line in (*_needs(document), *_loading(document, file)):
+    for line in _needs(document):
         echo(f"  {line}".rstrip())
+    if document["format"] == "skops":  # its file names the types to trust
+        echo("  to load it:")
+        for line in loading_code(file, document["format"], document["trusted"]):
+            echo(f"      {line}".rstrip())
     if card is not None:
         echo(f"{card}: its model card")
-
-
-def _tested(loss: float | None, metric: str) -> str:
-    unit = UNITS.get(metric, "")
-    return "" if loss is None else f", {loss_name(metric)} on the test rows {loss:.4g}{unit}"
 
 
 def _needs(document: Mapping[str, Any]) -> Iterator[str]:
@@ -77,14 +78,6 @@ def _needs(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs {packages}; not prefect-tune, as all its classes are scikit-learn's"
     if document["predicts_events"]:
         yield "predicts patient events, which prefect-tune reads: prefect-tune predict"
-
-
-def _loading(document: Mapping[str, Any], file: str) -> Iterator[str]:
-    """Yield the lines that load a file which names the types to trust."""
-    if document["format"] == "skops":
-        yield "to load it:"
-        for line in loading_code(file, document["format"], document["trusted"]):
-            yield f"    {line}"
 
 
 def _model(members: list[Mapping[str, Any]]) -> str:

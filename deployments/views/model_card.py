@@ -210,8 +210,9 @@ def _limits(facts: Facts) -> Iterator[str]:
         "or periods, or of columns that are measured in another way."
     )
     if weighted := [str(m["trial"]) for m in facts["model"]["members"] if m.get("balanced")]:
+        trials = f"trial{'s' if len(weighted) > 1 else ''} {', '.join(weighted)}"
         yield (
-            f"- Classes were weighted for balance in training ({_trials(weighted)}). Probabilities "
+            f"- Classes were weighted for balance in training ({trials}). Probabilities "
             "are those of balanced classes, too high for rare ones. Calibrate them on new rows "
             "before you read them as risks."
         )
@@ -222,10 +223,6 @@ def _limits(facts: Facts) -> Iterator[str]:
         )
     if not facts["constraints"]:
         yield "- Fairness, speed and size were not measured; `--constraint` does."
-
-
-def _trials(numbers: list[str]) -> str:
-    return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
 def _versions(facts: Facts) -> Iterator[str]:

@@ -210,7 +210,8 @@ def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
         *_tested(summary["test_loss"], unit, is_first=not losses),
     )
     yield from _decided(ensemble, loss_name(summary["metric"]), unit)
-    weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in sorted(members, key=_lightness)]
+    heaviest = sorted(members, key=lambda member: (-member["weight"], member["trial"]))
+    weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in heaviest]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
         yield f"  {', '.join(weights[start : start + _MEMBERS_A_LINE])}"
 
@@ -232,11 +233,6 @@ def _alone(summary: Mapping[str, Any]) -> Iterator[str]:
     if ensemble is not None and ensemble["kind"] == "single":
         number = ensemble["members"][0]["trial"]
         yield f"model: trial {number} alone, as no ensemble was found to be better"
-
-
-def _lightness(member: Mapping[str, Any]) -> tuple[float, int]:
-    """Sort the heaviest first."""
-    return -member["weight"], member["trial"]
 
 
 def _tested(

@@ -90,7 +90,10 @@ def _asked(trial: Explained) -> Iterator[str]:
 
 
 def _when(trial: Explained, task_run: str | None) -> Iterator[str]:
-    parts = [f"asked for at {_local(trial['asked_at'])}"] if trial["asked_at"] else []
+    parts = []
+    if trial["asked_at"]:
+        local = datetime.fromisoformat(trial["asked_at"]).astimezone()
+        parts.append(f"asked for at {local.strftime('%Y-%m-%d %H:%M:%S')}")
     if trial["cost_seconds"] is not None:
         took, whole = trial["cost_seconds"], trial["cost_uncached_seconds"]
         saved = "" if whole is None else f" ({format_seconds(whole)} without the cache)"
@@ -103,10 +106,6 @@ def _when(trial: Explained, task_run: str | None) -> Iterator[str]:
         yield f"in Prefect: {task_run}"
     elif trial["task_run_id"]:
         yield f"in Prefect: task run {trial['task_run_id']}"
-
-
-def _local(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _failure(trial: Explained) -> Iterator[str | Text]:

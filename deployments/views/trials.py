@@ -56,7 +56,8 @@ def print_trials(
         path = " > ".join(c["algorithm"] for c in row["query"]["configuration"].values())
         steps = evaluation["steps"] if evaluation else []
         cost = (evaluation or failure or {}).get("cost_seconds")
-        measured = evaluation["constraints"] if evaluation else {}
+        constraints = evaluation["constraints"] if evaluation else {}
+        measured = ", ".join(f"{name} {value:.4g}" for name, value in constraints.items())
         where = (
             f"{failure['step']}, fold {failure['fold']}: " if failure and failure["step"] else ""
         )
@@ -70,19 +71,9 @@ def print_trials(
             f"{sum(s['hit'] for s in steps)}/{len(steps)}" if steps else "",
             path
             + (f"\n{where}{failure['message']}" if failure else "")
-            + _last_lines(failure)
+            + "".join(f"\n| {line}" for line in (failure or {}).get("output", "").splitlines())
             + (f"\n{links[row['number']]}" if row["number"] in links else "")
             + (f"\n{evaluation['trouble']}" if evaluation and evaluation.get("trouble") else "")
-            + (f"\n{_measured(measured)}" if measured else ""),
+            + (f"\n{measured}" if measured else ""),
         )
     CONSOLE.print(table if rows else "no trials")
-
-
-def _last_lines(failure: Mapping[str, Any] | None) -> str:
-    """Return what a failed trial printed last, each line set off."""
-    lines = (failure or {}).get("output", "").splitlines()
-    return "".join(f"\n| {line}" for line in lines)
-
-
-def _measured(constraints: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in constraints.items())

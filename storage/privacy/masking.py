@@ -119,7 +119,7 @@ class MaskedStream:
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes and return those that can be shown."""
         data = self._withheld + data
-        end = _last_space(data)
+        end = max(map(data.rfind, (b"\n", b"\r", b" ", b"\t"))) + 1  # after the last white space
         if not end and len(data) > _LONGEST_WORD:
             end = len(data) - _LONGEST_URL
         self._withheld = data[end:]
@@ -137,8 +137,3 @@ class MaskedStream:
         # Invalid UTF-8 passes through unchanged.
         text = data.decode(errors="surrogateescape")
         return masked(text).encode(errors="surrogateescape")
-
-
-def _last_space(data: bytes) -> int:
-    """Return the position after the last white space; 0 if there is none."""
-    return max(data.rfind(space) for space in (b"\n", b"\r", b" ", b"\t")) + 1

@@ -192,7 +192,8 @@ def through_outage(
     """
 
     def is_waited_out(error: BaseException) -> bool:
-        return is_outage(error) and not _was_waited_out(error)
+        notes = (getattr(one, "__notes__", ()) for one in _chain(error))
+        return is_outage(error) and not any(_WAITED_OUT in some for some in notes)
 
     begun = begin()
     try:
@@ -231,12 +232,3 @@ def through_outage(
         if is_waited_out(error):
             error.add_note(_WAITED_OUT)
         raise
-
-
-def _was_waited_out(error: BaseException | None) -> bool:
-    """Return whether an error, or one that it comes from, has outlasted a wait."""
-    while error is not None:
-        if _WAITED_OUT in getattr(error, "__notes__", ()):
-            return True
-        error = error.__cause__
-    return False

@@ -12,12 +12,17 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from mypy.modulefinder import FindModuleCache, SearchPaths, get_search_dirs
+from mypy.options import Options
 from processes import environment
-from source_tree import ROOMS, ROOT, listed_files
+from source_tree import ROOMS, ROOT, SOURCES, listed_files, module_name
 
 UV = shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
 LEFT_OUT = ("deployments/demo", "deployments/install", "deployments/pipeline_search.ipynb")
 """Files of the rooms that are no part of the package, besides `deployments/docs`."""
+NAMES = {module_name(path) for path in SOURCES if path.name not in ("__init__.py", "__main__.py")}
+OF_EXTRAS = {name for name in NAMES if ".catalogue.boosting." in name}
+"""Modules that need an optional dependency."""
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +119,21 @@ def empty(wheel: Path, tmp_path_factory) -> Path:
         *("--constraints", folder / "locked.txt", wheel),
     )
     return python.parent
+
+
+@pytest.mark.parametrize("installed", ["wheel", "editable"])
+def test_mypy_finds_the_types_of_each_module(request, installed) -> None:
+    python = request.getfixturevalue("empty") / "python" if installed == "wheel" else sys.executable
+    libraries, packages = get_search_dirs(str(python))
+    search = SearchPaths((), (), (*libraries, *packages), ())
+    finder = FindModuleCache(search, fscache=None, options=Options())
+    untyped = {name for name in NAMES if not isinstance(finder.find_module(name), str)}
+    assert untyped == set()
+
+
+def test_each_module_is_imported_where_nothing_else_is_installed(empty, tmp_path) -> None:
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    call(empty / "python", "-c", program, *sorted(NAMES - OF_EXTRAS), folder=tmp_path)
 
 
 def test_the_wheel_works_where_nothing_else_is_installed(empty, tmp_path) -> None:

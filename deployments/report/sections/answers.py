@@ -18,7 +18,9 @@ _LONGEST_REASON = 150
 
 def answers_of(report: StudyReport) -> list[Answer]:
     """Return the answers, in the order of the screen."""
-    return [_best(report), _loss(report), _failed(report), _saved(report), _next(report)]
+    commands = [Command(words, purpose) for words, purpose in _commands(report)]
+    onward = Answer("next", "How to go on", "", parts=commands, more="again")
+    return [_best(report), _loss(report), _failed(report), _saved(report), onward]
 
 
 def alert_of(report: StudyReport) -> str:
@@ -62,7 +64,10 @@ def _best(report: StudyReport) -> Answer:
     lines = [
         *_ensemble_lines(members, best["trial"]),
         *_replaced_lines(report, best["trial"]),
-        *_constraint_lines(report, best),
+        *(
+            f"{name}: {short_number(best['constraints'].get(name))} of at most {bound:g}"
+            for name, bound in report.summary["constraints"].items()
+        ),
     ]
     parts: list[Part] = [_pipeline(best["configuration"])]
     if lines:
@@ -86,12 +91,6 @@ def _replaced_lines(report: StudyReport, best: int) -> Iterator[str]:
         yield f"{reason[:1].upper()}{reason[1:]}."
     if replaced is not None:
         yield f"{replaced['reason'][:1].upper()}{replaced['reason'][1:]}."
-
-
-def _constraint_lines(report: StudyReport, best: Mapping[str, Any]) -> Iterator[str]:
-    for name, bound in report.summary["constraints"].items():
-        value = best["constraints"].get(name)
-        yield f"{name}: {short_number(value)} of at most {bound:g}"
 
 
 def _pipeline(configuration: Mapping[str, Any]) -> Pipeline:
@@ -181,11 +180,6 @@ def _saved(report: StudyReport) -> Answer:
     return Answer("saved", question, format_seconds(saved), parts=[Text(lines)], more="time")
 
 
-def _next(report: StudyReport) -> Answer:
-    parts = [Command(words, purpose) for words, purpose in _commands(report)]
-    return Answer("next", "How to go on", "", parts=parts, more="again")
-
-
 def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     """Yield commands and what they do, what is needed most first."""
     summary, again = report.summary, report.reproduction
@@ -200,7 +194,8 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
         )
     if report.members:
         predict = ["prefect-tune", "predict", study, "NEW.csv", "--out", "predictions.csv"]
-        if _is_of_events(again.command):
+        words = again.command  # of events, it has labels or a cohort
+        if "--labels" in words or any(word.startswith("cohort:") for word in words):
             predict += ["--labels", "NEW_LABELS.csv"]
         yield shlex.join([*predict, *store]), "predict new rows"
         yield shlex.join(["prefect-tune", "export", study, "model.pkl", *store]), "export the model"
@@ -209,11 +204,6 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
     if state != "interrupted" and can_go_on:
         yield shlex.join([*again.longer, *store]), "search on, with twice the budget"
     yield shlex.join(["prefect-tune", "trials", study, *store]), "list all trials"
-
-
-def _is_of_events(command: Sequence[str]) -> bool:
-    """Return whether the command that starts a study reads events."""
-    return "--labels" in command or any(word.startswith("cohort:") for word in command)
 
 
 def _loosened(report: StudyReport) -> list[str]:

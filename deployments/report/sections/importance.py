@@ -36,18 +36,17 @@ def input_names(inputs: Iterable[Input]) -> dict[Input, str]:
 
     The step is named where several have the same algorithm.
     """
-    names = {chosen: _name(chosen) for chosen in inputs}
+    names = {
+        chosen: f"algorithm of {chosen.step}"
+        if chosen.hyperparameter is None
+        else f"{chosen.hyperparameter} of {chosen.algorithm}"
+        for chosen in inputs
+    }
     times = Counter(names.values())
     return {
         chosen: name if times[name] == 1 else f"{name} ({chosen.step})"
         for chosen, name in names.items()
     }
-
-
-def _name(chosen: Input) -> str:
-    if chosen.hyperparameter is None:
-        return f"algorithm of {chosen.step}"
-    return f"{chosen.hyperparameter} of {chosen.algorithm}"
 
 
 def _unknown(found: Importance, words: LossWords) -> str:
