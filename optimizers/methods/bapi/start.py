@@ -1,10 +1,9 @@
 """The first configurations: successive halving over epochs, or random ones and the best of them."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from math import floor, inf
-from statistics import mean
+from math import inf
 from typing import Self
 
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
@@ -85,38 +84,6 @@ class Design:
         """Return the configurations that wait here for others to be told; none at the end."""
         is_over = isinstance(self.next(curves, may_begin=False), Done)
         return set() if is_over else set(list(curves)[: self.counts[0]])
-
-
-def clipped(
-    step: Step, curves: Collection[LearningCurve], seconds_left: float | None, n_workers: int = 1
-) -> Step:
-    """Return a step of as many epochs as can be afforded; Done where that is none.
-
-    An epoch takes what it took of that configuration, or else of the others in the mean; before
-    anything is known, it can be afforded.
-
-    Args:
-        step: To be taken next.
-        curves: All that were begun.
-        seconds_left: Of the budget, from which what is under way is still to be taken; None for no
-            end.
-        n_workers: That share them; no training takes more than the part of one.
-    """
-    if seconds_left is None or not isinstance(step, Begin | GoOn):
-        return step
-    rates = {c.configuration: c.rate for c in curves if c.rate is not None}
-    if not rates:
-        return step if seconds_left > 0 else Done()
-    typical = mean(rates.values())
-    left, rate, done = seconds_left, typical, 0
-    for curve in curves:
-        own = rates.get(curve.configuration, typical)
-        if curve.is_pending:
-            left -= max(curve.target - curve.done, 0) * own
-        elif isinstance(step, GoOn) and curve.configuration == step.configuration:
-            rate, done = own, curve.done
-    n = floor(min(left, seconds_left / n_workers) / rate)
-    return replace(step, level=min(step.level, done + n)) if n >= 1 else Done()
 
 
 def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: int) -> int:

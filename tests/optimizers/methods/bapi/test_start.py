@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from curve_worlds.nets import (
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from prefect_tune.optimizers import Configuration, History, Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
-from prefect_tune.optimizers.methods.bapi.start import Design, Step, clipped, size_of_start
+from prefect_tune.optimizers.methods.bapi.start import Design, Step, size_of_start
 from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 
 
@@ -193,47 +192,6 @@ def test_its_state_is_a_function_of_the_curves_whatever_the_order_of_ends(order:
         assert next_step(design, history) == Wait()
         history.record(stretch(i, net(i / 9), [50.0, 10.0 + i]))
     assert next_step(design, history) == GoOn(net(0.0), 6)
-
-
-def affordable(step: Step, left: float | None, *more: Trial) -> Step:
-    """After two curves of 2 epochs, of 1 and of 3 seconds each."""
-    told = of(0, 0.1, 9.0, 8.0), stretch(1, net(0.2, scale="none"), [9.0, 7.0], cost_seconds=6.0)
-    first = replace(told[0], evaluation=replace(told[0].evaluation, cost_seconds=2.0))
-    curves = curves_from(first, told[1], *more, space=mixed_nets())
-    return clipped(step, curves.values(), left)
-
-
-def test_a_step_is_cut_to_the_seconds_left_by_its_own_rate_or_that_of_others() -> None:
-    slow = GoOn(net(0.2, scale="none"), 6)
-    assert [affordable(slow, left) for left in (None, 12.0, 11.9, 3.0, 2.9)] == [
-        slow,
-        slow,
-        replace(slow, level=5),
-        replace(slow, level=3),
-        Done(),
-    ]
-    assert [affordable(Begin(2), left) for left in (4.0, 3.9, 1.9, 0.0)] == [
-        Begin(2),
-        Begin(1),
-        Done(),
-        Done(),
-    ]
-    assert affordable(Wait(), 0.0) == Wait()
-
-
-def test_what_is_under_way_is_paid_for_before_a_step_is_cut() -> None:
-    begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
-    gone_on = Trial(3, Query(net(0.2, scale="none"), epochs=4))  # 3 seconds an epoch
-    assert affordable(Begin(2), 8.0, begun) == Begin(2)
-    assert affordable(Begin(2), 7.9, begun) == Begin(1)
-    assert affordable(Begin(2), 14.0, begun, gone_on) == Begin(2)
-    assert affordable(Begin(2), 13.9, begun, gone_on) == Begin(1)
-
-
-def test_before_any_rate_is_known_a_step_is_affordable_while_anything_is_left() -> None:
-    assert clipped(Begin(2), [], 0.1) == Begin(2)
-    assert clipped(Begin(2), [], 0.0) == Done()
-    assert clipped(Begin(2), [], None) == Begin(2)
 
 
 @pytest.mark.parametrize(
