@@ -164,7 +164,7 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
     if as_json:
         print_json(shown)
         return
-    from prefect_tune.deployments.views.trials import first_trials, print_trials
+    from prefect_tune.deployments.views.trial import first_trials, print_trials
     from prefect_tune.flows.study.lookup import find_study
     from prefect_tune.flows.study.plan import StudyPlan
 

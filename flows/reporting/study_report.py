@@ -1,4 +1,7 @@
-"""The report of one study, gathered in one pass over its trials, and how to reproduce the study."""
+"""The report of one study, gathered in one pass over its trials, and how to reproduce the study.
+
+The trials that the final model of a study is made of.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,7 +10,6 @@ from typing import Any
 from prefect_tune.flows.reporting.failures import FailureGroup, FailuresPass
 from prefect_tune.flows.reporting.fidelities import Fidelities, FidelitiesPass
 from prefect_tune.flows.reporting.importance import ImportancePass
-from prefect_tune.flows.reporting.members import EnsembleMember, MembersPass
 from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
 from prefect_tune.flows.reporting.progress import ProgressPass, SearchProgress
 from prefect_tune.flows.reporting.step_times import StepTime, StepTimesPass
@@ -22,6 +24,45 @@ from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.frames import FRAME
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleMember:
+    """A trial in the final model.
+
+    Attributes:
+        trial: Its number.
+        weight: Its share of the model; 1 where it is alone.
+        loss: Its own loss; None where the ledger has none.
+        configuration: Algorithm and hyperparameters by step.
+    """
+
+    trial: int
+    weight: float
+    loss: float | None
+    configuration: Mapping[str, Any]
+
+
+class MembersPass:
+    """Takes trials, and keeps the members.
+
+    Args:
+        members: Trials and weights, as the study's result has them.
+    """
+
+    def __init__(self, members: Sequence[Mapping[str, Any]]) -> None:
+        self._weights = {member["trial"]: float(member["weight"]) for member in members}
+        self._found: list[EnsembleMember] = []
+
+    def add(self, trial: TrialDocument) -> None:
+        """Take a trial."""
+        if (weight := self._weights.get(trial.number)) is not None:
+            loss = trial.loss if trial.document["evaluation"] else None
+            self._found.append(EnsembleMember(trial.number, weight, loss, trial.configuration))
+
+    def found(self) -> list[EnsembleMember]:
+        """Return the members, the heaviest first."""
+        return sorted(self._found, key=lambda member: (-member.weight, member.trial))
 
 
 @dataclass(frozen=True, slots=True)

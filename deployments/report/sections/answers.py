@@ -8,8 +8,7 @@ from typing import Any
 from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text
 from prefect_tune.deployments.report.sections.failures import reason_text, retry_command
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
-from prefect_tune.flows.reporting.members import EnsembleMember
-from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.reporting.study_report import EnsembleMember, StudyReport
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
 _MOST_REASONS = 3

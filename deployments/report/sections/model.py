@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
-from prefect_tune.flows.reporting.members import EnsembleMember
-from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.flows.reporting.study_report import EnsembleMember, StudyReport
 from prefect_tune.flows.text import counted
 
 

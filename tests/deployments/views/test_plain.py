@@ -19,10 +19,12 @@ from prefect_tune.deployments.views import (
     console,
     live,
     study,
-    trials,
 )
 from prefect_tune.deployments.views import (
     artifact as store,
+)
+from prefect_tune.deployments.views import (
+    trial as trials,
 )
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, line
 from prefect_tune.deployments.views.live_lines import LiveLines

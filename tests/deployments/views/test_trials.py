@@ -1,4 +1,4 @@
-from prefect_tune.deployments.views.trials import first_trials, print_trials
+from prefect_tune.deployments.views.trial import first_trials, print_trials
 
 CONFIGURATION = {
     "rescale": {"algorithm": "minmax", "hyperparameters": {}},

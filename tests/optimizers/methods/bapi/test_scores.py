@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.optimizers import Objective
-from prefect_tune.optimizers.methods.bapi.scores import ScoreKind, Scores
+from prefect_tune.optimizers.methods.bapi.learner import ScoreKind, Scores
 
 KINDS: tuple[ScoreKind, ...] = ("log", "raw")
 PERCENT = Objective(n_held_out=500)

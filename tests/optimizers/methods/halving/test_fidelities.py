@@ -6,7 +6,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import Objective
 from prefect_tune.optimizers.methods.declarations import BracketOptions
-from prefect_tune.optimizers.methods.fidelities import choose_rungs
+from prefect_tune.optimizers.methods.halving import choose_rungs
 
 KNOWN = Objective(
     n_rows=9_000,
