@@ -1,6 +1,6 @@
 """Text for people, a module per subject.
 
-`study`, `trials`, one `trial`, `artifact` and `comparison` print what a store has. `live` follows a
+`study`, `trial`, `artifact` and `comparison` print what a store has. `live` follows a
 running study, with `live_lines` on a terminal. All print to one `console`, and commands keep
 standard output for their `result_stream`. An `exported` model gets a `model_card`, with tables from
 `card_tables`.

@@ -1,7 +1,4 @@
-"""One trial explained: its pipeline, its result, its times and its code.
-
-Trials of a study, one a line.
-"""
+"""The trials of a study, one a line; and one explained, with its pipeline, result, times and code."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

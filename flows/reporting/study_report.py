@@ -1,6 +1,6 @@
-"""The report of one study, gathered in one pass over its trials, and how to reproduce the study.
+"""The report of one study, gathered in one pass over its trials.
 
-The trials that the final model of a study is made of.
+With it come the members of the final model and the commands that reproduce the study.
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ the next bracket, as in BOHB (Falkner et al. 2018); the epochs of a rung are res
 below; runs that violate constraints rank last, failed ones are lost; after s = 0 brackets begin
 again at s_max; the first rung is decided with what it has when no more may begin.
 
-The fidelity that a study is halved in: the one that is asked for, or the best it can have.
+`choose_rungs` takes the fidelity that is asked for, or the best one that the study can have.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """GP_f and GP_c: the belief in learning curves and costs, fitted at times and else recalled.
 
-The unit in which curves are learned: scores, the higher the better.
+Curves are learned as scores: the higher, the better.
 """
 
 from collections.abc import Mapping, Sequence
