@@ -1,4 +1,4 @@
-"""The trials of a study, one a line; and one explained, with its pipeline, result, times and code."""
+"""Trials, one a line; and one explained, with its pipeline, result, times and code."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,6 +2,6 @@
 
 `study_report` gathers what a study has, in one pass over its trials: its `progress`, `paths`,
 `step_times`, `failures`, `trade_offs` and `fidelities`, and the members of its model; then the
-`importance` of its choices, and the commands that reproduce it. `comparison_report` is the same for several
-methods.
+`importance` of its choices, and the commands that reproduce it. `comparison_report` is the same
+for several methods.
 """
