@@ -1,11 +1,11 @@
 """Methods of search behind ask and tell. Pure: no Prefect, no files, no clock, no network.
 
 `space` declares what can be chosen and `trials` holds what was observed. Methods learn with
-`surrogates`, choose with `acquisitions`, and reason about `paths`; each is a folder of `methods`
-that declares itself by a `method` with its `options`, and `registry` knows them by name.
-`optimizer` is the contract of all, told by a `budget` what is left; it gives a `reason` for what it
-asks for, and `events` resume one; `racing` stands around any of them and ends after one fold what
-is clearly behind. `importance` says afterwards which choices mattered.
+`surrogates`, choose with `acquisitions`, and reason about `paths`; each of the `methods` declares
+itself by a `method` with its options, and `registry` knows them by name. `optimizer` is the
+contract of all, told by a `budget` what is left; it gives a reason for what it asks for, and
+`events` resume one; `racing` stands around any of them and ends after one fold what is clearly
+behind. `importance` says afterwards which choices mattered.
 Everything here is loaded when first touched: the libraries of some methods take seconds to import.
 """
 

@@ -138,9 +138,6 @@ def _key(record: str) -> str:
     return record.rsplit("/", 1)[-1]
 
 
-"""The newest ones; of more, pins would fill a small cache."""
-
-
 class StretchPins:
     """Keeps the models of the newest stopped stretch of each configuration that is not complete.
 

@@ -59,7 +59,7 @@ class Algorithm:
         sparse_fixed: Constructor arguments that are set besides on sparse input.
         transforms: By hyperparameter, the rule that makes its effective value, which the estimator
             gets, from its value and a summary of the data: a name (see
-            `tasks.fitting.effective_values`) or a function of both.
+            `tasks.fitting.recipe`) or a function of both.
         memory: The rule that estimates the memory a fit needs, from the effective arguments and a
             summary of the data: a name (see `tasks.fitting.memory_estimate`) or a function of both.
             By default that of the catalogue for the same estimator, if it has one. It decides no

@@ -147,6 +147,10 @@ class Failure:
     steps: tuple[StepCost, ...] = ()
     output: str = ""
 
+    def __post_init__(self) -> None:
+        # A kind may come as its plain word, as from callers of ask and tell.
+        object.__setattr__(self, "kind", FailureKind(self.kind))
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return {**asdict(self), "kind": self.kind.value}
@@ -154,8 +158,7 @@ class Failure:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        kind = FailureKind(document["kind"])
-        return cls(**{**document, "kind": kind, "steps": _steps(document)})
+        return cls(**{**document, "steps": _steps(document)})
 
 
 def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:

@@ -25,7 +25,7 @@ _MOST_HISTORY_BYTES = 64_000_000
 
 
 class IterativeNode(Node):
-    """A model of one fold that trains in epochs, led by `joint_training`.
+    """A model of one fold that trains in epochs, led by `train_together`.
 
     Args:
         parent: The node that it is made from.
@@ -105,10 +105,10 @@ class IterativeNode(Node):
             self._checkpoints.look_up(self.target)
 
     def serve(self) -> None:
-        """Leave it to `joint_training`: the best epoch is that of all folds together."""
+        """Leave it to `train_together`: the best epoch is that of all folds together."""
 
     def obtain(self) -> None:
-        """Leave it to `joint_training`."""
+        """Leave it to `train_together`."""
 
     def resume(self) -> None:
         """Stand at the largest checkpoint at or below the target."""

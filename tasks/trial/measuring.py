@@ -4,6 +4,7 @@ Quantities are measured once per model and fold, and kept with its predictions.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from math import isnan
 
@@ -95,15 +96,14 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
-    try:
+    with suppress(RecordDamaged):  # or never measured
         kept: float = records.get(record)["measured"]["value"]
-    except RecordDamaged:  # or never measured
-        value = _measured(quantity, held_out)
-        about = {"quantity": quantity.text, "value": value}
-        records.put(record, {"measured": about}, path_run.context.study)
-        return value
-    records.link([record], path_run.context.study)
-    return kept
+        records.link([record], path_run.context.study)
+        return kept
+    value = _measured(quantity, held_out)
+    about = {"quantity": quantity.text, "value": value}
+    records.put(record, {"measured": about}, path_run.context.study)
+    return value
 
 
 def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:

@@ -101,7 +101,7 @@ class _Worker:
         if pid is None or folder is None:
             return None
         worker = cls(ProcessTree(pid), note_path(folder, pid), before)
-        if psutil.Process(pid).ppid() == os.getpid():  # else see `parent_death`
+        if psutil.Process(pid).ppid() == os.getpid():  # else see `orphans`
             GUARD.watch(pid)
         return worker
 

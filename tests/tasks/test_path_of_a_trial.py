@@ -19,7 +19,7 @@ from prefect_tune.storage.records import Records
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.trial import epochs
+from prefect_tune.tasks.trial import epochs, measuring
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
@@ -166,6 +166,18 @@ def test_predictions_at_hand_outlive_an_array_that_a_model_uses_again(tmp_path) 
     held = model.predictions()
     assert held.label.tolist() == [0, 0, 0]
     assert held.score.tolist() == [[0.5, 0.5]] * 3
+
+
+def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
+    def fail(*_: object) -> float:
+        raise ZeroDivisionError("no rows in a second")
+
+    monkeypatch.setattr(measuring, "measure_quantity", fail)
+    context = replace(context_of(tmp_path), quantities=(Quantity("latency_us"),))
+    state = evaluate_module.evaluate.fn(0, query_of(context).to_json(), context, "trial")
+    failure = state.data.failure
+    assert "no rows in a second" in failure.message
+    assert "RecordDamaged" not in failure.traceback
 
 
 @pytest.mark.parametrize("trains_in_epochs", [True, False])
