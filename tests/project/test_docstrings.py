@@ -27,6 +27,17 @@ def test_a_room_is_mapped_by_its_docstring(path) -> None:
     rooms = {p.parent.name for p in path.parent.glob("*/__init__.py")}
     named = set(re.findall(r"`(\w+)`", ast.get_docstring(parsed(path)) or ""))
     assert files | rooms <= named
+    there = {p.stem for p in path.parent.iterdir()}
+    assert named - there <= names_in(path.parent)
+
+
+def names_in(folder) -> set[str]:
+    """Names that the code of a folder uses: a map has no others, as of modules that were merged."""
+    nodes = [node for path in folder.glob("*.py") for node in ast.walk(parsed(path))]
+    parts = ("name", "id", "attr")
+    return {
+        name for node in nodes for part in parts if isinstance(name := getattr(node, part, 0), str)
+    }
 
 
 def test_no_summary_opens_with_what() -> None:
