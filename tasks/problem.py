@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from distributed.system import MEMORY_LIMIT
-
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import dataset_record, split_record
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
@@ -38,8 +36,12 @@ class TrialLimits:
     memory_bytes: int | None = None
 
 
-def share_of_memory(n_workers: int, memory_bytes: int = MEMORY_LIMIT) -> int:
+def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
     """Return each worker's share of memory, by default of this machine or container."""
+    if memory_bytes is None:
+        from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - plans are read without Dask
+
+        memory_bytes = MEMORY_LIMIT
     return int(_SHARE_OF_MEMORY * memory_bytes / n_workers)
 
 

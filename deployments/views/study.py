@@ -2,21 +2,23 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, uncut_column
-from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.study.finalists import chosen_look, mean_loss
 from prefect_tune.flows.text import counted, format_bytes, format_seconds, loss_name
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import fidelity_text, pipeline_lines
-from prefect_tune.optimizers.trials.trial import Trial
+
+if TYPE_CHECKING:  # light: a stored study is shown without them
+    from prefect_tune.flows.progress import Progress
+    from prefect_tune.optimizers.trials.trial import Trial
 
 
-def outcome(trial: Trial) -> str:
+def outcome(trial: "Trial") -> str:
     """Return what became of a trial that has ended."""
     path = " > ".join(trial.query.configuration.path)
     if fidelity := fidelity_text(trial.query.to_json()):
@@ -29,7 +31,7 @@ def outcome(trial: Trial) -> str:
     return f"trial {trial.number:>3}  {trial.evaluation.loss:<8.4g} {cost:>6}  {path}"
 
 
-def standing(progress: Progress) -> str:
+def standing(progress: "Progress") -> str:
     """Return where a study stands."""
     of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
     n_trials = counted(progress.n_trials, "trial")
