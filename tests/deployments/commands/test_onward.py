@@ -79,7 +79,7 @@ def test_the_code_of_a_trial_builds_its_pipeline_and_is_all_that_is_printed(ende
 
 
 def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> None:
-    from prefect_tune.deployments.server.embedded import task_run_page
+    from prefect_tune.deployments.server import task_run_page
     from prefect_tune.flows.results import explained
 
     told = explained.explained_trial

@@ -131,6 +131,14 @@ def are_of_our_fork_server(client: distributed.Client) -> bool:
     return list(tied.values()) == [(fork_server_pid(),) * 2] * 2
 
 
+def log_of_new_fork_server() -> str | None:
+    """Start the fork server and return the log that its environment names; None if it is dead."""
+    start_fork_server()
+    with suppress(psutil.Error):
+        return psutil.Process(fork_server_pid()).environ().get(LOG_VARIABLE)
+    return None
+
+
 def kill_fork_server() -> int | None:
     """Kill the fork server, if it runs, and return its process."""
     pid = fork_server_pid()
@@ -195,9 +203,8 @@ def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) 
 
 def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> None:
     kill_fork_server()
-    start_fork_server()
     log = str(log_path(scratch_folder()))
-    assert psutil.Process(fork_server_pid()).environ()[LOG_VARIABLE] == log
+    wait_for(lambda: log_of_new_fork_server() == log)
     killed: list[int | None] = [None]
 
     def attack() -> bool:
