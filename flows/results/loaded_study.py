@@ -94,7 +94,7 @@ class LoadedStudy:
             return summarize(store, self.name)
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Return what `prefect-tune show --trial NUMBER --json` prints.
+        """Return what `prefect-tune show STUDY --trial NUMBER --json` prints.
 
         Raises:
             BadInput: If there is no such trial.

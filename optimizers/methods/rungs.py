@@ -1,8 +1,8 @@
 """Rungs: configurations begin on a small part of a full evaluation, and the best go on to more.
 
 What halving, Hyperband, BOHB, BAPI's start and Fabolas' first design share: levels and their
-queries, when a rung is decided, how many of it go on, and the steps that they take. Which runs
-belong to a rung and how they are ranked is a matter of each method.
+queries, when a rung is decided, how its runs are ranked, and the steps that they take. Which runs
+belong to a rung, and which go on of those that are ranked, is a matter of each method.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
