@@ -38,8 +38,14 @@ from sqlalchemy.sql.expression import FunctionElement
 
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.storage.private_folder import make_private_file
-from prefect_tune.storage.waiting.outage import Cause, StoreLost, cause_of, lost_for, through_outage
-from prefect_tune.storage.waiting.waited_seconds import uninterrupted
+from prefect_tune.storage.waiting.outage import (
+    Cause,
+    StoreLost,
+    cause_of,
+    lost_for,
+    through_outage,
+    uninterrupted,
+)
 
 _PROBE_BYTES = 1 << 16
 

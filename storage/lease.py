@@ -20,7 +20,7 @@ from prefect_tune.storage.database import Database, epoch, insert_new
 from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
-from prefect_tune.storage.waiting.waited_seconds import waiting
+from prefect_tune.storage.waiting.outage import waiting
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts when its holder does not renew it."""

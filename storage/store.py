@@ -16,7 +16,6 @@ from typing import Any
 from prefect_tune.storage.cache.bounded import BoundedCache
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.cache.index import ArtifactIndex
-from prefect_tune.storage.cache.memory import DEFAULT_MEMORY_BYTES, MemoryTier
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import RAISED, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
@@ -24,7 +23,13 @@ from prefect_tune.storage.lease import LeaseBook, Turn
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
-from prefect_tune.storage.writer import PROVENANCE_FILE, ArtifactWriter, Made
+from prefect_tune.storage.writer import (
+    DEFAULT_MEMORY_BYTES,
+    PROVENANCE_FILE,
+    ArtifactWriter,
+    Made,
+    MemoryTier,
+)
 
 __all__ = [
     "DEFAULT_BUDGET_BYTES",

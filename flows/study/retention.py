@@ -13,7 +13,7 @@ from math import inf
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.cache.pins import Pins
+from prefect_tune.storage.cache.index import Pins
 from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.records import Records
 

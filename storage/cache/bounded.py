@@ -13,8 +13,7 @@ from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.engine import Connection, Row
 
 from prefect_tune.storage.cache.entry import Entry, row_of
-from prefect_tune.storage.cache.index import LOCKED_STORE, ArtifactIndex
-from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.index import LOCKED_STORE, ArtifactIndex, pinned_keys
 from prefect_tune.storage.cache.usage import is_cheap_kind, kind_of, note_counts, note_refusal
 from prefect_tune.storage.database import in_chunks, upsert
 from prefect_tune.storage.journal import end_publications, note_publications

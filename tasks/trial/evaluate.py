@@ -24,8 +24,15 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureK
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.privacy.masking import masked, passwords_in
-from prefect_tune.storage.waiting.outage import DiskFull, StoreForbidden, StoreLost, through_outage
-from prefect_tune.storage.waiting.waited_seconds import Begun, begin, waits_counted
+from prefect_tune.storage.waiting.outage import (
+    Begun,
+    DiskFull,
+    StoreForbidden,
+    StoreLost,
+    begin,
+    through_outage,
+    waits_counted,
+)
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.epochs import IterativeNode

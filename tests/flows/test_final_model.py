@@ -22,7 +22,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger, StoreLost
-from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.problem import StudyContext

@@ -9,8 +9,12 @@ from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingCurve
 from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
 from prefect_tune.flows.reporting.progress import Lead, SearchProgress
-from prefect_tune.flows.reporting.step_times import StepTime
-from prefect_tune.flows.reporting.study_report import EnsembleMember, Reproduction, StudyReport
+from prefect_tune.flows.reporting.study_report import (
+    EnsembleMember,
+    Reproduction,
+    StepTime,
+    StudyReport,
+)
 from prefect_tune.flows.reporting.trade_offs import TradeOff
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance

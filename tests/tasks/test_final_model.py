@@ -10,7 +10,7 @@ import pytest
 from studies import configured, context_of, store_of
 
 from prefect_tune.storage import StoreLost
-from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

@@ -13,9 +13,9 @@ from studies import EPOCHS, configured, epoch_context, evaluate, outcome, store_
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage.cache.entry import Selection
-from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import predictions_record
+from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import training
 from prefect_tune.tasks.objective.metric import Predictions

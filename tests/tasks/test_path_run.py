@@ -13,10 +13,10 @@ from studies import configured, context_of, draw, evaluate, outcome, store_of
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.storage import StoreLost
 from prefect_tune.storage.cache.entry import Selection
-from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary

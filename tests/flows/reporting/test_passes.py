@@ -8,8 +8,7 @@ from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, 
 from prefect_tune.flows.reporting.failures import FailuresPass
 from prefect_tune.flows.reporting.fidelities import FidelitiesPass
 from prefect_tune.flows.reporting.paths import PathsPass
-from prefect_tune.flows.reporting.step_times import StepTimesPass
-from prefect_tune.flows.reporting.study_report import MembersPass
+from prefect_tune.flows.reporting.study_report import MembersPass, StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.study.summary import summarize

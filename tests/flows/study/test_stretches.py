@@ -15,7 +15,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Optimizer, Query, Trial
 from prefect_tune.storage import Ledger
-from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext

@@ -26,7 +26,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Failure, Trial
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.cache.pins import pinned_keys
+from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from prefect_tune.storage import ArtifactStore, Made
-from prefect_tune.storage.cache.memory import MemoryTier
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.writer import MemoryTier
 
 
 def frozen(n: int) -> np.ndarray:

@@ -2,8 +2,15 @@ from time import monotonic, sleep
 
 import pytest
 
-from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE, outage_seconds, through_outage
-from prefect_tune.storage.waiting.waited_seconds import Waits, begin, waiting, waits_counted
+from prefect_tune.storage.waiting.outage import (
+    OUTAGE_VARIABLE,
+    Waits,
+    begin,
+    outage_seconds,
+    through_outage,
+    waiting,
+    waits_counted,
+)
 
 
 class Away:

@@ -8,8 +8,12 @@ import pytest
 from sqlalchemy import text
 
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.waiting.outage import through_outage
-from prefect_tune.storage.waiting.waited_seconds import interruptible, is_put_off, uninterrupted
+from prefect_tune.storage.waiting.outage import (
+    interruptible,
+    is_put_off,
+    through_outage,
+    uninterrupted,
+)
 
 
 class Interrupted(BaseException):
