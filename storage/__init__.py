@@ -4,7 +4,7 @@
 `files` publishes folders of them under a URL; `atomic` does so for single files. `store` is the
 artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
 `inspection` looks into it, `opening` ties folder and database together. `records` must never go.
-`ledger` has the studies. `lease` says who is making what, `holder` tells processes apart. `schema`
+`ledger` has the studies. `lease` says who is making what, and tells processes apart. `schema`
 declares all tables of the one `database`, which `migrations` bring up to date. `privacy` and a
 `private_folder` keep others from reading or forging; `waiting` is for a store that is away;
 `notices` are warnings for the user. Prefect is known to `blocks` alone, and to a signing key that

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, in_chunks
-from prefect_tune.storage.holder import Holder
+from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.schema import publication_table
 
 _LONGEST_SECONDS = 86_400.0

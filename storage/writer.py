@@ -1,10 +1,8 @@
-"""Decoded matrices of hot artifacts in the memory of one worker, least recently used goes first.
+"""Writing artifacts as files within the cache's budget, and hot ones in the memory of a worker.
 
-Only what cannot be changed is held: read-only arrays, and a few pickles as their checked bytes, of
-which each reader makes a value of its own. An entry is named by its place, so what was
-evicted from the store and made again is another one, and nothing stale is ever served.
-
-Writing artifacts: as files within the cache's budget, and deleting those that were evicted.
+Only values that cannot be changed are held in memory: read-only arrays, and a few pickles as their
+checked bytes, from which each reader makes a value of its own. An entry is named by its place, so
+an artifact that was evicted and made again is another one, and nothing stale is ever served.
 """
 
 import json

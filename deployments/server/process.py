@@ -29,7 +29,7 @@ from platformdirs import user_cache_path
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.atomic import atomic_file
-from prefect_tune.storage.holder import process_age, process_start
+from prefect_tune.storage.lease import process_age, process_start
 from prefect_tune.storage.private_folder import make_private_file
 
 _FILE = "prefect.db"

@@ -1,7 +1,7 @@
 """Everything that a report says of a study or a comparison, as plain values.
 
 `study_report` gathers what a study has, in one pass over its trials: its `progress`, `paths`,
-`step_times`, `failures`, `trade_offs` and `fidelities`, and the members of its model; then the
+times of steps, `failures`, `trade_offs` and `fidelities`, and the members of its model; then the
 `importance` of its choices, and the commands that reproduce it. `comparison_report` is the same
 for several methods.
 """

@@ -1,8 +1,7 @@
 """The report of one study, gathered in one pass over its trials.
 
-With it come the members of the final model and the commands that reproduce the study.
-
-Where the time went by step: what was made, what the cache served and saved, what is gone.
+With it come the time of each step (made, served, saved), the members of the final model and the
+commands that reproduce the study.
 """
 
 from collections.abc import Mapping, Sequence

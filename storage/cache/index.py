@@ -1,6 +1,6 @@
-"""Pins: artifacts that stay in the cache for now, because a trial or an incumbent uses them.
+"""The index of artifacts: what is known of each, the totals of the cache, and pins.
 
-The index of artifacts: what is known of each, and the totals of the cache.
+A pin keeps an artifact in the cache for now, because a trial or an incumbent uses it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

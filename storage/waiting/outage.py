@@ -1,14 +1,12 @@
-"""Seconds that a trial waits for others, which are not its own; and signals that must wait.
-
-A signal must not break off an open transaction, which would keep all others waiting. Python raises
-what a signal handler raises between any two instructions of the main thread, so a handler asks
-`is_put_off` first; its error is then raised after the body of `uninterrupted`.
-
-Outages of databases, buckets and folders: whose trouble an error is, and waiting for its end.
+"""Outages of databases, buckets and folders: whose trouble an error is, and waiting for its end.
 
 Only a store that is away may come back by itself; full disks and permissions need a person, and
 file handles and memory belong to the process. One policy waits: again after random pauses that grow
-to some seconds, for five minutes at most.
+to some seconds, for five minutes at most. The seconds of a wait are not the trial's own.
+
+A signal must not break off an open transaction, which would keep all others waiting. Python raises
+the error of a signal handler between any two instructions of the main thread, so a handler asks
+`is_put_off` first; its error is then raised after the body of `uninterrupted`.
 """
 
 import errno

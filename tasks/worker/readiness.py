@@ -5,7 +5,7 @@ from typing import Any
 
 import sklearn
 
-from prefect_tune.storage.holder import Machine
+from prefect_tune.storage.lease import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported

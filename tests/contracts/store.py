@@ -15,9 +15,9 @@ from sqlalchemy import update
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.cache.bounded import CHEAP, NO_ROOM
 from prefect_tune.storage.cache.entry import Entry, Selection
-from prefect_tune.storage.holder import Holder
 from prefect_tune.storage.inspection import part_of, repair, verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.schema import publication_table
 

@@ -14,7 +14,7 @@ from prefect_tune.deployments.server.process import (
     running_server,
     stop_server,
 )
-from prefect_tune.storage.holder import process_start
+from prefect_tune.storage.lease import process_start
 
 
 def this_process(started: float | None = None) -> ServerProcess:

@@ -15,8 +15,7 @@ from sqlalchemy import select, update
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.holder import Holder, process_start
-from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.lease import Holder, LeaseBook, process_start
 from prefect_tune.storage.schema import lease_table, publication_table
 
 

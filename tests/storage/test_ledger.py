@@ -7,8 +7,7 @@ from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage import ledger as module
-from prefect_tune.storage.holder import Holder
-from prefect_tune.storage.lease import LeaseLost
+from prefect_tune.storage.lease import Holder, LeaseLost
 from prefect_tune.storage.schema import lease_table
 
 

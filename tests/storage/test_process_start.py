@@ -6,7 +6,7 @@ from time import sleep
 import psutil
 import pytest
 
-from prefect_tune.storage.holder import Holder, _holder, process_age, process_start
+from prefect_tune.storage.lease import Holder, _holder, process_age, process_start
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from sqlalchemy import event, text
 
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.holder import Holder
-from prefect_tune.storage.lease import LeaseBook, LeaseLost
+from prefect_tune.storage.lease import Holder, LeaseBook, LeaseLost
 
 CHANGES = {
     "append": lambda ledger: ledger.append("s", "ask", {"by": "old"}, {"number": 0, "state": "w"}),
@@ -42,7 +41,7 @@ class OtherProcess:
             import sys
             from prefect_tune.storage import Ledger
             from prefect_tune.storage.database import Database
-            from prefect_tune.storage.holder import Holder
+            from prefect_tune.storage.lease import Holder
             from prefect_tune.storage.lease import LeaseBook
             # As on another machine, where nobody knows whether the holder lives.
             Holder.is_alive = Holder.is_dead = lambda self: False
