@@ -1,6 +1,5 @@
 """The lean runner, and the stock runner that it falls back to, with real workers and a server."""
 
-import logging
 from time import monotonic, sleep
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from prefect.states import Completed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers.local_workers import local_cluster
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.tasks.worker import dask_runner
 from prefect_tune.tasks.worker import dask_runner as task_run_events
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_worker
@@ -66,12 +66,13 @@ def run_trials() -> tuple[UUID, list[str]]:
 
 
 @pytest.mark.parametrize("way", ["lean", "stock"])
-def test_every_task_run_is_recorded_with_its_times(way, monkeypatch, caplog) -> None:
+def test_every_task_run_is_recorded_with_its_times(way, monkeypatch) -> None:
     if way == "stock":
         monkeypatch.setattr(dask_runner, "is_supported", lambda: False)
-    with caplog.at_level(logging.WARNING):
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
         flow_run_id, seen = run_trials()
-    assert ("not known to the lean Dask runner" in caplog.text) == (way == "stock")
+    assert ("unknown Prefect" in {notice.kind for notice in heard}) == (way == "stock")
     runs = recorded(flow_run_id, 3 * N_TRIALS)
     assert states(runs) == {"Completed": N_TRIALS, "Cached": 2 * N_TRIALS}
     assert all(r.flow_run_id == flow_run_id for r in runs)
