@@ -51,10 +51,7 @@ def test_the_test_that_notices_a_fault_is_written_beside_it_and_read_back() -> N
     )
     fault = Fault(**ROOM, right='if "a" > 0:', wrong="if 1:")
     for name in ("test_budget.py::test_one", "test_budget.py::test_two[a, b]"):
-        table = (
-            '["named"]\nfaults = [\n    ["r", "if \\"a\\" > 0:", "if 1:"],\n'
-            '    ["s", "b", "c", "x"],\n]\n'
-        )
+        table = recorded(table, fault, name)
         rows = tomllib.loads(table)["named"]["faults"]
         assert rows == [["r", fault.right, fault.wrong, name], ["s", "b", "c", "x"]]
     with pytest.raises(ValueError, match=r"optimizers\.toml"):
