@@ -13,6 +13,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,23 +35,42 @@ settings.load_profile("here")
 
 SERVICES = {"server", "postgres", "bucket"}
 """Fixtures that start something outside of the test process."""
-
-
-def is_slow(item: pytest.Item) -> bool:
-    """Whether a test is marked so, or works with servers or with processes of the command."""
-    helpers = {getattr(value, "__module__", "") for value in vars(item.module).values()}
-    uses_processes = not helpers.isdisjoint({"processes", "services"})
-    uses_services = not SERVICES.isdisjoint(item.fixturenames)
-    return uses_services or uses_processes or item.get_closest_marker("slow") is not None
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+"""What Python calls the start of a process, in audit events."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `tests/run quick` leaves out, and put files of it first: the rest fills gaps."""
-    slow = [item for item in items if is_slow(item)]
-    for item in slow:
-        item.add_marker("slow")
-    files = {item.path for item in slow}
+    """Mark what uses services as slow, and put files of slow tests first: the rest fills gaps."""
+    for item in items:
+        if not SERVICES.isdisjoint(item.fixturenames):
+            item.add_marker("slow")
+    files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in files)
+
+
+class Quick:
+    """Holds quick tests to their promise: they start no process."""
+
+    running: str | None = None
+
+    @classmethod
+    def refuse_a_process(cls, event: str, _: tuple[object, ...]) -> None:
+        """An audit hook."""
+        if event in STARTS and cls.running:
+            raise RuntimeError(f"{cls.running} starts a process; mark it with pytest.mark.slow")
+
+
+sys.addaudithook(Quick.refuse_a_process)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    may_start = item.get_closest_marker("slow") or item.get_closest_marker("tools")
+    Quick.running = None if may_start else item.nodeid
+    try:
+        return (yield)
+    finally:
+        Quick.running = None
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from curve_tables import ON_DATA, ON_DIGITS, load_table
 
 TESTS = Path(__file__).parent
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 BENCHMARKS = sorted((TESTS / "benchmarks").glob("*/*.py"))
 
 

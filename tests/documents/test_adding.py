@@ -16,6 +16,8 @@ from services import Postgres, bucket_at, s3_server
 
 from prefect_tune.optimizers.registry import _METHODS
 
+pytestmark = [pytest.mark.slow, pytest.mark.full]
+
 
 class Reader:
     """Who does what a page says, in one folder."""

@@ -9,6 +9,8 @@ from documents.pages import DOCUMENTS
 from processes import environment
 from source_tree import ROOT
 
+pytestmark = [pytest.mark.slow, pytest.mark.full]
+
 
 @pytest.mark.timeout(600)
 def test_the_demo_runs(tmp_path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from documents.pages import DOCS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,8 @@ def test_what_raises_on_both_sides_is_not_equal() -> None:
     assert paths(dump, dump) == ["trials/flat/raised"]
 
 
+@pytest.mark.slow
+@pytest.mark.full
 def test_the_same_code_asks_the_same_and_a_changed_loss_is_noticed() -> None:
     first, second = (observed(("tpe",), ("conditional",)) for _ in range(2))
     assert first.keys() == {"tpe", "tpe:joint=choices", "tpe:joint=nothing", "tpe raced"}
@@ -101,6 +103,8 @@ def test_the_same_code_asks_the_same_and_a_changed_loss_is_noticed() -> None:
     assert paths(first["tpe"]["conditional"], planted)
 
 
+@pytest.mark.slow
+@pytest.mark.full
 def test_worlds_have_failures_and_constraints_and_the_variants_are_of_methods() -> None:
     assert VARIANTS.keys() <= METHODS.keys()
     for name, world in WORLDS.items():
@@ -117,6 +121,7 @@ def test_names_are_found_in_whichever_module_defines_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_observing_uses_no_tests_of_the_tree(tmp_path: Path) -> None:
     """The old side has only this package of the new one."""
     out = tmp_path / "asks.json"

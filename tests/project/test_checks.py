@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from source_tree import ROOT
+
+pytestmark = pytest.mark.tools
 
 
 def tool(*command: str) -> str:

@@ -24,7 +24,7 @@ NAMES = {module_name(path) for path in SOURCES if path.name not in ("__init__.py
 OF_EXTRAS = {name for name in NAMES if ".catalogue.boosting." in name}
 """Modules that need an optional dependency."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 def call(*command: object, folder: Path = ROOT, **variables: str) -> str:

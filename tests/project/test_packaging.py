@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from source_tree import ROOMS, ROOT, listed_files
 
+pytestmark = pytest.mark.tools
+
 
 def test_every_package_is_listed_and_the_top_one_says_that_all_are_typed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
