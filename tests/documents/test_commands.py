@@ -92,11 +92,13 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
             opened.run(f"prefect {left}")  # the server is that of all tests
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", HERE)
 def test_a_command_does_what_the_documents_say(session, command) -> None:
     session.run(command)
 
 
+@pytest.mark.full
 def test_commands_leave_what_the_documents_say(session) -> None:
     """This test stands behind the commands."""
     predictions = (session.folder / "predictions.csv").read_text()

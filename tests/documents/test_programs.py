@@ -22,6 +22,7 @@ def search_responders(folder: Path) -> None:
     assert came.exit_code == 0, came.output
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("position", range(len(programs())))
 def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
     write_inputs(tmp_path)
