@@ -1,5 +1,6 @@
 """What is added is found: each test names what was declared or written, and left out elsewhere."""
 
+from dataclasses import fields
 from importlib import import_module
 from inspect import getmembers, isfunction, signature
 from types import ModuleType
@@ -12,6 +13,9 @@ from prefect_tune import PipelineSearch
 from prefect_tune.deployments.estimator.pipeline_search import _OF_TUNE
 from prefect_tune.deployments.report.study_page import _SECTIONS
 from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.resume import RULES
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import loss_name
 from prefect_tune.optimizers import METHODS, Method, UnknownName
 from prefect_tune.tasks.data.formats.format import Format
@@ -48,6 +52,14 @@ def test_losses_are_called_as_their_metrics_declare() -> None:
 def test_options_of_tune_are_parameters_of_the_estimator() -> None:
     assert {*_OF_TUNE, *OF_FIT, *BY_ANOTHER_NAME, *OF_FILES} == set(OPTIONS)
     assert set(_OF_TUNE) <= set(signature(PipelineSearch).parameters)
+
+
+def test_settings_may_change_on_resume_or_not() -> None:
+    """What is not decided by a rule is looked at for itself."""
+    for_itself = {"source", "bounds", "study", "address", "cache_budget_bytes"}
+    ruled = [rule.field for rule in RULES]
+    assert sorted([*ruled, *for_itself]) == sorted(f.name for f in fields(TuneSettings))
+    assert set(ruled) <= set(dir(StudyPlan)) | {f.name for f in fields(StudyPlan)}
 
 
 def test_sections_of_reports_are_on_the_page() -> None:
