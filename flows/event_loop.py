@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Thread
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from prefect import Flow
 
@@ -23,9 +23,11 @@ _FORMER = ("eviction",)
 class FlowApart(Flow[P, Result]):
     """A flow that may be called where an event loop runs."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow as any other."""
-        return apart_from_loop(partial(super().__call__, *args, **kwargs))
+    if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Call the flow as any other."""
+            return apart_from_loop(partial(super().__call__, *args, **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Validate parameters, without those that deployments of earlier versions have stored."""

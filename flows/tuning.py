@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec, overload
 
 import pandas as pd
+from prefect import State
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
@@ -68,6 +69,14 @@ _OF_PREFECT = ("return_state", "wait_for")
 
 class TuneFlow(FlowApart[P, dict[str, Any]]):
     """A flow that takes DataFrames."""
+
+    @overload  # type: ignore[override] # Prefect's come in another order
+    def __call__(
+        self, *args: Any, return_state: Literal[True], **kwargs: Any
+    ) -> State[dict[str, Any]]: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the flow with its parameters; `data` may be a DataFrame, and then `test` too.

@@ -1,8 +1,8 @@
 """`PipelineSearch`: a study of a DataFrame or array, as an estimator of scikit-learn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from prefect_tune.tasks.objective.predictions import (
 )
 
 Predicts = Literal["classes", "numbers"]
+ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 _OF_TUNE = (
     "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option",
@@ -53,15 +54,21 @@ _OF_TUNE = (
 """Parameters that `tune` has by the same names."""
 
 
-def _best_has(name: str) -> Any:
-    """Return whether a search has what its best estimator has; before it is fitted, of classes."""
+def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
+    """Make a method one that a search has if its best estimator has it.
+
+    Args:
+        name: Name of the method.
+        before_fit: Whether a search for classes has it before the best estimator is known.
+    """
 
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
             return hasattr(search.best_estimator_, name)
-        return search._predicts() == "classes"  # noqa: SLF001 - its own
+        return before_fit and search._predicts() == "classes"  # noqa: SLF001 - its own
 
-    return available_if(has)
+    decorator: Callable[[ScoresOf], ScoresOf] = available_if(has)
+    return decorator
 
 
 class PipelineSearch(BaseEstimator):
@@ -179,12 +186,12 @@ class PipelineSearch(BaseEstimator):
         found = predicted_labels(self.best_estimator_, rows, classes)
         return classes[found] if len(classes) else found
 
-    @_best_has("predict_proba")  # type: ignore[untyped-decorator]
+    @_best_has("predict_proba", before_fit=True)  # as most have it, for those who stack searches
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""
         return self._scores(X, "predict_proba")
 
-    @_best_has("decision_function")  # type: ignore[untyped-decorator]
+    @_best_has("decision_function", before_fit=False)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return values that order rows by how surely they are of a class.
 

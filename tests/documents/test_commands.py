@@ -18,6 +18,7 @@ RUN_ELSEWHERE = {
     "tests/run": "is what runs this",
     ". .venv/bin/activate": "the tests run in that environment",
     "deployments/demo": "test_demo.py",
+    "pip install .": "project/test_distribution.py",
     "prefect-tune run cohort:demo": "test_demo.py",
     "uvx --from dist/*.whl prefect-tune run cohort:demo --trials 2": "project/test_distribution.py",
     'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",

@@ -15,7 +15,7 @@ from prefect_tune.optimizers.registry import METHODS
 README = DOCUMENTS[0]
 OF_OTHERS = {
     *("all", "from", "help", "no-prompt", "nthreads", "nworkers", "param", "pool", "prefect-file"),
-    *("except", "old", "recorded", "serve", "strict", "type", "watch", "without-tests"),
+    *("cov", "except", "old", "recorded", "serve", "strict", "type", "watch", "without-tests"),
 }
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
@@ -61,6 +61,12 @@ def test_links_lead_somewhere(document: Document) -> None:
         ):
             lost.append(link)
     assert lost == []
+
+
+def test_the_map_of_the_house_names_files_and_folders_that_are_there() -> None:
+    named = re.findall(r"`(?!build/)([\w.-]+/[\w./-]*)`", CONTRIBUTING.text)
+    assert len(named) > 60
+    assert [path for path in named if not (ROOT / path.replace("NAME", "flash")).exists()] == []
 
 
 def test_each_page_is_one_link_away() -> None:

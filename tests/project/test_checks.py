@@ -23,6 +23,15 @@ def test_types_are_checked_strictly() -> None:
     assert "no issues found" in tool("mypy")
 
 
+TYPING = ROOT / "tests" / "typing"
+
+
+def test_users_programs_have_the_types_that_they_rely_on() -> None:
+    """In `tests/typing`: an ignore of a mistake that a checker does not report is an error."""
+    assert "no issues found" in tool("mypy", str(TYPING))
+    assert "0 errors" in tool("pyright", "--pythonpath", sys.executable)
+
+
 def test_lint_and_format_are_clean() -> None:
     tool("ruff", "check", ".")
     tool("ruff", "format", "--check", ".")

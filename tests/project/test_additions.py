@@ -1,0 +1,82 @@
+"""What is added is found: each test names what was declared or written, and left out elsewhere."""
+
+from dataclasses import fields
+from importlib import import_module
+from inspect import getmembers, isfunction, signature
+from types import ModuleType
+from typing import Any
+
+import pytest
+from source_tree import ROOT, module_name
+
+from prefect_tune import PipelineSearch
+from prefect_tune.deployments.estimator.pipeline_search import _OF_TUNE
+from prefect_tune.deployments.report.study_page import _SECTIONS
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.resume import RULES
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.text import loss_name
+from prefect_tune.optimizers import METHODS, Method, UnknownName
+from prefect_tune.tasks.data.formats.format import Format
+from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.objective.metric import metric_named
+
+OF_FIT = {"data", "target"}
+BY_ANOTHER_NAME = {"metric", "seed"}
+OF_FILES = {"labels", "format", "test", "drop_missing_target"}
+"""Options that say how files are read, and a search has X and y."""
+
+
+def modules(folder: str) -> list[ModuleType]:
+    paths = [p for p in (ROOT / folder).rglob("*.py") if p.name != "__init__.py"]
+    return [import_module(module_name(path)) for path in paths]
+
+
+def declared(folder: str, kind: type[Any]) -> list[Any]:
+    return [value for m in modules(folder) for _, value in getmembers(m) if isinstance(value, kind)]
+
+
+def test_metrics_that_are_known_can_be_chosen() -> None:
+    with pytest.raises(UnknownName) as unknown:
+        metric_named("")
+    assert sorted(OPTIONS["metric"].known) == sorted(unknown.value.known)
+
+
+def test_losses_are_called_as_their_metrics_declare() -> None:
+    for name in OPTIONS["metric"].known:
+        is_score = metric_named(name).unit.startswith("1 - ")
+        assert loss_name(name) == (f"1 - {name}" if is_score else name.removeprefix("neg_"))
+
+
+def test_options_of_tune_are_parameters_of_the_estimator() -> None:
+    assert {*_OF_TUNE, *OF_FIT, *BY_ANOTHER_NAME, *OF_FILES} == set(OPTIONS)
+    assert set(_OF_TUNE) <= set(signature(PipelineSearch).parameters)
+
+
+def test_settings_may_change_on_resume_or_not() -> None:
+    """What is not decided by a rule is looked at for itself."""
+    for_itself = {"source", "bounds", "study", "address", "cache_budget_bytes"}
+    ruled = [rule.field for rule in RULES]
+    assert sorted([*ruled, *for_itself]) == sorted(f.name for f in fields(TuneSettings))
+    assert set(ruled) <= set(dir(StudyPlan)) | {f.name for f in fields(StudyPlan)}
+
+
+def test_sections_of_reports_are_on_the_page() -> None:
+    written = {
+        function
+        for module in modules("deployments/report/sections")
+        for name, function in getmembers(module, isfunction)
+        if name.endswith("_section")
+    }
+    assert written <= set(_SECTIONS)
+
+
+def test_formats_that_are_declared_are_registered() -> None:
+    found = declared("tasks/data/formats", Format)
+    assert [one.name for one in found if FORMATS.get(one.name) is not one] == []
+
+
+def test_methods_that_are_declared_are_registered() -> None:
+    found = declared("optimizers/methods", Method)
+    assert [one.name for one in found if METHODS.get(one.name) is not one] == []
