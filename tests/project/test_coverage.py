@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from source_tree import ROOT
 
 SETTINGS = f"--rcfile={ROOT / 'pyproject.toml'}"
@@ -15,6 +16,7 @@ subprocess.run([sys.executable, "-c", "import prefect_tune.flows.text"], cwd="/"
 """
 
 
+@pytest.mark.slow
 def test_modules_of_a_process_and_of_one_that_it_starts_are_measured(tmp_path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     variables = {k: v for k, v in os.environ.items() if not k.startswith("COV")}

@@ -14,6 +14,8 @@ import pytest
 import yaml
 from source_tree import ROOT
 
+pytestmark = pytest.mark.tools
+
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yml"))}
 HOOKS = ROOT / ".pre-commit-config.yaml"
